@@ -1,0 +1,141 @@
+"""What a feed is: the values every part of the project speaks in, and the contract.
+
+A feed is cut into ranges. Each range has its own order, and a position in it is a
+continuation: text that only the feed which made it can read. Nothing here does I/O.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, NewType, Protocol
+
+import msgspec
+
+RangeId = NewType("RangeId", str)
+Continuation = NewType("Continuation", str)
+
+StartAt = Literal["beginning", "now"] | datetime
+"""Where to start before there is any continuation; a ``datetime`` must know its zone."""
+
+
+class Operation(enum.StrEnum):
+    INSERT = "insert"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One insert, replace or delete.
+
+    ``(range_id, sequence)`` names the change for good: it is the idempotence key.
+    ``sequence`` grows along its range; it need not be dense. A msgspec struct, because
+    a feed makes hundreds of thousands of these a second.
+    """
+
+    range_id: RangeId
+    sequence: int
+    key: str
+    id: str
+    operation: Operation
+    body: bytes  # JSON text, UTF-8; empty where a delete carries no image
+    committed_us: int  # microseconds since 1970, UTC
+    previous: bytes | None = None  # the image before the change, where the feed keeps it
+
+    @property
+    def committed_at(self) -> datetime:
+        return datetime.fromtimestamp(self.committed_us / 1_000_000, UTC)
+
+    def value(self) -> Any:
+        """Parse ``body``; ``None`` for a delete without an image."""
+        return msgspec.json.decode(self.body) if self.body else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedRange:
+    """A part of the feed with its own order.
+
+    ``low`` and ``high`` bound the hashes of its keys (low inclusive), in the feed's own
+    notation. ``parents`` are the ranges that held these keys before it.
+    """
+
+    id: RangeId
+    low: str = ""
+    high: str = ""
+    parents: tuple[RangeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some changes of one range, in order, and the continuation after the last of them.
+
+    No changes means that the end was reached for now; the continuation still counts.
+    """
+
+    changes: Sequence[Change]
+    continuation: Continuation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Successor:
+    """A range that takes over from an ended one, and where to start reading it."""
+
+    range: FeedRange
+    start: Continuation
+
+
+class RangeEnded(Exception):
+    """The range was split, merged or closed, and has been read to its very end."""
+
+    def __init__(self, range_id: RangeId, successors: tuple[Successor, ...]) -> None:
+        super().__init__(range_id, successors)  # args as given, so that it pickles
+        self.range_id = range_id
+        self.successors = successors
+
+    def __str__(self) -> str:
+        names = ", ".join(x.range.id for x in self.successors) or "nothing"
+        return f"range {self.range_id!r} has ended; it goes on in {names}"
+
+
+class Feed(Protocol):
+    """An ordered stream of changes, cut into ranges.
+
+    Many tasks read at once, also the same range. Every method raises
+    ``FeedUnavailable`` when it may be asked again later, ``FeedRefused`` when that
+    cannot help, and ``RangeUnknown`` for a range that the feed does not have.
+    """
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        """Return every range that can still be read, parents before their children.
+
+        A feed may leave out an ancestor once its changes can be read through its
+        children.
+        """
+        ...
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        """Turn a start position into a continuation that stays where it is.
+
+        For a time: before the first change that was committed at or after it.
+        """
+        ...
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        """Return the next changes after a continuation, about ``limit`` at the most.
+
+        The same ``after`` gives the same changes again. Raise ``RangeEnded`` where there
+        is nothing after it and never will be.
+        """
+        ...
+
+    def continuation_after(self, change: Change) -> Continuation:
+        """Return the position that leaves out ``change`` and all before it.
+
+        Where the feed cannot stop between changes of one transaction, it is the position
+        before that transaction: too early is a repetition, too late would be a loss.
+        """
+        ...
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        """Return how many changes (or, if the feed cannot tell, sequences) lie after it."""
+        ...

@@ -1,0 +1,1 @@
+"""The process: membership, balancing, supervision, CLI, web, telemetry."""

@@ -1,0 +1,1 @@
+"""Who reads which range, and how far they have got."""

@@ -1,0 +1,72 @@
+"""The errors of leases, one for each thing a host does about it.
+
+LeaseError                  about one lease; ``lease`` is the copy we tried to write
+├── LeaseConflict           its version moved on: read again, and look for our own write
+├── LeaseGone               there is no such lease: stop reading, nothing to release
+└── LeaseLost               it is no longer ours: stop reading, nothing to release
+MemberConflict              someone else wrote the member record of our name: stop
+ContainerError
+├── ContainerUnavailable    no answer: a write may have happened, or may yet
+└── ContainerRefused        asking again cannot help: stop, and tell a person
+"""
+
+from .lease import Lease, Member
+
+
+class LeaseError(Exception):
+    """A lease could not be written. ``lease`` is the copy we tried to write."""
+
+    def __init__(self, lease: Lease, reason: str) -> None:
+        super().__init__(lease, reason)  # args as given, so that it pickles
+        self.lease = lease
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"lease {self.lease.range_id!r} (owner {self.lease.owner!r}): {self.reason}"
+
+
+class LeaseConflict(LeaseError):
+    """The stored lease is not the one we read; it may be our own write, unanswered."""
+
+
+class LeaseGone(LeaseError):
+    """It was deleted: the range ended long ago, or somebody reset the container."""
+
+
+class LeaseLost(LeaseError):
+    """Another host owns it now, or we could not renew it in time."""
+
+
+class MemberConflict(Exception):
+    """The member record is not the one we wrote. ``member`` is the copy we tried to write."""
+
+    def __init__(self, member: Member, reason: str) -> None:
+        super().__init__(member, reason)
+        self.member = member
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"host {self.member.name!r}: {self.reason}"
+
+
+class ContainerError(Exception):
+    """The lease container as a whole."""
+
+
+class ContainerUnavailable(ContainerError):
+    """No answer came, in time or at all. A write may have happened, or may yet.
+
+    ``retry_after`` is in seconds, if the container knows.
+    """
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason, retry_after)
+        self.reason = reason
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class ContainerRefused(ContainerError):
+    """Not a lease container, of another version, not permitted. The text is the advice."""

@@ -1,0 +1,115 @@
+"""The values of ownership: a lease, a member, and the names they are made of."""
+
+from dataclasses import dataclass, replace
+from typing import NewType
+
+from feeds.feed import Continuation, FeedRange, RangeId
+
+HostName = NewType("HostName", str)
+Incarnation = NewType("Incarnation", str)
+"""One start of a host: a name lives on through restarts, an incarnation does not."""
+Version = NewType("Version", str)
+WriteId = NewType("WriteId", str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who reads one range, and (if carried) how far they have got.
+
+    ``continuation`` is set on every stored lease. ``None`` means *not carried*: a listing
+    leaves it out, and a write without it leaves the stored one alone.
+    ``epoch`` counts the changes of owner and never goes down. ``renewals`` is the sign of
+    life: only the owner's own writes move it. ``stamp`` is wall-clock time, for people
+    and for other processors. The container writes ``version`` anew on each write; to
+    everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
+    answer was lost can find out whether it was his.
+    """
+
+    range: FeedRange
+    owner: HostName | None = None
+    incarnation: Incarnation | None = None
+    epoch: int = 0
+    renewals: int = 0
+    next_owner: HostName | None = None
+    ended: bool = False
+    stamp: float | None = None
+    continuation: Continuation | None = None
+    checkpoint_epoch: int = 0
+    write_id: WriteId | None = None
+    version: Version = Version("")
+
+    @property
+    def range_id(self) -> RangeId:
+        return self.range.id
+
+    @property
+    def sign_of_life(self) -> tuple[int, int]:
+        """What moves only when an owner writes: a request of another host does not."""
+        return (self.epoch, self.renewals)
+
+    def taken_by(self, host: HostName, incarnation: Incarnation) -> "Lease":
+        """Change the owner, which begins a new epoch and answers any request."""
+        return replace(
+            self,
+            owner=host,
+            incarnation=incarnation,
+            epoch=self.epoch + 1,
+            renewals=self.renewals + 1,
+            next_owner=None,
+        )
+
+    def renewed(self) -> "Lease":
+        return replace(self, renewals=self.renewals + 1)
+
+    def advanced_to(self, continuation: Continuation) -> "Lease":
+        """Carry a checkpoint of the present owner."""
+        return replace(self, continuation=continuation, checkpoint_epoch=self.epoch)
+
+    def without_continuation(self) -> "Lease":
+        """Carry none: a write of this leaves the stored continuation alone."""
+        return replace(self, continuation=None)
+
+    def released(self) -> "Lease":
+        return replace(
+            self, owner=None, incarnation=None, next_owner=None, renewals=self.renewals + 1
+        )
+
+    def finished(self) -> "Lease":
+        """The range has been read to its end: nobody owns it, and nobody ever will."""
+        return replace(self.released(), ended=True)
+
+    def stamped(self, *, write_id: WriteId, stamp: float) -> "Lease":
+        """Prepare a write of the owner: a fresh name for it, and the wall-clock time."""
+        return replace(self, write_id=write_id, stamp=stamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """How far the observers of one range have got, under which epoch it was written."""
+
+    range_id: RangeId
+    continuation: Continuation
+    epoch: int = 0
+    write_id: WriteId | None = None
+    version: Version = Version("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A host as the others see it; ``heartbeats`` is its sign of life.
+
+    A member that is ``stopping`` gets no more leases. ``address`` is where its web
+    endpoints listen, for people.
+    """
+
+    name: HostName
+    incarnation: Incarnation
+    heartbeats: int = 0
+    stopping: bool = False
+    stamp: float | None = None
+    address: str = ""
+    version: Version = Version("")
+
+    @property
+    def sign_of_life(self) -> tuple[Incarnation, int]:
+        return (self.incarnation, self.heartbeats)

@@ -1,0 +1,79 @@
+"""What a user writes: an observer, and what it is told.
+
+One observer is made for each lease a host holds; it sees the changes of one range, in
+order, one call at a time. After ``close`` was called it is never called again.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from feeds.feed import Change, FeedRange
+
+
+class CloseReason(enum.Enum):
+    """Why an observer is closed. The value is a sentence for people."""
+
+    STOPPING = "the host is stopping"
+    LEASE_LOST = "the lease was lost to another host or could not be renewed"
+    HANDED_OVER = "the lease was handed over to another host"
+    RANGE_ENDED = "the range has been read to its end"
+    FAILED = "reading the range or the observer itself failed"
+
+
+class Context(Protocol):
+    """What an observer may know about where its changes come from, and its checkpoints."""
+
+    @property
+    def range(self) -> FeedRange: ...
+
+    @property
+    def host(self) -> str:
+        """The name of the host that calls."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the lease: a fencing token for writes to other systems."""
+        ...
+
+    def checkpoint(self, change: Change) -> None:
+        """Say that ``change`` and all before it in this range are done.
+
+        Returns at once, may be called from any thread, and never moves back. It is
+        written soon after; ``flush`` waits for that.
+        """
+        ...
+
+    async def flush(self) -> None:
+        """Wait until the last checkpoint said is stored."""
+        ...
+
+
+class Observer(Protocol):
+    """The user's code, in the form the host calls it in.
+
+    Users need not write this form: ``observers.adapt`` makes one of any class with a
+    ``process``, of plain methods (they then run in a thread of their own), and of a
+    single function.
+    """
+
+    async def open(self, context: Context) -> None:
+        """Prepare for the changes of one range. Raising counts as a failed batch."""
+        ...
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        """Handle some changes, at least one. Returning means they are done.
+
+        Raising means that none of them are known to be done: they come again.
+        Under manual checkpoints, returning means only that more may come.
+        """
+        ...
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        """Let go of what ``open`` prepared. Called once, if ``open`` was called."""
+        ...
+
+
+ObserverFactory = Callable[[], Observer]
+"""Makes a fresh observer for each lease."""
