@@ -1,0 +1,54 @@
+"""Leases in memory: for one process, and for tests and simulations of many hosts.
+
+Not test doubles: they keep the whole contract. No call ever waits, so each is one step
+of the event loop, and the same calls in the same order give the same versions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Generic
+
+from .lease import Checkpoint, Lease, Member, Version
+from .tables import KEEP, Decision, Record, TableCheckpoints, TableLeases, TableOwnership
+
+
+class MemoryTable(Generic[Record]):
+    def __init__(self) -> None:
+        self._versions = count(1)
+        self._records: dict[str, Record] = {}
+
+    async def all(self) -> Sequence[Record]:
+        return list(self._records.values())
+
+    async def get(self, key: str) -> Record | None:
+        return self._records.get(key)
+
+    async def change(
+        self, key: str, decide: Callable[[Record | None], Decision[Record]]
+    ) -> Record | None:
+        stored = self._records.get(key)
+        wanted = decide(stored)
+        if wanted is KEEP:
+            return stored
+        if wanted is None:
+            self._records.pop(key, None)
+            return None
+        written = replace(wanted, version=Version(str(next(self._versions))))
+        self._records[key] = written
+        return written
+
+
+class MemoryLeases(TableLeases):
+    def __init__(self) -> None:
+        super().__init__(MemoryTable[Lease](), MemoryTable[Member]())
+
+
+class MemoryOwnership(TableOwnership):
+    def __init__(self) -> None:
+        super().__init__(MemoryTable[Lease](), MemoryTable[Member]())
+
+
+class MemoryCheckpoints(TableCheckpoints):
+    def __init__(self) -> None:
+        super().__init__(MemoryTable[Checkpoint]())
