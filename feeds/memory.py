@@ -1,0 +1,250 @@
+"""A feed inside one process: real, ordered, and gone when the process ends.
+
+Keys are hashed onto the numbers from 0 to 2**32, and each open range holds an interval
+of them. A range that is split, merged or closed by a new era takes no more changes; what
+goes on with its keys are fresh ranges with it as their parent. Nothing is ever forgotten,
+so memory grows with what is appended.
+
+Everything is deterministic: ids are counted, time comes from ``clock``, and every read
+gives the event loop exactly one turn. The methods that change the feed are plain ones and
+take effect at once. Not safe to change from several threads.
+"""
+
+import asyncio
+import time
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from .errors import FeedRefused, RangeUnknown
+from .feed import (
+    Change,
+    Continuation,
+    FeedRange,
+    Operation,
+    Page,
+    RangeEnded,
+    RangeId,
+    StartAt,
+    Successor,
+)
+from .instant import instant_us
+
+_HASHES = 2**32
+
+
+@dataclass(kw_only=True, eq=False)
+class _Range:
+    """One range: the interval of hashes ``[low, high)``, and its changes in order.
+
+    ``latest`` holds, for each change, the latest commit time up to it. It never falls,
+    even where commit times do, so a time can be found in it by bisection.
+    """
+
+    id: RangeId
+    low: int
+    high: int
+    parents: tuple[RangeId, ...] = ()
+    changes: list[Change] = field(default_factory=list)
+    latest: list[int] = field(default_factory=list)
+    successors: tuple[RangeId, ...] | None = None  # None: still open
+
+    def seen_from_outside(self) -> FeedRange:
+        return FeedRange(
+            id=self.id,
+            low=f"{self.low:09x}",  # nine digits, so that the highest bound sorts last
+            high=f"{self.high:09x}",
+            parents=self.parents,
+        )
+
+
+class MemoryFeed:
+    """A feed for one process. Not a test double: it keeps the whole contract.
+
+    ``ranges`` is how many ranges to begin with (named r0, r1, ...), or their names. They
+    share the hashes evenly. ``clock`` tells wall-clock seconds for commit times.
+    """
+
+    def __init__(
+        self, ranges: int | Iterable[str] = 1, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._clock = clock
+        self._counted = 0
+        self._ranges: dict[RangeId, _Range] = {}
+        self._holders: list[_Range] = []  # the open ranges, by their hashes
+        if isinstance(ranges, int):
+            ranges = [self._fresh_name() for _ in range(ranges)]
+        self._open(0, _HASHES, [RangeId(name) for name in ranges])
+
+    # What a reader calls: the contract.
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        await asyncio.sleep(0)
+        return [found.seen_from_outside() for found in self._ranges.values()]
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        await asyncio.sleep(0)
+        found = self._range(range_id)
+        if start == "beginning":
+            return _position(0)
+        if start == "now":
+            return _position(len(found.changes))
+        return _position(bisect_left(found.latest, instant_us(start)))
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        await asyncio.sleep(0)
+        found = self._range(range_id)
+        begin = _sequence(found, after)
+        changes = found.changes[begin : begin + limit]
+        if not changes and found.successors is not None:
+            raise RangeEnded(range_id, self._successors(found.successors))
+        return Page(changes=changes, continuation=_position(begin + len(changes)))
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return _position(change.sequence)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        await asyncio.sleep(0)
+        found = self._range(range_id)
+        return len(found.changes) - _sequence(found, after)
+
+    # What a producer calls.
+
+    def append(
+        self,
+        key: str,
+        body: bytes = b"",
+        *,
+        id: str | None = None,  # noqa: A002 - the name of the field it fills
+        operation: Operation = Operation.INSERT,
+        previous: bytes | None = None,
+        committed_us: int | None = None,
+        range_id: RangeId | None = None,
+    ) -> Change:
+        """Add a change to the open range of its key, or to the one named; return it.
+
+        Naming a range is for stories that need a certain one: order by key then is the
+        caller's business. Raise ``ValueError`` if the range takes no more changes.
+        """
+        found = self._holder_of(key) if range_id is None else self._open_range(range_id)
+        now = int(self._clock() * 1_000_000) if committed_us is None else committed_us
+        change = Change(
+            range_id=found.id,
+            sequence=len(found.changes) + 1,
+            key=key,
+            id=key if id is None else id,
+            operation=operation,
+            body=body,
+            committed_us=now,
+            previous=previous,
+        )
+        found.changes.append(change)
+        found.latest.append(max(now, found.latest[-1]) if found.latest else now)
+        return change
+
+    # What changes the ranges.
+
+    def split(self, range_id: RangeId) -> tuple[FeedRange, FeedRange]:
+        """End a range; two fresh ones share its hashes in halves."""
+        low, high = self.close(range_id, 2)
+        return low, high
+
+    def merge(self, a: RangeId, b: RangeId) -> FeedRange:
+        """End two neighbours; one fresh range holds the hashes of both."""
+        first, second = sorted((self._open_range(a), self._open_range(b)), key=lambda x: x.low)
+        if first.high != second.low:
+            raise ValueError(f"ranges {a!r} and {b!r} are not neighbours: name two that touch")
+        (merged,) = self._replace((first, second), 1)
+        return merged
+
+    def close(self, range_id: RangeId, successors: int = 1) -> tuple[FeedRange, ...]:
+        """End one range; so many fresh ones share its hashes. With 0, nothing goes on."""
+        return self._replace((self._open_range(range_id),), successors)
+
+    def begin_era(self, ranges: int) -> tuple[FeedRange, ...]:
+        """End every open range; so many fresh ones share all hashes.
+
+        A fresh range has as parents all those that held some of its hashes, and an ended
+        one goes on in all that took some of its own.
+        """
+        if not self._holders:
+            raise ValueError("every range was closed for good: there is nothing to go on from")
+        return self._replace(tuple(self._holders), ranges)
+
+    def _replace(self, closing: Sequence[_Range], count: int) -> tuple[FeedRange, ...]:
+        """Put ``count`` fresh ranges in the place of some, given from low to high."""
+        names = [self._fresh_name() for _ in range(count)]
+        opened = self._open(closing[0].low, closing[-1].high, names)
+        for new in opened:
+            new.parents = tuple(old.id for old in closing if _overlap(old, new))
+        for old in closing:
+            old.successors = tuple(new.id for new in opened if _overlap(old, new))
+            self._holders.remove(old)
+        return tuple(new.seen_from_outside() for new in opened)
+
+    def _open(self, low: int, high: int, names: Sequence[RangeId]) -> list[_Range]:
+        """Share an interval of hashes evenly among fresh ranges with these names."""
+        count = len(names)
+        if count > high - low:
+            raise ValueError(f"{high - low} hashes cannot be shared by {count} ranges")
+        if len({*names, *self._ranges}) < count + len(self._ranges):
+            raise ValueError("two ranges cannot have one name")
+        bounds = [low + (high - low) * n // count for n in range(count + 1)] if count else []
+        opened = [
+            _Range(id=name, low=begin, high=end)
+            for name, (begin, end) in zip(names, pairwise(bounds), strict=True)
+        ]
+        self._ranges.update((new.id, new) for new in opened)
+        self._holders = sorted([*self._holders, *opened], key=lambda x: x.low)
+        return opened
+
+    def _fresh_name(self) -> RangeId:
+        while (name := RangeId(f"r{self._counted}")) in self._ranges:
+            self._counted += 1
+        self._counted += 1
+        return name
+
+    def _range(self, range_id: RangeId) -> _Range:
+        found = self._ranges.get(range_id)
+        if found is None:
+            raise RangeUnknown(range_id)
+        return found
+
+    def _open_range(self, range_id: RangeId) -> _Range:
+        found = self._range(range_id)
+        if found.successors is not None:
+            raise ValueError(f"range {range_id!r} has ended and takes no more changes")
+        return found
+
+    def _holder_of(self, key: str) -> _Range:
+        place = zlib.crc32(key.encode())
+        index = bisect_right(self._holders, place, key=lambda x: x.low) - 1
+        if index >= 0 and place < self._holders[index].high:
+            return self._holders[index]
+        raise ValueError(f"no open range holds the key {key!r}: its range was closed for good")
+
+    def _successors(self, names: Iterable[RangeId]) -> tuple[Successor, ...]:
+        return tuple(
+            Successor(range=self._ranges[name].seen_from_outside(), start=_position(0))
+            for name in names
+        )
+
+
+def _overlap(a: _Range, b: _Range) -> bool:
+    return a.low < b.high and b.low < a.high
+
+
+def _position(sequence: int) -> Continuation:
+    return Continuation(str(sequence))
+
+
+def _sequence(found: _Range, after: Continuation) -> int:
+    """Read a position; refuse what this range cannot have given out."""
+    if not (after.isascii() and after.isdigit()) or int(after) > len(found.changes):
+        raise FeedRefused(
+            f"{after!r} is no position in range {found.id!r}, which has {len(found.changes)} "
+            f"changes: it is of another feed. Start again from the beginning or from now"
+        )
+    return int(after)
