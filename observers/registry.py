@@ -1,0 +1,189 @@
+"""Finds an observer by what the user calls it.
+
+Three kinds of names: ``module:Class`` (or a function; attributes may be dotted), a name
+given by ``@observer``, and an entry point of the group ``changefeed.observers``. A name
+given by ``@observer`` is known once its module was imported, and goes before an entry
+point.
+
+For ``module:Class`` the current directory is put at the *end* of ``sys.path``: a file
+there is found without installing it, and cannot hide a module of the standard library.
+The price is that such a module hides it, which is said when something is missing in it.
+"""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import reduce
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, overload
+
+from .adapt import adapt
+from .errors import ObserverRefused
+from .observer import ObserverFactory
+
+GROUP = "changefeed.observers"
+
+Target = TypeVar("Target", bound=Callable[..., object])
+
+_HOME = Path(__file__).resolve().parent.parent
+_OURS = ("host", "leases", "observers", "feeds", "pipeline", "emulator")
+_registered: dict[str, Callable[..., object]] = {}
+
+
+@overload
+def observer(name: str, /) -> Callable[[Target], Target]: ...
+
+
+@overload
+def observer(target: Target, /) -> Target: ...
+
+
+def observer(given: str | Target, /) -> Callable[[Target], Target] | Target:
+    """Register a class or a function: ``@observer("orders")``, or bare, under its own name."""
+    if isinstance(given, str):
+        return lambda target: _register(given, target)
+    return _register(given.__name__, given)
+
+
+def load_observer(name: str, options: Mapping[str, object] | None = None) -> ObserverFactory:
+    """Return a maker of the observers called ``name``; ``options`` go to the constructor.
+
+    Raise ``ObserverRefused`` if there is none, if it cannot be imported or if it is not of
+    a shape that ``adapt`` takes.
+    """
+    return adapt(_find(name), options)
+
+
+def _register(name: str, target: Target) -> Target:
+    if not name or ":" in name:
+        raise ObserverRefused(f"{name!r} cannot name an observer: give a word without a colon")
+    before = _registered.get(name)
+    if before is not None and _source(before) != _source(target):
+        places = " and ".join(f"{x.__module__}:{x.__qualname__}" for x in (before, target))
+        raise ObserverRefused(f"two observers are registered as {name!r}: {places}; rename one")
+    _registered[name] = target
+    return target
+
+
+def _source(target: Callable[..., object]) -> tuple[str | None, str]:
+    """Where it is written: the same for a module that is run and imported, or reloaded."""
+    module = sys.modules.get(target.__module__)
+    return getattr(module, "__file__", target.__module__), target.__qualname__
+
+
+def _find(name: str) -> Any:
+    if ":" in name:
+        return _find_spelled(name)
+    if name in _registered:
+        return _registered[name]
+    return _find_installed(name)
+
+
+def _find_spelled(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    if not all(x.isidentifier() for x in f"{module}.{attribute}".split(".")):
+        raise ObserverRefused(f"{name!r} is not of the form 'package.module:Class'")
+    here = Path.cwd()
+    _refuse_a_name_of_ours(module.partition(".")[0], here)
+    if str(here) not in sys.path:
+        sys.path.append(str(here))
+    return _attribute(_module(module), attribute)
+
+
+def _find_installed(name: str) -> Any:
+    found = {x.value: x for x in entry_points(group=GROUP, name=name)}
+    if len(found) > 1:
+        raise ObserverRefused(
+            f"several installed packages have an observer {name!r}; name one in full: "
+            f"{', '.join(sorted(found))}"
+        )
+    for point in found.values():
+        return _from_entry_point(point)
+    known = sorted({*_registered, *(x.name for x in entry_points(group=GROUP))})
+    raise ObserverRefused(
+        f"there is no observer {name!r}{_nearest(name, known)} Known are: {', '.join(known)}. "
+        f"Your own is named as 'module:Class', or as '@observer' does once it is imported"
+    )
+
+
+def _from_entry_point(point: EntryPoint) -> Any:
+    module = _module(point.module)
+    return _attribute(module, point.attr) if point.attr else module
+
+
+def _refuse_a_name_of_ours(top: str, here: Path) -> None:
+    if top not in _OURS or here.resolve() == _HOME:
+        return
+    own = _local(top, here)
+    if own is not None:
+        raise ObserverRefused(f"{own} has the name of a package of changefeed-host; rename it")
+
+
+def _local(top: str, here: Path) -> str | None:
+    """Return how the user would write the module of that name in the current directory."""
+    if (here / f"{top}.py").is_file():
+        return f"./{top}.py"
+    return f"./{top}/" if (here / top).is_dir() else None
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _broken(name, error) from error
+        raise ObserverRefused(
+            f"there is no module {error.name!r}{_hidden(name)}; looked in {Path.cwd()} and on "
+            f"the path of {sys.executable}"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: BaseException) -> ObserverRefused:
+    file, line = _where(error)
+    return ObserverRefused(
+        f"importing {name!r} failed at {file}, line {line}: {type(error).__name__}: {error}"
+    )
+
+
+def _where(error: BaseException) -> tuple[str, int | None]:
+    """Return the innermost line that is not of the import machinery."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [x for x in frames if not x.filename.startswith("<frozen importlib")]
+    return own[-1].filename, own[-1].lineno
+
+
+def _attribute(module: ModuleType, dotted: str) -> Any:
+    try:
+        return reduce(getattr, dotted.split("."), module)
+    except AttributeError as error:
+        names = [x for x in vars(module) if not x.startswith("_")]
+        raise ObserverRefused(
+            f"module {module.__name__!r} ({module.__file__}) has no {dotted!r}"
+            f"{_nearest(dotted, names)}{_hidden(module.__name__)}"
+        ) from error
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else "."
+
+
+def _hidden(name: str) -> str:
+    """Say so if the user's own module is not the one that Python found."""
+    top, here = name.partition(".")[0], Path.cwd().resolve()
+    own, found = _local(top, here), sys.modules.get(top)
+    if own is None or found is None:
+        return ""
+    file = getattr(found, "__file__", None)
+    places = {Path(x).resolve() for x in (file, *getattr(found, "__path__", ())) if x}
+    if places & {here / f"{top}.py", here / top}:
+        return ""
+    return f" ({own} is hidden by {file or 'a module of Python'}; rename yours)"
