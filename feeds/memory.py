@@ -94,6 +94,7 @@ class MemoryFeed:
         return _position(bisect_left(found.latest, instant_us(start)))
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        assert limit > 0, "a page holds at least one change"
         await asyncio.sleep(0)
         found = self._range(range_id)
         begin = _sequence(found, after)

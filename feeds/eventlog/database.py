@@ -1,0 +1,95 @@
+"""SQLite, opened the way the event log needs it, with errors that advise.
+
+The catalog is written once an era, so it keeps SQLite's plain rollback journal, which a
+reader can open without writing anything. The records use the write-ahead log: readers
+never wait for the writer. SQLite keeps that log's index in memory that processes share
+through a file, so even readers must be able to write to the directory.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Literal
+
+import aiosqlite
+
+from feeds.errors import FeedError, FeedRefused, FeedUnavailable
+
+BUSY_SECONDS = 10.0
+"""How long SQLite waits for another process before it says that a file is busy."""
+
+Access = Literal["ro", "rw", "rwc"]
+Synchronous = Literal["full", "normal", "off"]
+"""What an append waits for. ``full``: it outlives a loss of power. ``normal`` and ``off``:
+it outlives a killed process, but a loss of power may take the last appends, and with
+``off`` even the whole file."""
+
+
+def address(path: Path, access: Access) -> str:
+    return f"{path.absolute().as_uri()}?mode={access}"
+
+
+@contextmanager
+def opened(path: Path, access: Access) -> Iterator[sqlite3.Connection]:
+    """Open a database for a moment, in a thread; statements commit one by one."""
+    with advised(path):
+        connection = sqlite3.connect(
+            address(path, access), uri=True, isolation_level=None, timeout=BUSY_SECONDS
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+@asynccontextmanager
+async def connected(path: Path, access: Access) -> AsyncIterator[aiosqlite.Connection]:
+    """Keep a database open, with a thread of its own; statements commit one by one."""
+    with advised(path):
+        connection = await aiosqlite.connect(
+            address(path, access), uri=True, isolation_level=None, timeout=BUSY_SECONDS
+        )
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def advised(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into those of feeds."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _feed_error(error, path) from error
+
+
+_ADVICE = {
+    sqlite3.SQLITE_READONLY: "Give this user the right to write the log's directory",
+    sqlite3.SQLITE_PERM: "Give this user the right to write the log's directory",
+    sqlite3.SQLITE_CANTOPEN: (
+        "Is it there, and may this user write its directory? Readers must be able to, too: "
+        "SQLite keeps the memory that processes share there"
+    ),
+    sqlite3.SQLITE_CORRUPT: "The log is damaged: restore its directory from a copy",
+    sqlite3.SQLITE_NOTADB: "The log is damaged: restore its directory from a copy",
+}
+_PASSING = {
+    sqlite3.SQLITE_FULL: (
+        "What was acknowledged is safe, this append was not written: make room, then append "
+        "again"
+    ),
+    sqlite3.SQLITE_BUSY: "Another process holds it: ask again",
+    sqlite3.SQLITE_LOCKED: "Another process holds it: ask again",
+    sqlite3.SQLITE_IOERR: "Look at the disk and at the system's log",
+    sqlite3.SQLITE_NOMEM: "There is no memory left",
+}
+
+
+def _feed_error(error: sqlite3.Error, path: Path) -> FeedError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without detail
+    if code in _PASSING:
+        return FeedUnavailable(f"{path}: {error}. {_PASSING[code]}")
+    advice = _ADVICE.get(code, "This does not look like an event log of this version")
+    return FeedRefused(f"{path}: {error}. {advice}")

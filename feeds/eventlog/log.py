@@ -1,0 +1,216 @@
+"""Reading an event log.
+
+A page is one statement, on one of a few connections that all ranges share: each has a
+thread of its own, and which one reads a range depends on its number only. Decoding is
+done on the event loop, about half a millisecond for a thousand changes. Two connections
+are enough, because Python runs one thread at a time anyway: see docs/design/event-log.md.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+
+from feeds.errors import FeedRefused, RangeUnknown
+from feeds.feed import Change, Continuation, FeedRange, Page, RangeEnded, RangeId, StartAt
+from feeds.instant import instant_us
+
+from .catalog import Catalog, Partition, read_catalog
+from .database import advised, connected
+from .positions import position, sequence_of
+from .records import decode_changes
+from .schema import RECORDS
+
+_CONNECTIONS = 2
+_PAGE_BYTES = 8 * 1024 * 1024
+"""A page takes no more blocks once it has so many bytes, whatever its limit."""
+
+_BLOCKS = """
+WITH start AS (
+    SELECT first, stored FROM blocks
+    WHERE partition = :partition AND first <= :next ORDER BY first DESC LIMIT 1
+)
+SELECT blocks.first, blocks.last, blocks.data FROM start JOIN blocks
+    ON blocks.partition = :partition
+    AND blocks.first BETWEEN start.first AND :until
+    AND blocks.last >= :next
+    AND blocks.stored <= start.stored + :bytes
+ORDER BY blocks.first
+"""
+_SINCE = """
+SELECT first, last, data FROM blocks
+WHERE partition = ? AND latest_us >= ? ORDER BY latest_us, first LIMIT 1
+"""
+_END = "SELECT last, closed FROM partitions WHERE partition = ?"
+
+
+class EventLog:
+    """A feed over the directory of an event log. Make it with ``open``.
+
+    ``ranges`` names every partition there ever was: ended ones can still be read.
+    """
+
+    def __init__(self, catalog: Catalog, brokers: "_Brokers") -> None:
+        self._catalog = catalog
+        self._brokers = brokers
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, path: str | Path) -> "AsyncIterator[EventLog]":
+        """Read a log until the block is left; any number of processes may.
+
+        Raise ``FeedRefused``, with advice, for what is no log or cannot be read.
+        """
+        catalog = await asyncio.to_thread(read_catalog, Path(path))
+        async with AsyncExitStack() as stack:
+            brokers = _Brokers(stack)
+            for broker in catalog.folders:
+                await brokers.connect(catalog, broker)
+            yield cls(catalog, brokers)
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        await self._refresh()
+        return [x.as_range() for x in self._catalog.partitions]
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        partition = await self._partition(range_id)
+        if start == "beginning":
+            return self._position(0)
+        if start == "now":
+            return self._position((await self._end(partition)).last)
+        time_us = instant_us(start)
+        rows = await self._fetch(partition, _SINCE, (partition.number, time_us))
+        if not rows:
+            return self._position((await self._end(partition)).last)
+        changes = _changes(range_id, rows)
+        return self._position(
+            next(x.sequence for x in changes if x.committed_us >= time_us) - 1
+        )
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        assert limit > 0, "a page holds at least one change"
+        last = sequence_of(after, self._catalog.identity)
+        partition = await self._partition(range_id)
+        wanted = {
+            "partition": partition.number,
+            "next": last + 1,
+            "until": last + limit,
+            "bytes": _PAGE_BYTES,
+        }
+        rows = await self._fetch(partition, _BLOCKS, wanted)
+        if not rows:
+            return await self._nothing(partition, after, last)
+        changes = _changes(range_id, rows)
+        skip = last + 1 - rows[0][0]  # the page may begin and end within a block
+        changes = changes[skip : skip + limit]
+        return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return self._position(change.sequence)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        last = sequence_of(after, self._catalog.identity)
+        partition = await self._partition(range_id)
+        end = await self._end(partition)
+        _refuse_beyond(partition, after, last, end)
+        return end.last - last
+
+    async def _nothing(self, partition: Partition, after: Continuation, last: int) -> Page:
+        """Answer where no change lies after a position: yet, or ever, or never did."""
+        end = await self._end(partition)  # asked later, so it may lie further on by now
+        _refuse_beyond(partition, after, last, end)
+        if end.closed and end.last == last:
+            await self._refresh()
+            partition = self._catalog.partition(partition.id)
+            if partition.closed:
+                raise RangeEnded(partition.id, self._catalog.successors(partition.id))
+        return Page(changes=(), continuation=after)
+
+    async def _partition(self, range_id: RangeId) -> Partition:
+        try:
+            return self._catalog.partition(range_id)
+        except RangeUnknown:
+            await self._refresh()  # it may have been opened since
+        return self._catalog.partition(range_id)
+
+    async def _refresh(self) -> None:
+        catalog = await asyncio.to_thread(read_catalog, self._catalog.home)
+        if catalog.identity != self._catalog.identity:
+            raise FeedRefused(
+                f"the event log at {catalog.home} was deleted and made anew while it was "
+                f"open: start again, after resetting the leases of this feed"
+            )
+        self._catalog = catalog
+
+    async def _end(self, partition: Partition) -> "_End":
+        rows = await self._fetch(partition, _END, (partition.number,))
+        if not rows:
+            raise RangeUnknown(partition.id)
+        ((last, closed),) = rows
+        return _End(last=last, closed=bool(closed))
+
+    async def _fetch(self, partition: Partition, statement: str, values: Any) -> list[Any]:
+        connection = await self._brokers.connection(self._catalog, partition)
+        with advised(self._catalog.folder(partition.broker) / RECORDS):
+            return list(await connection.execute_fetchall(statement, values))
+
+    def _position(self, sequence: int) -> Continuation:
+        return position(self._catalog.identity, sequence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    last: int
+    closed: bool
+
+
+class _Brokers:
+    """The connections to the records of each broker, made when first needed."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._connecting = asyncio.Lock()
+        self._connections: dict[int, list[aiosqlite.Connection]] = {}
+
+    async def connection(self, catalog: Catalog, partition: Partition) -> aiosqlite.Connection:
+        if partition.broker not in self._connections:
+            await self.connect(catalog, partition.broker)
+        connections = self._connections[partition.broker]
+        return connections[partition.number % len(connections)]
+
+    async def connect(self, catalog: Catalog, broker: int) -> None:
+        path = catalog.folder(broker) / RECORDS
+        async with self._connecting:
+            if broker in self._connections:
+                return
+            made = [
+                await self._stack.enter_async_context(connected(path, "ro"))
+                for _ in range(_CONNECTIONS)
+            ]
+            with advised(path):
+                rows = list(await made[0].execute_fetchall("SELECT identity FROM log"))
+            if rows != [(catalog.identity,)]:
+                raise FeedRefused(
+                    f"{path} holds the records of another log than its catalog says: "
+                    f"restore the whole directory from one copy"
+                )
+            self._connections[broker] = made
+
+
+def _changes(range_id: RangeId, rows: Sequence[tuple[int, int, bytes]]) -> Sequence[Change]:
+    """Decode blocks that follow each other."""
+    first, count = rows[0][0], rows[-1][1] - rows[0][0] + 1
+    return decode_changes(range_id, first, [data for _, _, data in rows], count)
+
+
+def _refuse_beyond(partition: Partition, after: Continuation, last: int, end: _End) -> None:
+    if last > end.last:
+        raise FeedRefused(
+            f"the position {after!r} lies beyond the end of range {partition.id!r}, which has "
+            f"{end.last} changes: the log was restored from an older copy, or the position "
+            f"is of another range. Reset the lease of this range"
+        )

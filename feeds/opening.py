@@ -1,0 +1,49 @@
+"""Opening a feed by its address: ``eventlog:PATH``.
+
+The part before the colon says which kind of feed it is, the rest is for that kind to
+read. A kind is imported when it is first asked for, so what one needs burdens no other.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from .errors import FeedRefused
+from .feed import Feed
+
+Opener = Callable[[str], AbstractAsyncContextManager[Feed]]
+
+
+def open_feed(address: str) -> AbstractAsyncContextManager[Feed]:
+    """Return the feed at an address, open as long as the block lasts.
+
+    Raise ``FeedRefused``, with advice, for an address of no kind we know, at once; and for
+    one that leads to no feed, on entering the block.
+    """
+    scheme, colon, place = address.partition(":")
+    opener = _OPENERS.get(scheme)
+    if not colon or opener is None:
+        known = ", ".join(f"{name}:..." for name in sorted(_OPENERS) if name != "memory")
+        raise FeedRefused(f"{address!r} is no address of a feed: write one of {known}")
+    return opener(place)
+
+
+def _event_log(place: str) -> AbstractAsyncContextManager[Feed]:
+    from .eventlog import EventLog  # noqa: PLC0415 - only for those who use it
+
+    if not place:
+        raise FeedRefused(
+            "'eventlog:' lacks the directory of the log, as in eventlog:./orders. "
+            "Make one with: changefeed produce ..."
+        )
+    return EventLog.open(Path(place).expanduser())
+
+
+def _memory(place: str) -> AbstractAsyncContextManager[Feed]:
+    raise FeedRefused(
+        f"'memory:{place}' has no address: a feed in memory lives in the one process that "
+        f"made it. Make a MemoryFeed in Python, or use eventlog:PATH"
+    )
+
+
+_OPENERS: Mapping[str, Opener] = {"eventlog": _event_log, "memory": _memory}
