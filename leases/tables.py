@@ -16,7 +16,7 @@ from feeds.feed import RangeId
 
 from .errors import LeaseConflict, LeaseGone, MemberConflict
 from .lease import Checkpoint, Lease, Member
-from .stores import CheckpointConflict
+from .stores import CheckpointConflict, carried
 
 Record = TypeVar("Record", Lease, Checkpoint, Member)
 
@@ -107,7 +107,8 @@ class TableLeases(TableOwnership):
         return [lease.without_continuation() for lease in await self._leases.all()]
 
     async def create(self, lease: Lease) -> Lease:
-        return await self._write(lease, lambda stored: KEEP if stored else complete(lease))
+        carried(lease)
+        return await self._write(lease, lambda stored: KEEP if stored else lease)
 
     async def replace(self, lease: Lease) -> Lease:
         written = await self._write(lease, lambda stored: replaced(stored, lease))
@@ -150,16 +151,6 @@ class TableCheckpoints:
         return written
 
 
-def complete(lease: Lease) -> Lease:
-    """Check that a lease may be stored for the first time."""
-    if lease.continuation is None:
-        raise ValueError(
-            f"a new lease of {lease.range_id!r} needs a continuation to start from:"
-            " settle one with the feed"
-        )
-    return lease
-
-
 def owned(stored: Lease | None, lease: Lease) -> Lease:
     """Overwrite ownership, where nothing else is kept."""
     _unmoved(stored, lease)
@@ -187,7 +178,7 @@ def checkpointed(stored: Lease | None, lease: Lease) -> Lease:
         )
     return replace(
         present,
-        continuation=complete(lease).continuation,
+        continuation=carried(lease),
         checkpoint_epoch=lease.epoch,
         write_id=lease.write_id,
     )
