@@ -36,12 +36,10 @@ class ObserverFailed(ObserverError):
         self.reason = reason
 
     def __str__(self) -> str:
-        what = (
-            "to open"
-            if self.sequences is None
-            else "on sequences {}..{}".format(*self.sequences)
-        )
-        return (
-            f"the observer failed {what} of range {self.range_id!r}, "
-            f"{self.attempts} attempts: {self.reason}"
-        )
+        where = f"range {self.range_id!r}"
+        if self.sequences is None:
+            what = f"to open {where}"
+        else:
+            what = "on sequences {}..{} of ".format(*self.sequences) + where
+        times = f"{self.attempts} attempt{'s' if self.attempts != 1 else ''}"
+        return f"the observer failed {what}, {times}: {self.reason}"

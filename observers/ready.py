@@ -99,7 +99,7 @@ class JsonLinesObserver:
 
     def __init__(self, path: str = "changes-{range}.jsonl", *, fsync: bool = False) -> None:
         rest = path.replace("{range}", "")
-        if not rest or "{" in rest or "}" in rest:
+        if "{" in rest or "}" in rest:
             raise ObserverRefused(f"path {path!r}: the only thing in braces can be {{range}}")
         self._path = path
         self._fsync = fsync

@@ -8,6 +8,7 @@ can put around the user's observer what the settings ask for, the innermost firs
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import tenacity
@@ -19,6 +20,9 @@ from .observer import CloseReason, Context, Observer
 
 OnRetry = Callable[[int, BaseException, float], None]
 """Told after a failed attempt: which (from 1), its error, and the seconds until the next."""
+
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits some seconds. It may raise ``ObserverFailed`` when waiting has lost its point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +69,13 @@ class Retrying:
         *,
         random: Random,
         on_retry: OnRetry = _nobody,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._observer = observer
         self._settings = settings
         self._random = random
         self._on_retry = on_retry
+        self._sleep = sleep
         self._longest = tenacity.wait_exponential(
             multiplier=settings.first_delay,
             exp_base=settings.multiplier,
@@ -77,11 +83,11 @@ class Retrying:
         )
 
     async def open(self, context: Context) -> None:
-        await self._try(context, None, lambda: self._observer.open(context))
+        await self._try(context, None, partial(self._observer.open, context))
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         sequences = (changes[0].sequence, changes[-1].sequence)
-        await self._try(context, sequences, lambda: self._observer.process(context, changes))
+        await self._try(context, sequences, partial(self._observer.process, context, changes))
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         await self._observer.close(context, reason)
@@ -92,8 +98,11 @@ class Retrying:
         sequences: tuple[int, int] | None,
         call: Callable[[], Awaitable[None]],
     ) -> None:
+        async def attempt() -> None:  # tenacity awaits only what it knows to be async
+            await call()
+
         try:
-            await self._attempts()(call)
+            await self._attempts()(attempt)
         except tenacity.RetryError as error:
             last = error.last_attempt
             cause = last.exception()
@@ -107,7 +116,7 @@ class Retrying:
     def _attempts(self) -> tenacity.AsyncRetrying:
         limit = self._settings.attempts
         return tenacity.AsyncRetrying(
-            sleep=asyncio.sleep,
+            sleep=self._sleep,
             stop=tenacity.stop_never if limit is None else tenacity.stop_after_attempt(limit),
             wait=self._delay,
             retry=tenacity.retry_if_exception(_is_worth_a_retry),
