@@ -4,8 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 import pytest
+import structlog
 
 from tests.support.virtual_time import VirtualTimeLoop
+
+# Only what went wrong is worth reading under a failed test.
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
 
 
 def pytest_asyncio_loop_factories(

@@ -1,0 +1,82 @@
+"""When to checkpoint, and the one writer that does.
+
+The newest position wins: while a write is under way, later positions replace each other,
+and only the last is written. The worker waits (``written``) so that at most one finished
+batch is unwritten while the next is being observed.
+"""
+
+import asyncio
+from functools import partial
+
+from feeds.feed import Continuation
+
+from .held import HeldLease
+from .journal import Journal
+from .patience import Patience
+from .settings import ObserverSettings
+
+
+class CheckpointPolicy:
+    """Decides after each batch whether its end is to be written. Pure but for its counts."""
+
+    def __init__(self, settings: ObserverSettings, *, now: float) -> None:
+        self._settings = settings
+        self._changes = 0
+        self._since = now
+
+    @property
+    def automatic(self) -> bool:
+        return self._settings.checkpoint != "manual"
+
+    def due(self, changes: int, *, now: float) -> bool:
+        """Count ``changes`` more as done; say whether it is time."""
+        self._changes += changes
+        mode = self._settings.checkpoint
+        due = (
+            mode == "batch"
+            or (mode == "count" and self._changes >= self._settings.checkpoint_count)
+            or (mode == "interval" and now - self._since >= self._settings.checkpoint_interval)
+        )
+        if due:
+            self._changes, self._since = 0, now
+        return due
+
+
+class Checkpoints:
+    """Writes the positions of one range, in order, the newest only."""
+
+    def __init__(self, held: HeldLease, journal: Journal, patience: Patience) -> None:
+        self._held = held
+        self._journal = journal
+        self._patience = patience
+        self._wanted = held.continuation
+        self._said = 0
+        self._written = 0
+        self._news = asyncio.Event()
+        self._progress = asyncio.Event()
+
+    def advance(self, continuation: Continuation) -> int:
+        """Have ``continuation`` written soon; return its number for ``written``."""
+        if continuation != self._wanted:
+            self._wanted = continuation
+            self._said += 1
+            self._news.set()
+        return self._said
+
+    async def written(self, number: int | None = None) -> None:
+        """Wait until that position, or a later one, is stored. Default: the last one."""
+        number = self._said if number is None else number
+        while self._written < number:
+            await self._progress.wait()
+
+    async def write_for_ever(self) -> None:
+        """Be the writer. Raise ``LeaseLost`` or ``LeaseGone`` when nothing may be written."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            wanted, number = self._wanted, self._said
+            await self._patience.ask("checkpoint", partial(self._held.checkpoint, wanted))
+            self._journal.checkpointed(self._held.range_id)
+            self._written = number
+            self._progress.set()
+            self._progress = asyncio.Event()

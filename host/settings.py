@@ -1,0 +1,174 @@
+"""The settings: one frozen object for each part, checked once, from three places.
+
+A value is taken from the first place that has it: the command line, the environment
+(``CHANGEFEED_LEASES__EXPIRATION=20``), the TOML file, the default below. All times are
+in seconds.
+"""
+
+import socket
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from observers.retrying import RetrySettings
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class HostSettings(Part):
+    """The process."""
+
+    name: str = Field(default_factory=socket.gethostname, min_length=1)
+    """Stable across restarts, and different for each host of the fleet."""
+    stop_timeout: Seconds = 25.0
+    """How long a stop may take, observers included; less than what kills the process."""
+
+
+class FeedSettings(Part):
+    """Where changes come from."""
+
+    address: str = "eventlog:data/log"
+    """``eventlog:DIRECTORY``."""
+    start: Literal["beginning", "now"] | AwareDatetime = "beginning"
+    """Where to start a range that has no lease yet: beginning, now, or a time with its
+    zone. Settled once, when its lease is created."""
+    poll_interval: Seconds = 1.0
+    """How long to wait at the end of a range before asking for more."""
+    page_size: int = Field(default=1000, ge=1)
+    """About how many changes to read, and to hand to the observer, at once."""
+    read_ahead: int = Field(default=1, ge=1)
+    """How many pages to fetch for each range while the observer works."""
+    read_timeout: Seconds = 60.0
+    ranges_interval: Seconds = 30.0
+    """How often to look for ranges that are new."""
+    lag_interval: Seconds = 10.0
+    """How often to measure the lag of each range."""
+
+    @property
+    def start_at(self) -> Literal["beginning", "now"] | datetime:
+        return self.start
+
+
+class LeaseSettings(Part):
+    """Where leases are kept, and how they live and die."""
+
+    container: str = "sqlite:data/leases.db"
+    """``sqlite:FILE``: leases and checkpoints together."""
+    ownership: str | None = None
+    """With ``checkpoints``, instead of ``container``: the two kept apart."""
+    checkpoints: str | None = None
+    expiration: Seconds = 30.0
+    """A host that shows no sign of life for this long loses its leases."""
+    renew_interval: Seconds = 10.0
+    balance_interval: Seconds = 5.0
+    """How often to list leases and members, and to act on the plan."""
+    rebalance_delay: float = Field(default=5.0, ge=0)
+    """How long membership must have been quiet before leases are stolen."""
+    fence_margin: Seconds = 1.0
+    """How long before the expiration a host stops acting on a lease it cannot renew."""
+    max_clock_skew: Seconds = 300.0
+    """No two clocks of the fleet are further apart; used for what stood still for long."""
+    call_timeout: Seconds = 10.0
+    """How long to wait for one answer of the container."""
+
+    @model_validator(mode="after")
+    def _leave_room_for_renewals(self) -> Self:
+        if self.renew_interval * 2 + self.fence_margin > self.expiration:
+            raise ValueError(
+                f"renew_interval ({self.renew_interval:g} s) is too long: two renewals and "
+                f"fence_margin ({self.fence_margin:g} s) must fit into expiration "
+                f"({self.expiration:g} s), so that one lost renewal loses no lease"
+            )
+        if (self.ownership is None) != (self.checkpoints is None):
+            raise ValueError("ownership and checkpoints go together: set both or neither")
+        return self
+
+
+class ObserverSettings(Part):
+    """What happens to changes."""
+
+    name: str | None = None
+    """``module:Class``, a registered name, or an entry point (log, jsonl, count)."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments for the observer's constructor."""
+    checkpoint: Literal["batch", "count", "interval", "manual"] = "batch"
+    """After each batch, after ``checkpoint_count`` changes, every
+    ``checkpoint_interval`` seconds, or only when the observer says so."""
+    checkpoint_count: int = Field(default=10_000, ge=1)
+    checkpoint_interval: Seconds = 5.0
+    retry: RetrySettings = Field(default_factory=RetrySettings)
+    reopen_delay: Seconds = 30.0
+    """How long an observer that has used up its retries rests before it is opened anew."""
+
+
+class WebSettings(Part):
+    """Liveness, readiness, metrics and leases over HTTP."""
+
+    enabled: bool = True
+    bind: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+    """0 takes any free port; the log and ``changefeed status`` tell which."""
+
+
+class LogSettings(Part):
+    """Structured logs on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"
+    """``auto``: for people on a terminal, JSON elsewhere."""
+
+
+class Settings(BaseSettings):
+    """Everything a host is told."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="CHANGEFEED_",
+        env_nested_delimiter="__",
+        use_attribute_docstrings=True,
+    )
+
+    host: HostSettings = Field(default_factory=HostSettings)
+    feed: FeedSettings = Field(default_factory=FeedSettings)
+    leases: LeaseSettings = Field(default_factory=LeaseSettings)
+    observer: ObserverSettings = Field(default_factory=ObserverSettings)
+    web: WebSettings = Field(default_factory=WebSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del dotenv_settings, file_secret_settings
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
+
+
+def load_settings(file: Path | None, flags: dict[str, Any]) -> Settings:
+    """Merge a TOML file, the environment and nested ``flags`` into settings.
+
+    Raise ``pydantic.ValidationError`` for a wrong value and ``tomllib.TOMLDecodeError``
+    for a file that is no TOML. That the file exists is the caller's to check.
+    """
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=file)
+
+    return FromFile(**flags)
