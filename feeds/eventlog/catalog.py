@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import aiosqlite
+
 from feeds.errors import FeedRefused, RangeUnknown
 from feeds.feed import FeedRange, RangeId, Successor
 
-from .database import opened
+from .database import advised, opened
 from .positions import position
-from .schema import CATALOG, FORMAT
+from .schema import CATALOG, FORMAT, RECORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +88,13 @@ class Catalog:
 def read_catalog(home: Path) -> Catalog:
     """Read the catalog of the log in a directory. Blocks: call it in a thread."""
     path = home / CATALOG
-    if not path.is_file():
-        raise FeedRefused(_not_a_log(home))
+    try:
+        if not path.is_file():
+            raise FeedRefused(_not_a_log(home))
+    except OSError as error:
+        raise FeedRefused(
+            f"{home} cannot be read: {error}. Give this user the right to read it"
+        ) from error
     with opened(path, "ro") as connection:
         connection.execute("BEGIN")  # one view of all tables
         identity, parts = _identity(connection, home)
@@ -97,6 +104,18 @@ def read_catalog(home: Path) -> Catalog:
             parts=parts,
             folders=dict(connection.execute("SELECT broker, folder FROM brokers")),
             partitions=tuple(_partitions(connection)),
+        )
+
+
+async def check_records(records: aiosqlite.Connection, catalog: Catalog, broker: int) -> None:
+    """Refuse the records of another log, as a directory mixed from two copies has them."""
+    path = catalog.folder(broker) / RECORDS
+    with advised(path):
+        rows = list(await records.execute_fetchall("SELECT identity, format, broker FROM log"))
+    if [tuple(x) for x in rows] != [(catalog.identity, FORMAT, broker)]:
+        raise FeedRefused(
+            f"{path} holds the records of another log than its catalog says: restore the "
+            f"whole directory from one copy"
         )
 
 

@@ -19,7 +19,7 @@ from feeds.errors import FeedRefused, RangeUnknown
 from feeds.feed import Change, Continuation, FeedRange, Page, RangeEnded, RangeId, StartAt
 from feeds.instant import instant_us
 
-from .catalog import Catalog, Partition, read_catalog
+from .catalog import Catalog, Partition, check_records, read_catalog
 from .database import advised, connected
 from .positions import position, sequence_of
 from .records import decode_changes
@@ -191,13 +191,7 @@ class _Brokers:
                 await self._stack.enter_async_context(connected(path, "ro"))
                 for _ in range(_CONNECTIONS)
             ]
-            with advised(path):
-                rows = list(await made[0].execute_fetchall("SELECT identity FROM log"))
-            if rows != [(catalog.identity,)]:
-                raise FeedRefused(
-                    f"{path} holds the records of another log than its catalog says: "
-                    f"restore the whole directory from one copy"
-                )
+            await check_records(made[0], catalog, broker)
             self._connections[broker] = made
 
 

@@ -19,7 +19,7 @@ from feeds.errors import FeedRefused, FeedUnavailable
 from feeds.feed import RangeId
 
 from .blocks import Addition, Tail, fill
-from .catalog import Catalog, read_catalog
+from .catalog import Catalog, check_records, read_catalog
 from .database import Synchronous, advised, connected
 from .hashing import place_of
 from .lock import writer_lock
@@ -89,6 +89,7 @@ class EventLogWriter:
         async with AsyncExitStack() as stack:
             stack.enter_context(writer_lock(folder / LOCK))
             records = await stack.enter_async_context(connected(folder / RECORDS, "rw"))
+            await check_records(records, catalog, _BROKER)
             await _prepare(records, folder / RECORDS, synchronous)
             yield cls(catalog, records, clock)
 

@@ -1,0 +1,186 @@
+"""The event log with real processes: killed ones, second writers, readers beside a writer."""
+
+import asyncio
+import signal
+import sys
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from feeds.errors import FeedUnavailable
+from feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from feeds.feed import Feed
+
+pytestmark = pytest.mark.real_time
+
+ROOT = Path(__file__).parents[2]
+BATCH = 500
+
+PRODUCER = """
+import asyncio, sys
+from feeds.eventlog import EventLogWriter, Record
+
+async def produce():
+    async with EventLogWriter.open(sys.argv[1]) as writer:
+        print("writing", flush=True)
+        for batch in range(10**9):
+            await writer.append(
+                [Record(key=f"key-{n}", body=b"%d" % batch) for n in range(500)]
+            )
+            print(batch, flush=True)
+
+asyncio.run(produce())
+"""
+
+READER = """
+import asyncio, sys
+from feeds.eventlog import EventLog
+
+async def read():
+    async with EventLog.open(sys.argv[1]) as log:
+        count, after = 0, {}
+        while count < int(sys.argv[2]):
+            for r in await log.ranges():
+                start = after.get(r.id) or await log.settle(r.id, "beginning")
+                page = await log.read(r.id, start, 1000)
+                begin, end = (int(x.split("/")[1]) for x in (start, page.continuation))
+                assert [x.sequence for x in page.changes] == [*range(begin + 1, end + 1)]
+                count, after[r.id] = count + len(page.changes), page.continuation
+        print(count, flush=True)
+
+asyncio.run(read())
+"""
+
+
+@asynccontextmanager
+async def running(program: str, *arguments: object) -> AsyncIterator[Process]:
+    """Run a program in a process of its own, which does not outlive the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, *map(str, arguments), stdout=PIPE, cwd=ROOT
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()  # to the end, or its pipe outlives the loop
+
+
+async def line(process: Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        return (await process.stdout.readline()).decode().strip()
+
+
+async def bodies_by_key(feed: Feed) -> dict[str, list[int]]:
+    """Read everything; sequences must be dense."""
+    found: dict[str, list[int]] = {}
+    for r in await feed.ranges():
+        last, after = 0, await feed.settle(r.id, "beginning")
+        while (page := await feed.read(r.id, after, 1000)).changes:
+            for change in page.changes:
+                assert change.sequence == last + 1
+                last = change.sequence
+                found.setdefault(change.key, []).append(int(change.body))
+            after = page.continuation
+    return found
+
+
+@pytest.mark.parametrize("milliseconds", [0, 7, 23])
+async def test_what_was_acknowledged_outlives_a_killed_writer_and_no_batch_is_torn(
+    tmp_path: Path, milliseconds: int
+) -> None:
+    path = tmp_path / "log"
+    await create_log(path, parts=3)
+    async with running(PRODUCER, path) as producer:
+        while await line(producer) != "20":
+            pass
+        await asyncio.sleep(milliseconds / 1000)  # to another place in a batch
+        producer.send_signal(signal.SIGKILL)
+        rest, _ = await producer.communicate()
+        assert producer.returncode == -signal.SIGKILL
+    acknowledged = int(([b"20", *rest.split()])[-1])
+
+    async with EventLog.open(path) as log:  # with no writer there to mend anything
+        found = await bodies_by_key(log)
+    (batches,) = {tuple(x) for x in found.values()}  # every key got the same ones
+    assert len(found) == BATCH
+    assert batches in (tuple(range(acknowledged + 1)), tuple(range(acknowledged + 2)))
+
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        await writer.append([Record(key=f"key-{n}", body=b"-1") for n in range(BATCH)])
+        assert {tuple(x) for x in (await bodies_by_key(log)).values()} == {(*batches, -1)}
+
+
+async def test_a_second_process_that_would_write_is_told_which_one_does(tmp_path: Path) -> None:
+    await create_log(tmp_path / "log")
+    async with running(PRODUCER, tmp_path / "log") as producer:
+        assert await line(producer) == "writing"
+        with pytest.raises(FeedUnavailable, match=f"by process {producer.pid} "):
+            async with EventLogWriter.open(tmp_path / "log"):
+                pass
+
+
+async def test_several_processes_read_all_that_another_one_writes_meanwhile(
+    tmp_path: Path,
+) -> None:
+    path, wanted = tmp_path / "log", 40 * BATCH
+    await create_log(path, parts=3)
+    async with running(READER, path, wanted) as first, running(READER, path, wanted) as second:
+        async with EventLogWriter.open(path) as writer:
+            for batch in range(40):
+                body = b"%d" % batch
+                await writer.append([Record(key=f"k{n}", body=body) for n in range(BATCH)])
+        assert [await line(first), await line(second)] == [str(wanted)] * 2
+
+
+DENIED = """
+import asyncio, os, sys
+from feeds.errors import FeedRefused
+from feeds.eventlog import EventLog, EventLogWriter, create_log
+
+async def try_to(attempt):
+    try:
+        await attempt
+        print("done", flush=True)
+    except FeedRefused as refused:
+        print(refused, flush=True)
+
+async def enter(manager):
+    async with manager:
+        pass
+
+async def main():
+    home = sys.argv[1]
+    await try_to(enter(EventLog.open(home)))  # and all modules are loaded now
+    if os.geteuid() == 0:
+        os.setuid(65534)  # root may do everything: be nobody
+    await try_to(enter(EventLogWriter.open(home)))
+    await try_to(create_log(home + "/other"))
+    await try_to(enter(EventLog.open(home + "/locked/log")))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_user_without_rights_is_told_what_is_missing() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path: nobody may look into that
+        home = Path(folder)
+        await create_log(home, parts=1)
+        (home / "locked").mkdir(mode=0o000)
+        folders = [home, home / "brokers", home / "brokers" / "1"]
+        for x in folders:
+            x.chmod(0o555)
+        try:
+            async with running(DENIED, home) as denied:
+                assert await line(denied) == "done"
+                assert "Give this user the right to write" in await line(denied)
+                assert "Take a directory that this user may make" in await line(denied)
+                assert "Give this user the right to read" in await line(denied)
+        finally:
+            for x in folders:
+                x.chmod(0o755)

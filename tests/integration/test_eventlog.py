@@ -1,0 +1,262 @@
+"""The event log over real files, in one process."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from feeds.errors import FeedRefused, FeedUnavailable
+from feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from feeds.eventlog.succession import replace_partitions
+from feeds.feed import Change, Feed, RangeEnded, RangeId
+from feeds.opening import open_feed
+
+pytestmark = pytest.mark.real_time
+
+WHOLE = RangeId("e1.p00.v00-ff")
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    """A log with one part, so that all keys are in one range."""
+    await create_log(tmp_path / "log", parts=1)
+    return tmp_path / "log"
+
+
+def numbered(count: int, begin: int = 0) -> list[Record]:
+    return [Record(key=f"key-{n}", body=b"%d" % n) for n in range(begin, begin + count)]
+
+
+async def whole(feed: Feed, range_id: RangeId = WHOLE) -> list[Change]:
+    changes: list[Change] = []
+    after = await feed.settle(range_id, "beginning")
+    while (page := await feed.read(range_id, after, 1000)).changes:
+        changes += page.changes
+        after = page.continuation
+    return changes
+
+
+async def test_a_new_log_has_twelve_ranges_unless_told_otherwise(tmp_path: Path) -> None:
+    await create_log(tmp_path / "deep" / "down" / "log")
+    async with EventLog.open(tmp_path / "deep" / "down" / "log") as log:
+        ranges = await log.ranges()
+    assert [x.id for x in ranges] == [f"e1.p{n:02}.v00-ff" for n in range(12)]
+    assert (ranges[3].low, ranges[3].high, ranges[3].parents) == ("p03.v000", "p03.v100", ())
+
+
+async def test_an_append_tells_which_sequences_it_got(path: Path) -> None:
+    async with EventLogWriter.open(path) as writer:
+        assert (await writer.append(numbered(3))).sequences == {WHOLE: range(1, 4)}
+        assert (await writer.append(numbered(700))).sequences == {WHOLE: range(4, 704)}
+        assert (await writer.append([])).sequences == {}
+    async with EventLogWriter.open(path) as writer:
+        assert (await writer.append(numbered(1))).sequences == {WHOLE: range(704, 705)}
+    async with EventLog.open(path) as log:
+        assert [x.sequence for x in await whole(log)] == list(range(1, 705))
+
+
+async def test_a_log_written_one_record_at_a_time_is_read_in_few_blocks(path: Path) -> None:
+    async with EventLogWriter.open(path, synchronous="off") as writer:
+        for record in numbered(600):
+            await writer.append([record])
+    async with EventLog.open(path) as log:
+        assert [x.body for x in await whole(log)] == [b"%d" % n for n in range(600)]
+    records = sqlite3.connect(path / "brokers/1/records.db")
+    assert records.execute("SELECT count(*) FROM blocks").fetchone() == (3,)
+    records.close()
+
+
+async def test_a_second_writer_is_told_who_writes(path: Path) -> None:
+    async with EventLogWriter.open(path) as writer:
+        with pytest.raises(FeedUnavailable, match=rf"by process {os.getpid()} "):
+            async with EventLogWriter.open(path):
+                pass
+        await writer.append(numbered(1))
+    async with EventLogWriter.open(path):  # the first is gone, and so is its lock
+        pass
+
+
+async def test_appends_of_many_tasks_are_all_there_each_batch_in_one_piece(path: Path) -> None:
+    async with EventLogWriter.open(path, synchronous="off") as writer:
+        batches = [numbered(10, n) for n in range(0, 500, 10)]
+        done = await asyncio.gather(*(writer.append(x) for x in batches))
+    async with EventLog.open(path) as log:
+        bodies = [x.body for x in await whole(log)]
+    for batch, appended in zip(batches, done, strict=True):
+        (got,) = appended.sequences.values()
+        assert [bodies[n - 1] for n in got] == [x.body for x in batch]
+    assert len(bodies) == 500
+
+
+async def test_an_append_that_is_cancelled_leaves_a_whole_batch_or_none(path: Path) -> None:
+    async with EventLogWriter.open(path) as writer:
+        for turns in range(40):
+            task = asyncio.ensure_future(writer.append(numbered(10)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        await writer.append(numbered(10))
+    async with EventLog.open(path) as log:
+        bodies = [int(x.body) for x in await whole(log)]
+    assert bodies == list(range(10)) * (len(bodies) // 10)
+
+
+async def test_a_full_disk_loses_nothing_acknowledged_and_can_be_tried_again(
+    path: Path,
+) -> None:
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        await writer.append(numbered(300))
+        ((pages,),) = await writer._records.execute_fetchall("PRAGMA page_count")
+        await writer._records.execute_fetchall(f"PRAGMA max_page_count = {pages + 4}")
+        large = [Record(key="k", body=b"x" * 100_000)]
+        with pytest.raises(FeedUnavailable, match=r"full.*make room, then append again"):
+            await writer.append([*numbered(300, 300), *large])
+        assert len(await whole(log)) == 300
+        await writer._records.execute_fetchall("PRAGMA max_page_count = 1000000")
+        await writer.append(numbered(300, 300))
+        assert [int(x.body) for x in await whole(log)] == list(range(600))
+
+
+async def test_a_batch_with_one_record_that_cannot_be_stored_is_refused_whole(
+    path: Path,
+) -> None:
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        for bad in (Record(key="\ud83e"), Record(key="k", id="\ud83e")):
+            with pytest.raises(FeedRefused, match="surrogate"):
+                await writer.append([*numbered(5), bad])
+        assert await whole(log) == []
+        assert (await writer.append(numbered(1))).sequences == {WHOLE: range(1, 2)}
+
+
+async def test_appends_go_on_in_the_children_of_a_range_that_ended(path: Path) -> None:
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        await writer.append(numbered(100))
+        children = await replace_partitions(path, [WHOLE], [(0, 0, 63), (0, 64, 255)])
+        assert children == ["e2.p00.v00-3f", "e2.p00.v40-ff"]
+        appended = await writer.append(numbered(100, 100))
+        assert {x: got[0] for x, got in appended.sequences.items()} == dict.fromkeys(
+            children, 1
+        )
+        with pytest.raises(RangeEnded, match=r"goes on in e2.p00.v00-3f, e2.p00.v40-ff"):
+            await whole(log)
+
+
+async def test_between_the_two_writes_of_a_succession_everyone_waits(path: Path) -> None:
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        await writer.append(numbered(10))
+        records = sqlite3.connect(path / "brokers/1/records.db")
+        records.execute("UPDATE partitions SET closed = 1")
+        records.commit()
+        records.close()
+        with pytest.raises(FeedUnavailable, match="append again"):
+            await writer.append(numbered(1))
+        assert len(await whole(log)) == 10
+
+
+async def test_a_log_made_anew_refuses_positions_of_the_old_one(path: Path) -> None:
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        await writer.append(numbered(5))
+        old = await log.settle(WHOLE, "now")
+        shutil.rmtree(path)
+        await create_log(path, parts=1)
+        with pytest.raises(FeedRefused, match="made anew while it was open"):
+            await log.ranges()
+    async with EventLog.open(path) as log:
+        with pytest.raises(FeedRefused, match="Reset the leases"):
+            await log.read(WHOLE, old, 10)
+
+
+async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "garbage").mkdir()
+    (tmp_path / "garbage" / "catalog.db").write_text("no database at all " * 100)
+    (tmp_path / "foreign").mkdir()
+    sqlite3.connect(tmp_path / "foreign" / "catalog.db").close()
+    for name, advice in {
+        "missing": "make one with: changefeed produce",
+        "empty": "Give the directory of a log",
+        "file": "Give the directory of a log",
+        "garbage": "restore its directory",
+        "foreign": "does not look like an event log",
+    }.items():
+        with pytest.raises(FeedRefused, match=advice):
+            async with open_feed(f"eventlog:{tmp_path / name}"):
+                pass
+        with pytest.raises(FeedRefused, match=advice):
+            async with EventLogWriter.open(tmp_path / name):
+                pass
+
+
+async def test_a_log_of_a_newer_format_is_refused_with_advice(path: Path) -> None:
+    catalog = sqlite3.connect(path / "catalog.db")
+    catalog.execute("UPDATE log SET format = 2")
+    catalog.commit()
+    catalog.close()
+    with pytest.raises(FeedRefused, match=r"format 2.*upgrade changefeed-host"):
+        async with EventLog.open(path):
+            pass
+
+
+async def test_records_that_belong_to_another_log_are_refused(
+    path: Path, tmp_path: Path
+) -> None:
+    await create_log(tmp_path / "other", parts=1)
+    shutil.copy(tmp_path / "other/brokers/1/records.db", path / "brokers/1/records.db")
+    with pytest.raises(FeedRefused, match="another log"):
+        async with EventLog.open(path):
+            pass
+    with pytest.raises(FeedRefused, match="another log"):
+        async with EventLogWriter.open(path):
+            pass
+
+
+async def test_a_log_is_never_made_over_something_else(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    await create_log(tmp_path / "empty")
+    for taken in (path, tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(FeedRefused, match="no event log can be made"):
+            await create_log(taken)
+    with pytest.raises(FeedRefused, match="1 to 4096 parts"):
+        await create_log(tmp_path / "none", parts=0)
+    left = await asyncio.to_thread(lambda: {x.name for x in tmp_path.iterdir()})
+    assert left == {"log", "empty", "file"}
+
+
+async def test_of_two_that_make_the_same_log_one_wins(tmp_path: Path) -> None:
+    done = await asyncio.gather(
+        *(create_log(tmp_path / "log", parts=2) for _ in range(4)), return_exceptions=True
+    )
+    assert sorted(type(x).__name__ for x in done) == ["FeedRefused"] * 3 + ["NoneType"]
+    async with EventLog.open(tmp_path / "log") as log:
+        assert len(await log.ranges()) == 2
+
+
+async def test_a_directory_name_may_hold_any_sign(tmp_path: Path) -> None:
+    odd = tmp_path / "a b?c#d%20é"
+    await create_log(odd, parts=1)
+    async with EventLogWriter.open(odd) as writer, open_feed(f"eventlog:{odd}") as log:
+        await writer.append(numbered(3))
+        assert len(await whole(log)) == 3
+
+
+@pytest.mark.parametrize(
+    ("address", "advice"),
+    [
+        ("memory:", "lives in the one process"),
+        ("eventlog:", "changefeed produce"),
+        ("kafka:orders", "write one of eventlog:"),
+        ("orders", "write one of eventlog:"),
+        ("", "write one of eventlog:"),
+    ],
+)
+def test_an_address_that_leads_to_no_feed_is_refused_with_advice(
+    address: str, advice: str
+) -> None:
+    with pytest.raises(FeedRefused, match=advice):
+        open_feed(address)

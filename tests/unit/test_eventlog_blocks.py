@@ -1,0 +1,52 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feeds.eventlog.blocks import Addition, Tail, fill
+from feeds.eventlog.records import BLOCK_BYTES, BLOCK_RECORDS
+
+SIZES = st.integers(1, 5) | st.just(BLOCK_BYTES // 3) | st.just(2 * BLOCK_BYTES)
+BATCHES = st.lists(
+    st.lists(st.tuples(st.integers(-5, 50), SIZES), max_size=600), min_size=1, max_size=5
+)
+
+
+@given(batches=BATCHES)
+def test_blocks_hold_every_record_in_order_and_know_what_they_hold(
+    batches: list[list[tuple[int, int]]],
+) -> None:
+    tail = Tail(partition=7)
+    blocks: dict[int, Addition] = {}
+    contents: dict[int, bytes] = {}
+    for batch in batches:
+        tail, additions = fill(tail, [(time, b"x" * size) for time, size in batch])
+        for x in additions:
+            blocks[x.first] = x
+            contents[x.first] = contents.get(x.first, b"") + x.data
+
+    records = [x for batch in batches for x in batch]
+    assert tail.last == len(records)
+    last = 0
+    for first, block in sorted(blocks.items()):
+        assert block.partition == 7
+        assert first == last + 1
+        last = block.last
+        held = records[first - 1 : last]
+        assert len(contents[first]) == sum(size for _, size in held)
+        assert block.latest_us == max(time for time, _ in records[:last])
+        assert block.stored == sum(size for _, size in records[:last])
+        assert len(held) <= BLOCK_RECORDS
+        assert sum(size for _, size in held[:-1]) < BLOCK_BYTES
+    assert last == len(records)
+
+
+def test_small_appends_share_a_block_until_it_is_full() -> None:
+    tail, firsts = Tail(partition=1), []
+    for _ in range(BLOCK_RECORDS + 1):
+        tail, (addition,) = fill(tail, [(0, b"x")])
+        firsts.append(addition.first)
+    assert firsts == [1] * BLOCK_RECORDS + [BLOCK_RECORDS + 1]
+
+
+def test_large_records_do_not_share_one() -> None:
+    _, additions = fill(Tail(partition=1), [(0, b"x" * BLOCK_BYTES)] * 3)
+    assert [(x.first, x.last) for x in additions] == [(1, 1), (2, 2), (3, 3)]
