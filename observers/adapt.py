@@ -235,8 +235,7 @@ class _Thread:
         try:
             await asyncio.wait({ended})
         except asyncio.CancelledError:
-            call.ended.add_done_callback(_log_what_nobody_awaits)
-            await _outlast(ended)
+            await _outlast(ended, call)
             raise
         return ended.result()
 
@@ -250,13 +249,15 @@ class _Thread:
             del call  # an idle thread holds no changes
 
 
-async def _outlast(ended: asyncio.Future[Any]) -> None:
+async def _outlast(ended: asyncio.Future[Any], call: "_Call") -> None:
     try:
         await asyncio.wait({ended})
     except asyncio.CancelledError:
         ended.cancel()  # given up: what has not begun will not begin
+        call.ended.add_done_callback(_log_what_nobody_awaits)
         raise
-    ended.exception()  # taken note of; the log has it
+    ended.exception()  # else asyncio logs it as well
+    _log_what_nobody_awaits(call.ended)
 
 
 def _log_what_nobody_awaits(ended: concurrent.futures.Future[Any]) -> None:

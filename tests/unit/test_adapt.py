@@ -1,5 +1,6 @@
 """What users may write as an observer, and what is refused. No threads: see the next file."""
 
+import abc
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
@@ -99,7 +100,11 @@ async def test_an_object_with_an_async_call_is_a_function() -> None:
 
 async def test_an_observer_that_failed_to_open_may_be_opened_again_and_closed() -> None:
     class Late:
+        made = 0
         opened = 0
+
+        def __init__(self) -> None:
+            type(self).made += 1
 
         async def open(self, _context: Context) -> None:
             type(self).opened += 1
@@ -114,7 +119,7 @@ async def test_an_observer_that_failed_to_open_may_be_opened_again_and_closed() 
         await observer.open(context)
     await observer.open(context)
     await observer.close(context, CloseReason.STOPPING)
-    assert Late.opened == 2
+    assert (Late.made, Late.opened) == (1, 2)
 
 
 async def test_static_and_class_methods_are_counted_without_self() -> None:
@@ -179,6 +184,11 @@ class WrongClose:
     def close(self, context: Context) -> None: ...
 
 
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def process(self, changes: Sequence[Change]) -> None: ...
+
+
 class NotAMethod:
     process = "soon"
 
@@ -189,6 +199,7 @@ class NotAMethod:
         (NoProcess, "class NoProcess has no method 'process(self, context, changes)'"),
         (WrongOpen, "WrongOpen.open must take (context); it takes () -> None"),
         (WrongClose, "WrongClose.close must take (context, reason); it takes (context:"),
+        (Abstract, "class Abstract is abstract; it lacks process"),
         (NotAMethod, "NotAMethod.process is not a method, but 'soon'"),
     ],
 )

@@ -4,7 +4,10 @@ import asyncio
 import concurrent.futures
 import functools
 import sqlite3
+import subprocess
+import sys
 import threading
+import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -92,6 +95,69 @@ async def test_the_thread_ends_with_close() -> None:
     await closed(observer)
     await asyncio.to_thread(threads[0].join, 10)
     assert not threads[0].is_alive()
+
+
+HANGS = """
+import asyncio, time
+from observers.adapt import adapt
+from tests.support.observing import RememberingContext, change
+
+async def main():
+    observer = adapt(lambda changes: time.sleep(600))()
+    await observer.open(RememberingContext())
+    task = asyncio.create_task(observer.process(RememberingContext(), [change(1)]))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    print("given up")  # asyncio.run cancels what is left, for the second time
+
+asyncio.run(main())
+"""
+
+
+def test_a_handler_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert (done.stdout, done.stderr) == ("given up\n", "")
+
+
+async def test_a_failure_after_it_was_given_up_is_logged() -> None:
+    work = Blocked()
+
+    def fail(changes: Sequence[Change]) -> None:
+        work(changes)
+        raise LookupError("much too late")
+
+    observer = await opened(fail)
+    task = asyncio.create_task(observer.process(CONTEXT, [change(1)]))
+    await has_happened(work.begun)
+
+    with capture_logs() as logs:
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        work.let_go.set()
+        await closed(observer)  # comes after it in the thread
+    assert task.cancelled()
+    assert [str(x["exc_info"]) for x in logs] == ["much too late"]
+
+
+async def test_an_idle_thread_holds_no_changes() -> None:
+    class Batch(list[Change]):
+        """A list that can be watched."""
+
+    observer = await opened(lambda _changes: None)
+    batch = Batch([change(1)])
+    watch = weakref.ref(batch)
+    await observer.process(CONTEXT, batch)
+    del batch
+    for _ in range(1000):
+        if watch() is None:
+            break
+        await asyncio.sleep(0.01)
+    assert watch() is None
+    await closed(observer)
 
 
 async def test_what_is_bound_to_the_context_is_seen_in_the_thread() -> None:

@@ -5,11 +5,12 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from feeds.feed import Change, Operation
@@ -20,6 +21,16 @@ from observers.ready import CountObserver, JsonLinesObserver, LogObserver
 from tests.support.observing import RememberingContext, change, on_range
 
 CONTEXT = RememberingContext()
+
+
+@pytest.fixture
+def logs() -> Iterator[list[Any]]:
+    """What is logged, down to the level of info."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("info"))
+    with capture_logs() as logged:
+        yield logged
+    structlog.configure(**before)
 
 
 def append(path: Path, *changes: Change, fsync: bool = False, range_id: str = "r1") -> None:
@@ -228,9 +239,8 @@ def batch() -> Sequence[Change]:
     return [change(4), change(5, operation=Operation.DELETE), change(6)]
 
 
-def test_a_batch_is_one_line_in_the_log() -> None:
-    with capture_logs() as logs:
-        LogObserver().process(CONTEXT, batch())
+def test_a_batch_is_one_line_in_the_log(logs: list[Any]) -> None:
+    LogObserver().process(CONTEXT, batch())
     assert logs == [
         {
             "event": "changes",
@@ -245,9 +255,8 @@ def test_a_batch_is_one_line_in_the_log() -> None:
     ]
 
 
-def test_each_change_is_a_line_in_the_log_where_that_is_wanted() -> None:
-    with capture_logs() as logs:
-        LogObserver(each_change=True).process(CONTEXT, batch())
+def test_each_change_is_a_line_in_the_log_where_that_is_wanted(logs: list[Any]) -> None:
+    LogObserver(each_change=True).process(CONTEXT, batch())
     assert [x["sequence"] for x in logs] == [4, 5, 6]
     assert logs[1] == {
         "event": "change",
@@ -261,15 +270,13 @@ def test_each_change_is_a_line_in_the_log_where_that_is_wanted() -> None:
     }
 
 
-async def test_counts_are_logged_on_the_way_and_at_close() -> None:
-    logs: list[Any]
+async def test_counts_are_logged_on_the_way_and_at_close(logs: list[Any]) -> None:
     observer = CountObserver(every=60)
-    with capture_logs() as logs:
-        await observer.open(CONTEXT)
-        for _ in range(5):
-            await asyncio.sleep(25)
-            await observer.process(CONTEXT, batch())
-        await observer.close(CONTEXT, CloseReason.HANDED_OVER)
+    await observer.open(CONTEXT)
+    for _ in range(5):
+        await asyncio.sleep(25)
+        await observer.process(CONTEXT, batch())
+    await observer.close(CONTEXT, CloseReason.HANDED_OVER)
     assert [(x["event"], x["changes"], x["delete"]) for x in logs] == [
         ("counted so far", 9, 3),
         ("counted", 15, 5),

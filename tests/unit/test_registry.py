@@ -80,6 +80,7 @@ async def test_a_module_in_a_package_is_found(here: Path) -> None:
 
 
 def test_the_current_directory_cannot_hide_the_standard_library(here: Path) -> None:
+    sys.modules.pop("colorsys", None)
     write(here, "colorsys.py", SHOP)
     said = refusal("colorsys:Orders")
     assert "has no 'Orders'" in said
@@ -100,7 +101,9 @@ def test_a_module_with_a_name_of_ours_is_to_be_renamed(
     )
 
 
-def test_our_own_modules_can_be_named_in_full() -> None:
+def test_our_own_modules_can_be_named_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_observer("observers.ready:LogObserver")
+    monkeypatch.chdir(registry._HOME)
     load_observer("observers.ready:LogObserver")
 
 
