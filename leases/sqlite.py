@@ -102,9 +102,16 @@ class SqliteFile:
                 f"{self._path}: there is no directory {self._path.parent}; make it first"
             )
         with self._errors(opening=True):
-            self._connection = await aiosqlite.connect(
-                self._path, timeout=self._busy_timeout, isolation_level=None
+            # Connected first, and handed over then: aiosqlite leaves its thread running
+            # when it fails to connect.
+            connected = await asyncio.to_thread(
+                sqlite3.connect,
+                self._path,
+                timeout=self._busy_timeout,
+                isolation_level=None,
+                check_same_thread=False,
             )
+            self._connection = await aiosqlite.Connection(lambda: connected, 64)
         try:
             await self._prepare()
         except BaseException:

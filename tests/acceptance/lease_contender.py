@@ -1,0 +1,54 @@
+"""One process that wins leases, checkpoints and releases, until it is killed.
+
+It reports every answer it got, one line at a time: what it says happened was stored.
+"""
+
+import asyncio
+import os
+import sys
+from contextlib import AbstractAsyncContextManager
+from random import Random
+
+from feeds.feed import Continuation
+from leases.container import LeaseContainer
+from leases.errors import LeaseError
+from leases.lease import HostName, Incarnation
+from leases.opening import open_container, open_stores
+
+
+async def contend(host: HostName, addresses: list[str]) -> None:
+    chance = Random(host)
+    async with opened(addresses) as leases:
+        while True:
+            listed = chance.choice(list(await leases.list()))
+            try:
+                held = await leases.acquire(listed.taken_by(host, Incarnation("1")))
+                position = int(held.continuation or "")
+                report("won", held.range_id, held.epoch, position)
+                for _ in range(chance.randrange(6)):
+                    position += 1
+                    held = await leases.checkpoint(
+                        held.advanced_to(Continuation(str(position)))
+                    )
+                    report("at", held.range_id, held.epoch, position)
+                    await asyncio.sleep(0)
+                held = await leases.replace(held.released())
+            except LeaseError:
+                continue
+
+
+def opened(addresses: list[str]) -> AbstractAsyncContextManager[LeaseContainer]:
+    match addresses:
+        case [one]:
+            return open_container(one)
+        case [ownership, checkpoints]:
+            return open_stores(ownership, checkpoints)
+    raise SystemExit("lease_contender HOST ADDRESS [ADDRESS]")
+
+
+def report(*words: object) -> None:
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+if __name__ == "__main__":
+    asyncio.run(contend(HostName(sys.argv[1]), sys.argv[2:]))
