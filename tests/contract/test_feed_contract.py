@@ -128,6 +128,7 @@ async def pages_from(
     while (page := await feed.read(range_id, after, limit)).changes:
         assert len(page.changes) <= limit
         assert page.continuation == feed.continuation_after(page.changes[-1])
+        assert not changes or page.changes[0].sequence > changes[-1].sequence
         changes += page.changes
         after = page.continuation
     return changes, page.continuation

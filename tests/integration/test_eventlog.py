@@ -69,6 +69,15 @@ async def test_a_log_written_one_record_at_a_time_is_read_in_few_blocks(path: Pa
     records.close()
 
 
+async def test_a_page_of_large_changes_holds_fewer_of_them(path: Path) -> None:
+    body = b"x" * 1_000_000
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        await writer.append([Record(key="k", body=body)] * 20)
+        page = await log.read(WHOLE, await log.settle(WHOLE, "beginning"), 1000)
+        assert len(page.changes) == 9  # the first, and 8 MiB more
+        assert len(await whole(log)) == 20
+
+
 async def test_a_second_writer_is_told_who_writes(path: Path) -> None:
     async with EventLogWriter.open(path) as writer:
         with pytest.raises(FeedUnavailable, match=rf"by process {os.getpid()} "):
@@ -141,8 +150,27 @@ async def test_appends_go_on_in_the_children_of_a_range_that_ended(path: Path) -
         assert {x: got[0] for x, got in appended.sequences.items()} == dict.fromkeys(
             children, 1
         )
+        assert [x.parents for x in (await log.ranges())[1:]] == [(WHOLE,), (WHOLE,)]
         with pytest.raises(RangeEnded, match=r"goes on in e2.p00.v00-3f, e2.p00.v40-ff"):
             await whole(log)
+
+
+async def test_a_child_has_those_parents_only_that_held_its_keys(tmp_path: Path) -> None:
+    await create_log(tmp_path / "log", parts=2)
+    async with EventLog.open(tmp_path / "log") as log:
+        old = [x.id for x in await log.ranges()]
+        new = await replace_partitions(tmp_path / "log", old, [(0, 0, 255), (1, 0, 255)])
+        assert [x.parents for x in await log.ranges()] == [(), (), (old[0],), (old[1],)]
+        for parent, child in zip(old, new, strict=True):
+            with pytest.raises(RangeEnded) as caught:
+                await log.read(parent, await log.settle(parent, "now"), 1)
+            assert [x.range.id for x in caught.value.successors] == [child]
+        halves = await replace_partitions(
+            tmp_path / "log", new[1:], [(1, 0, 99), (1, 100, 255)]
+        )
+        with pytest.raises(FeedRefused, match="has ended already"):
+            await replace_partitions(tmp_path / "log", new[1:], [(1, 0, 255)])
+        assert halves == ["e3.p01.v00-63", "e3.p01.v64-ff"]
 
 
 async def test_between_the_two_writes_of_a_succession_everyone_waits(path: Path) -> None:
