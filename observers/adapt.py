@@ -253,7 +253,8 @@ async def _outlast(ended: asyncio.Future[Any], call: "_Call") -> None:
     try:
         await asyncio.wait({ended})
     except asyncio.CancelledError:
-        ended.cancel()  # given up: what has not begun will not begin
+        call.ended.cancel()  # given up: what has not begun will not begin
+        ended.cancel()  # what has begun may end when this loop is closed
         call.ended.add_done_callback(_log_what_nobody_awaits)
         raise
     ended.exception()  # else asyncio logs it as well

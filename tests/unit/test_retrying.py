@@ -141,6 +141,21 @@ async def test_cancellation_ends_a_delay_at_once() -> None:
     assert len(inner.calls) == 2
 
 
+async def test_a_sleep_from_outside_ends_the_retries_when_it_raises() -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise ObserverFailed(RangeId("r1"), (5, 9), 2, "the host is stopping")
+
+    inner = Failing(*[OSError()] * 9)
+    with pytest.raises(ObserverFailed, match="the host is stopping"):
+        await Retrying(inner, steady(), random=Random(1), sleep=sleep).process(CONTEXT, BATCH)
+    assert slept == [1, 3]
+    assert len(inner.calls) == 2
+
+
 async def test_cancellation_of_the_observer_itself_is_not_an_error_to_retry() -> None:
     inner = Failing(asyncio.CancelledError())
     with pytest.raises(asyncio.CancelledError):
