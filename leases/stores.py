@@ -18,7 +18,8 @@ acquire    A new owner, and a checkpoint still open to the old one. Nobody reads
            the new epoch yet. Last writes of the old owner may come in until somebody
            claims; and whoever claims, finds them.
 delete     A checkpoint without a lease, as after ``create``. To forget that as well,
-           create the lease and delete it again.
+           create the lease and delete it again. A lease that is created in the very
+           moment between may lose its checkpoint instead, and is then refused.
 
 A write that is delayed on its way names the version it was meant for. Every later write
 and every claim moves that version, so a late write comes in before them or not at all.

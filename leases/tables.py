@@ -158,15 +158,11 @@ def owned(stored: Lease | None, lease: Lease) -> Lease:
 
 
 def replaced(stored: Lease | None, lease: Lease) -> Lease:
-    """Overwrite everything, except the checkpoint if ``lease`` carries none."""
+    """Overwrite everything, except the continuation if ``lease`` carries none."""
     present = _unmoved(stored, lease)
     if lease.continuation is not None:
         return lease
-    return replace(
-        lease,
-        continuation=present.continuation,
-        checkpoint_epoch=present.checkpoint_epoch,
-    )
+    return replace(lease, continuation=present.continuation)
 
 
 def checkpointed(stored: Lease | None, lease: Lease) -> Lease:

@@ -302,7 +302,17 @@ async def test_an_older_checkpoint_of_the_same_owner_is_refused(
     with pytest.raises(LeaseConflict):
         await leases.checkpoint(held.advanced_to(C1))
     assert (await whole(leases)).continuation == C2
-    assert (await leases.checkpoint(newer.advanced_to(C3))).checkpoint_epoch == 1
+    written = await leases.checkpoint(newer.advanced_to(C3))
+    assert (written.continuation, written.checkpoint_epoch) == (C3, 1)
+
+
+async def test_a_checkpoint_is_under_the_epoch_of_its_lease(leases: LeaseContainer) -> None:
+    held = await owned_by_a(leases)
+    written = await leases.checkpoint(replace(held, continuation=C1))
+    assert written.checkpoint_epoch == 1
+    await leases.replace(written.without_continuation().renewed())
+    (listed,) = await leases.list()
+    assert listed.checkpoint_epoch == 1
 
 
 async def test_a_lease_is_handed_over_in_one_write(leases: LeaseContainer) -> None:

@@ -44,6 +44,12 @@ async def test_a_person_can_read_the_leases(path: Path) -> None:
     assert found == [("r0", "host a", 1, "c1")]
 
 
+async def test_a_listing_does_not_even_read_the_continuations(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        await leases.create(NEW)
+        assert [x.continuation for x in await leases._leases.all()] == [None]
+
+
 async def test_both_stores_may_be_in_one_file(path: Path) -> None:
     async with SqliteOwnership(path) as ownership, SqliteCheckpoints(path) as checkpoints:
         leases = SeparateStores(ownership, checkpoints)
