@@ -1,0 +1,373 @@
+"""Answers about items: one by one, in batches, by query, and as a change feed."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from . import charges, feed, patching
+from .calls import (
+    Answer,
+    Call,
+    Emulator,
+    check_session,
+    item_headers,
+    range_headers,
+    reach_of,
+)
+from .errors import (
+    CROSS_PARTITION_QUERY_NOT_SERVABLE,
+    CosmosError,
+    bad_request,
+    not_supported,
+)
+from .items import Conditions, Item, Transaction, Written, replaced_by
+from .json_values import JsonObject, decoded, decoded_object
+from .partition_keys import PartitionKey, steps_of
+from .query import run as queries
+from .query.run import Query, Scope
+from .query.syntax import Binary, Expression, Property
+from .ranges import PhysicalRange
+
+_MOST_IN_BATCH: Final = 100
+_LARGEST_BATCH: Final = 2 * 1024 * 1024
+_PLAN_VERSION: Final = 2
+
+
+def create_item(emulator: Emulator, call: Call) -> Answer:
+    body = decoded_object(call.body)
+    return _write(
+        emulator,
+        call,
+        lambda tx, key: emulator.items.create(tx, call.within, key, body),
+    )
+
+
+def upsert_item(emulator: Emulator, call: Call) -> Answer:
+    body, conditions = decoded_object(call.body), _conditions(call)
+    return _write(
+        emulator,
+        call,
+        lambda tx, key: emulator.items.upsert(tx, call.within, key, body, conditions),
+    )
+
+
+def replace_item(emulator: Emulator, call: Call) -> Answer:
+    change = replaced_by(decoded_object(call.body))
+    return _change(emulator, call, change)
+
+
+def patch_item(emulator: Emulator, call: Call) -> Answer:
+    return _change(emulator, call, _patch(decoded(call.body)))
+
+
+def delete_item(emulator: Emulator, call: Call) -> Answer:
+    name, conditions = call.address.item, _conditions(call)
+    return _write(
+        emulator,
+        call,
+        lambda tx, key: emulator.items.delete(tx, call.within, key, name, conditions),
+    )
+
+
+def read_item(emulator: Emulator, call: Call) -> Answer:
+    key = call.key()
+    held = emulator.ranges.holding(call.within.number, key.epk)
+    check_session(call, held)
+    found = emulator.items.read(call.within, key, call.address.item)
+    headers = item_headers(call, held, found)
+    if _conditions(call).is_unmodified(found):
+        return Answer(status=304, headers=headers)
+    return Answer(body=found.body, headers=headers, charge=charges.read(len(found.body)))
+
+
+def read_items(emulator: Emulator, call: Call) -> Answer:
+    """Read all items of a scope, page by page, as they are stored."""
+    return _query(emulator, call, queries.parsed({"query": "SELECT * FROM c"}))
+
+
+def query_items(emulator: Emulator, call: Call) -> Answer:
+    query = queries.parsed(decoded_object(call.body))
+    narrow = ("partitionkey", "partitionkeyrangeid", "query-enablecrosspartition")
+    wide = not any(f"x-ms-documentdb-{x}" in call.headers for x in narrow)
+    if wide and "x-ms-start-epk" not in call.headers and not _names_a_key(call, query):
+        raise bad_request(
+            "Cross partition query is required but disabled. Set "
+            "x-ms-documentdb-query-enablecrosspartition to true, give a partition key, or "
+            "compare the partition key with a value."
+        )
+    return _query(emulator, call, query)
+
+
+def query_plan(_: Emulator, call: Call) -> Answer:
+    """Tell a client that plans for itself to ask every range and chain the answers."""
+    query = queries.parsed(decoded_object(call.body))
+    if not query.select.is_simple:
+        raise not_supported(
+            "A query plan for ORDER BY, TOP, OFFSET or COUNT",
+            "Send the query to the gateway as it is: it answers over all ranges at once.",
+        )
+    whole = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
+    info = {
+        "distinctType": "None",
+        "groupByExpressions": [],
+        "groupByAliases": [],
+        "orderBy": [],
+        "orderByExpressions": [],
+        "aggregates": [],
+        "groupByAliasToAggregateType": {},
+        "rewrittenQuery": "",
+        "hasSelectValue": query.select.value is not None,
+        "hasNonStreamingOrderBy": False,
+    }
+    plan = {
+        "partitionedQueryExecutionInfoVersion": _PLAN_VERSION,
+        "queryInfo": info,
+        "queryRanges": [whole],
+    }
+    return Answer(body=msgspec.json.encode(plan))
+
+
+def change_feed(emulator: Emulator, call: Call) -> Answer:
+    reach = reach_of(emulator, call)
+    if len(reach.held) != 1:
+        raise bad_request(
+            "A change feed is read from one physical range at a time. Give the header "
+            "x-ms-documentdb-partitionkeyrangeid, or a partition key.",
+            CROSS_PARTITION_QUERY_NOT_SERVABLE,
+        )
+    (held,) = reach.held
+    check_session(call, held)
+    request = _feed_request(call, held, reach.scope)
+    page = feed.read_page(emulator.store, held, request, call.within.path)
+    headers = range_headers(call, held) | {"etag": page.etag}
+    if not page.entries:
+        return Answer(status=304, headers=headers)
+    return _documents(call, page.entries, headers, charges.feed_page)
+
+
+def batch(emulator: Emulator, call: Call) -> Answer:
+    """Run up to 100 operations on one partition key, all or nothing, under one LSN."""
+    if call.headers.get("x-ms-cosmos-batch-atomic", "true").lower() != "true":
+        raise not_supported("A batch that is not atomic (bulk mode)", "Send single requests.")
+    operations: Any = decoded(call.body)
+    if not isinstance(operations, list) or not 1 <= len(operations) <= _MOST_IN_BATCH:
+        raise bad_request(f"A batch is a list of 1 to {_MOST_IN_BATCH} operations.")
+    if len(call.body) > _LARGEST_BATCH:
+        raise CosmosError(413, "A batch may have 2 MB.")
+    key = call.key()
+    results: list[JsonObject] = []
+    try:
+        with emulator.store.transaction():
+            tx = Transaction(emulator.ranges)
+            for operation in operations:  # one by one: an error leaves what was done so far
+                results.append(_batched(emulator, call, tx, key, operation))  # noqa: PERF401
+    except CosmosError as error:
+        results = _failed_batch(len(results), len(operations), error)
+    held = emulator.ranges.holding(call.within.number, key.epk)
+    emulator.split_if_overgrown(held.pid)
+    charge = sum(x["requestCharge"] for x in results)
+    failed = any(x["statusCode"] >= 400 for x in results)  # noqa: PLR2004 - an HTTP error
+    return Answer(
+        status=207 if failed else 200,
+        body=msgspec.json.encode(results),
+        headers=item_headers(call, held, None),
+        charge=round(max(charge, charges.OTHER), 2),
+    )
+
+
+HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
+    x.__name__: x
+    for x in (
+        create_item,
+        upsert_item,
+        replace_item,
+        patch_item,
+        delete_item,
+        read_item,
+        read_items,
+        query_items,
+        query_plan,
+        change_feed,
+        batch,
+    )
+}
+
+
+def _write(
+    emulator: Emulator, call: Call, write: Callable[[Transaction, PartitionKey], Written]
+) -> Answer:
+    key = call.key()
+    number = call.within.number
+    emulator.ranges.holding(number, key.epk)  # 410 before anything else
+    with emulator.store.transaction():
+        written = write(Transaction(emulator.ranges), key)
+    held = emulator.ranges.holding(number, key.epk)
+    emulator.split_if_overgrown(held.pid)
+    return Answer(
+        status=_status(written),
+        body=written.item.body if written.item and call.wants_body else b"",
+        headers=item_headers(call, held, written.item),
+        charge=written.charge,
+    )
+
+
+def _change(emulator: Emulator, call: Call, change: Callable[[Item], JsonObject]) -> Answer:
+    name, conditions = call.address.item, _conditions(call)
+    return _write(
+        emulator,
+        call,
+        lambda tx, key: emulator.items.replace(
+            tx, call.within, key, name, change=change, conditions=conditions
+        ),
+    )
+
+
+def _status(written: Written) -> int:
+    if written.item is None:
+        return 204
+    return 201 if written.created else 200
+
+
+def _conditions(call: Call) -> Conditions:
+    return Conditions(
+        if_match=call.headers.get("If-Match"), if_none_match=call.headers.get("If-None-Match")
+    )
+
+
+def _patch(body: Any) -> Callable[[Item], JsonObject]:
+    """Return the change that a PATCH body asks for: its operations, under its condition."""
+    operations = body.get("operations") if isinstance(body, dict) else body
+    condition = body.get("condition") if isinstance(body, dict) else None
+
+    def change(before: Item) -> JsonObject:
+        item = before.value()
+        patching.check_condition(condition is None or queries.fits(item, condition))
+        return patching.patched(item, operations)
+
+    return change
+
+
+def _batched(
+    emulator: Emulator, call: Call, tx: Transaction, key: PartitionKey, operation: Any
+) -> JsonObject:
+    """Run one operation of a batch and return its line of the answer."""
+    if not isinstance(operation, dict):
+        raise bad_request("An operation of a batch is a JSON object.")
+    kind, name = operation.get("operationType"), operation.get("id")
+    body = operation.get("resourceBody")
+    conditions = Conditions(
+        if_match=operation.get("ifMatch"), if_none_match=operation.get("ifNoneMatch")
+    )
+    items, container = emulator.items, call.within
+    match kind:
+        case "Read":
+            return _read_line(items.read(container, key, str(name)))
+        case "Create":
+            return _line(items.create(tx, container, key, _an_object(body)))
+        case "Upsert":
+            return _line(items.upsert(tx, container, key, _an_object(body), conditions))
+        case "Delete":
+            return _line(items.delete(tx, container, key, str(name), conditions))
+        case "Replace" | "Patch":
+            change = _patch(body) if kind == "Patch" else replaced_by(_an_object(body))
+            return _line(
+                items.replace(
+                    tx, container, key, str(name), change=change, conditions=conditions
+                )
+            )
+        case _:
+            raise bad_request(f"A batch has no operation {kind!r}.")
+
+
+def _an_object(body: Any) -> JsonObject:
+    if not isinstance(body, dict):
+        raise bad_request("The operation needs a resourceBody, a JSON object.")
+    return body
+
+
+def _line(written: Written) -> JsonObject:
+    line: JsonObject = {"statusCode": _status(written), "requestCharge": written.charge}
+    if written.item is not None:
+        line |= {"eTag": written.item.etag, "resourceBody": msgspec.Raw(written.item.body)}
+    return line
+
+
+def _read_line(found: Item) -> JsonObject:
+    return {
+        "statusCode": 200,
+        "requestCharge": charges.read(len(found.body)),
+        "eTag": found.etag,
+        "resourceBody": msgspec.Raw(found.body),
+    }
+
+
+def _failed_batch(done: int, total: int, error: CosmosError) -> list[JsonObject]:
+    """Return the answer of a batch of which one operation failed: the others are 424."""
+    failed = {"statusCode": error.status, "subStatusCode": error.substatus, "requestCharge": 1}
+    other = {"statusCode": 424, "requestCharge": 0}
+    return [failed if i == done else other for i in range(total)]
+
+
+def _names_a_key(call: Call, query: Query) -> bool:
+    """Tell whether the WHERE compares the partition key with a value, come what may."""
+
+    def names(part: Expression | None) -> bool:
+        if not isinstance(part, Binary):
+            return False
+        if part.operator == "AND":
+            return names(part.left) or names(part.right)
+        key = Property(steps=steps_of(call.within.path))
+        return part.operator == "=" and key in {part.left, part.right}
+
+    return names(query.select.where)
+
+
+def _query(emulator: Emulator, call: Call, query: Query) -> Answer:
+    reach = reach_of(emulator, call)
+    for held in reach.held:
+        check_session(call, held)
+    page = queries.run(
+        lambda after: reach.scope.rows(emulator.store, after),
+        query,
+        limit=call.page_size(),
+        continuation=call.headers.get("x-ms-continuation"),
+    )
+    headers = range_headers(call, *reach.held)
+    if page.continuation is not None:
+        headers["x-ms-continuation"] = page.continuation
+    return _documents(
+        call, page.results, headers, lambda size: charges.query(page.looked_at, size)
+    )
+
+
+def _documents(
+    call: Call, found: list[bytes], headers: dict[str, str], price: Callable[[int], float]
+) -> Answer:
+    """Put stored texts together to one answer, without parsing any."""
+    head = b'{"_rid":"%s","Documents":[' % call.within.rid.encode()
+    body = b"".join([head, b",".join(found), b'],"_count":%d}' % len(found)])
+    headers["x-ms-item-count"] = str(len(found))
+    return Answer(body=body, headers=headers, charge=price(len(body)))
+
+
+def _feed_request(call: Call, held: PhysicalRange, scope: Scope) -> feed.FeedRequest:
+    mode = call.headers["A-IM"].strip().lower()
+    everything = mode == "full-fidelity feed"
+    if not everything and mode not in {"incremental feed", "incremental-feed"}:
+        raise bad_request(f"A-IM is {call.headers['A-IM']!r}: this is no change feed mode.")
+    behind = call.headers.get("If-None-Match")
+    since = feed.point_in_time(call.headers.get("If-Modified-Since"))
+    if everything and (behind is None or since):
+        raise bad_request(
+            "The change feed with all versions and deletes starts from now (If-None-Match: *) "
+            "or from a continuation, not from the beginning or a point in time."
+        )
+    return feed.FeedRequest(
+        after=feed.position(behind, held.lsn),
+        limit=call.page_size(),
+        all_versions=everything,
+        since=since,
+        low=scope.low,
+        high=scope.high,
+    )

@@ -1,0 +1,205 @@
+"""Answers about the account, databases, containers and their ranges."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from . import rids
+from .calls import Answer, Call, Emulator, range_headers
+from .errors import bad_request, not_supported
+from .items import Conditions
+from .json_values import JsonObject, decoded_object
+from .query import run as queries
+from .ranges import PhysicalRange
+
+_QUERY_ENGINE: Final = json.dumps(
+    {
+        "maxSqlQueryInputLength": 262144,
+        "maxJoinsPerSqlQuery": 0,
+        "maxLogicalAndPerSqlQuery": 500,
+        "maxLogicalOrPerSqlQuery": 500,
+        "enableSpatialIndexing": False,
+    }
+)
+
+
+def read_account(_: Emulator, call: Call) -> Answer:
+    here = [{"name": "Local", "databaseAccountEndpoint": call.url}]
+    return _json(
+        {
+            "_self": "",
+            "id": "local-emulator",
+            "_rid": "local-emulator",
+            "media": "//media/",
+            "addresses": "//addresses/",
+            "_dbs": "//dbs/",
+            "writableLocations": here,
+            "readableLocations": here,
+            "enableMultipleWriteLocations": False,
+            "enablePerPartitionFailoverBehavior": False,
+            "userReplicationPolicy": {"asyncReplication": False, "maxReplicasetSize": 1},
+            "userConsistencyPolicy": {"defaultConsistencyLevel": "Session"},
+            "readPolicy": {"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
+            "queryEngineConfiguration": _QUERY_ENGINE,
+        }
+    )
+
+
+def create_database(emulator: Emulator, call: Call) -> Answer:
+    made = emulator.containers.create_database(decoded_object(call.body))
+    return _json(made.resource(), status=201, etag=made.etag)
+
+
+def list_databases(emulator: Emulator, _: Call) -> Answer:
+    return _listed("", "Databases", [x.resource() for x in emulator.containers.databases()])
+
+
+def query_databases(emulator: Emulator, call: Call) -> Answer:
+    found = [x.resource() for x in emulator.containers.databases()]
+    return _queried("", "Databases", found, call)
+
+
+def read_database(emulator: Emulator, call: Call) -> Answer:
+    found = emulator.containers.database(call.address.database)
+    return _json(found.resource(), etag=found.etag)
+
+
+def delete_database(emulator: Emulator, call: Call) -> Answer:
+    emulator.containers.delete_database(call.address.database)
+    return Answer(status=204)
+
+
+def create_container(emulator: Emulator, call: Call) -> Answer:
+    body = decoded_object(call.body)
+    database = call.address.database
+    made = emulator.containers.create_container(database, body, _throughput(call))
+    return _json(made.resource(), status=201, etag=made.etag)
+
+
+def list_containers(emulator: Emulator, call: Call) -> Answer:
+    found = emulator.containers.containers(call.address.database)
+    rid = emulator.containers.database(call.address.database).rid
+    return _listed(rid, "DocumentCollections", [x.resource() for x in found])
+
+
+def query_containers(emulator: Emulator, call: Call) -> Answer:
+    found = emulator.containers.containers(call.address.database)
+    rid = emulator.containers.database(call.address.database).rid
+    return _queried(rid, "DocumentCollections", [x.resource() for x in found], call)
+
+
+def read_container(emulator: Emulator, call: Call) -> Answer:
+    found = call.within
+    headers = range_headers(call, *emulator.ranges.current(found.number))
+    return _json(found.resource(), etag=found.etag, headers=headers)
+
+
+def replace_container(emulator: Emulator, call: Call) -> Answer:
+    if_match = call.headers.get("If-Match")
+    if if_match is not None and if_match.strip('"') != call.within.etag.strip('"'):
+        Conditions(if_match=if_match).check_write(None)
+    changed = emulator.containers.replace_container(call.within, decoded_object(call.body))
+    return _json(changed.resource(), etag=changed.etag)
+
+
+def delete_container(emulator: Emulator, call: Call) -> Answer:
+    emulator.containers.delete_container(call.within)
+    return Answer(status=204)
+
+
+def read_ranges(emulator: Emulator, call: Call) -> Answer:
+    """List the ranges; as a feed (A-IM), only those that came since an etag, or 304."""
+    number = call.within.number
+    topology = emulator.ranges.topology(number)
+    headers = {"etag": f'"{topology}"', "x-ms-content-path": call.within.rid}
+    seen = 0
+    if "A-IM" in call.headers and "If-None-Match" in call.headers:
+        text = call.headers["If-None-Match"].strip().strip('"')
+        seen = int(text) if text.isdecimal() else 0
+        if seen >= topology:
+            return Answer(status=304, headers=headers)
+    current = emulator.ranges.current(number)
+    found = [x for x in current if x.born > seen]
+    shown = [_range_resource(call, x, 1 / len(current)) for x in found]
+    return _listed(call.within.rid, "PartitionKeyRanges", shown, headers=headers)
+
+
+def read_offers(_: Emulator, __: Call) -> Answer:
+    """Answer that nothing has provisioned throughput: the emulator keeps none."""
+    return _listed("", "Offers", [])
+
+
+HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
+    x.__name__: x
+    for x in (
+        read_account,
+        create_database,
+        list_databases,
+        query_databases,
+        read_database,
+        delete_database,
+        create_container,
+        list_containers,
+        query_containers,
+        read_container,
+        replace_container,
+        delete_container,
+        read_ranges,
+        read_offers,
+    )
+}
+
+
+def _range_resource(call: Call, held: PhysicalRange, fraction: float) -> JsonObject:
+    rid = rids.range_rid(call.within.rid, held.pid)
+    return {
+        "id": held.id,
+        "_rid": rid,
+        "_self": f"{call.within.link}pkranges/{rid}/",
+        "_etag": f'"{held.born}"',
+        "_ts": call.within.ts,
+        "minInclusive": held.low,
+        "maxExclusive": held.high,
+        "ridPrefix": held.pid,
+        "throughputFraction": fraction,
+        "status": "online",
+        "parents": list(held.parents),
+    }
+
+
+def _throughput(call: Call) -> int:
+    text = call.headers.get("x-ms-offer-throughput")
+    if text is None:
+        return 0
+    if not text.isdecimal():
+        raise bad_request(f"x-ms-offer-throughput must be a number, not {text!r}.")
+    return int(text)
+
+
+def _json(
+    resource: JsonObject,
+    *,
+    status: int = 200,
+    etag: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> Answer:
+    sent = dict(headers or {}) | ({"etag": etag} if etag else {})
+    return Answer(status=status, body=msgspec.json.encode(resource), headers=sent)
+
+
+def _listed(
+    rid: str, name: str, found: Sequence[Any], *, headers: dict[str, str] | None = None
+) -> Answer:
+    sent = {"x-ms-item-count": str(len(found)), **(headers or {})}
+    return _json({"_rid": rid, name: list(found), "_count": len(found)}, headers=sent)
+
+
+def _queried(rid: str, name: str, resources: Sequence[JsonObject], call: Call) -> Answer:
+    if "x-ms-continuation" in call.headers:
+        raise not_supported("A continuation here", "These lists come in one page.")
+    rows = [(i, msgspec.json.encode(x)) for i, x in enumerate(resources, start=1)]
+    query = queries.parsed(decoded_object(call.body))
+    page = queries.run(lambda _: rows, query, limit=len(rows) + 1, continuation=None)
+    return _listed(rid, name, [msgspec.Raw(x) for x in page.results])

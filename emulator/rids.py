@@ -1,0 +1,39 @@
+"""Resource ids (``_rid``): bytes in base64, where a child's begin with its parent's.
+
+A database has 4 bytes, a container 8, an item or a range 16. ``/`` is written as ``-``,
+so that a resource id fits into a path.
+"""
+
+import base64
+import secrets
+
+_CONTAINER_BIT = 0x80
+_RANGE_BITS = 0x50 << 56
+
+
+def new_database_rid() -> str:
+    raw = bytearray(secrets.token_bytes(4))
+    raw[3] = 0
+    return _text(bytes(raw))
+
+
+def new_container_rid(database: str) -> str:
+    raw = bytearray(secrets.token_bytes(4))
+    raw[0] |= _CONTAINER_BIT
+    return _text(_raw(database) + bytes(raw))
+
+
+def item_rid(container: str, number: int) -> str:
+    return _text(_raw(container) + number.to_bytes(8, "little"))
+
+
+def range_rid(container: str, number: int) -> str:
+    return _text(_raw(container) + (number | _RANGE_BITS).to_bytes(8, "little"))
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode().replace("/", "-")
+
+
+def _raw(text: str) -> bytes:
+    return base64.b64decode(text.replace("-", "/"))

@@ -1,0 +1,63 @@
+"""The application, and the coroutine that serves it until it is cancelled."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import web
+
+from .calls import Emulator
+from .control import Control
+from .gateway import Gateway
+from .settings import EmulatorSettings
+from .tls import server_context
+
+_LARGEST_REQUEST = 8 * 1024 * 1024
+_SECONDS_TO_STOP = 2.0
+
+
+def create_app(
+    settings: EmulatorSettings, *, clock: Callable[[], float] = time.time
+) -> web.Application:
+    """Return the emulator as an aiohttp application; ``clock`` gives the time of day.
+
+    Raises ``DirectoryInUse`` if another emulator has the directory of the settings, and
+    ``ValueError`` for a key or a directory that it cannot use.
+    """
+    emulator = Emulator(settings, clock)
+    gateway = Gateway(emulator)
+    app = web.Application(client_max_size=_LARGEST_REQUEST)
+    Control(gateway).add_to(app.router)
+    app.router.add_route("*", "/{path:.*}", gateway.handle)
+
+    async def closing(_: web.Application) -> AsyncIterator[None]:
+        yield
+        emulator.close()
+
+    app.cleanup_ctx.append(closing)
+    return app
+
+
+async def serve(
+    settings: EmulatorSettings, *, ready: Callable[[str], None] | None = None
+) -> None:
+    """Serve until cancelled; ``ready`` is called with the URL once requests are taken."""
+    context = server_context(settings.data) if settings.tls else None
+    runner = web.AppRunner(
+        create_app(settings), access_log=None, shutdown_timeout=_SECONDS_TO_STOP
+    )
+    try:
+        await runner.setup()
+        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
+        await site.start()
+        if ready is not None:
+            ready(_url(settings, runner.addresses[0][1]))
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+def _url(settings: EmulatorSettings, port: int) -> str:
+    scheme = "https" if settings.tls else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{port}/"

@@ -1,0 +1,28 @@
+"""What the emulator is told when it starts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEVELOPMENT_KEY = (  # no secret: every Cosmos DB emulator answers to this key
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatorSettings:
+    """Where the emulator listens, what it keeps, and when its ranges split by themselves.
+
+    Port 0 takes any free port. Without ``data`` everything is kept in memory. With
+    ``tls`` it makes itself a certificate, which is kept in ``data`` if there is one.
+    ``split_at_items`` and ``split_at_bytes`` are per physical range; ``seed`` makes the
+    faults that strike by chance strike the same way again.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8081
+    data: Path | None = None
+    key: str = DEVELOPMENT_KEY
+    tls: bool = False
+    split_at_items: int | None = None
+    split_at_bytes: int | None = None
+    seed: int | None = None

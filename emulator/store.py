@@ -1,0 +1,128 @@
+"""What the emulator keeps, in one SQLite database: in memory, or in a directory.
+
+SQLite is called on the event loop. Every call is a short, indexed statement, so a hop to
+another thread would cost more than the work; and as nothing is awaited inside a
+transaction, the loop itself is the lock: transactions are serial. The price is that a
+query over a large container, or a split of a large range, holds up everybody else.
+
+A commit hands its pages to the operating system (WAL, without fsync): what was
+acknowledged survives a kill -9 of the process, but not a power cut. A directory belongs
+to one process at a time.
+"""
+
+import itertools
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_FORMAT = 1
+_SCHEMA = """
+CREATE TABLE databases (
+    rid TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, ts INTEGER NOT NULL, etag TEXT NOT NULL
+) STRICT;
+CREATE TABLE containers (
+    number INTEGER PRIMARY KEY, rid TEXT NOT NULL UNIQUE, database TEXT NOT NULL,
+    id TEXT NOT NULL, properties BLOB NOT NULL, ts INTEGER NOT NULL, etag TEXT NOT NULL,
+    topology INTEGER NOT NULL, next_range INTEGER NOT NULL, UNIQUE (database, id)
+) STRICT;
+CREATE TABLE ranges (
+    pid INTEGER PRIMARY KEY, container INTEGER NOT NULL, id TEXT NOT NULL,
+    low TEXT NOT NULL, high TEXT NOT NULL, parents TEXT NOT NULL, version INTEGER NOT NULL,
+    lsn INTEGER NOT NULL, items INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    born INTEGER NOT NULL, gone INTEGER, UNIQUE (container, id)
+) STRICT;
+CREATE TABLE items (
+    number INTEGER PRIMARY KEY, container INTEGER NOT NULL, pid INTEGER NOT NULL,
+    epk TEXT NOT NULL, pk TEXT NOT NULL, id TEXT NOT NULL, lsn INTEGER NOT NULL,
+    seq INTEGER NOT NULL, ts INTEGER NOT NULL, etag TEXT NOT NULL, ttl INTEGER,
+    expires INTEGER, body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX items_by_key ON items (container, epk, pk, id);
+CREATE INDEX items_in_order ON items (pid, lsn, seq);
+CREATE INDEX items_of_container ON items (container);
+CREATE INDEX items_that_expire ON items (container, expires) WHERE expires IS NOT NULL;
+CREATE TABLE log (
+    seq INTEGER PRIMARY KEY, pid INTEGER NOT NULL, lsn INTEGER NOT NULL, epk TEXT NOT NULL,
+    operation TEXT NOT NULL, pk TEXT NOT NULL, id TEXT NOT NULL, crts INTEGER NOT NULL,
+    previous INTEGER, expired INTEGER NOT NULL, body BLOB
+) STRICT;
+CREATE INDEX log_in_order ON log (pid, lsn, seq);
+"""
+
+Row = tuple[Any, ...]
+
+
+class DirectoryInUse(Exception):
+    """Another process has the directory. The text is the advice."""
+
+
+class Store:
+    """Runs statements; ``transaction`` makes several of them one.
+
+    ``next_number`` gives numbers that grow and are never given twice: they name items and
+    put the log in order.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        name = ":memory:" if directory is None else str(_made(directory) / "emulator.sqlite")
+        self._db = sqlite3.connect(name, isolation_level=None, timeout=0)
+        try:
+            self._prepare()
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            raise DirectoryInUse(
+                f"{directory} is in use by another emulator ({error}). Stop it, or give this "
+                f"one another directory."
+            ) from error
+        last = self.row("SELECT ifnull(max(seq), 0) FROM log")
+        self._numbers = itertools.count(last[0] + 1 if last else 1)
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        found = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if found == 0:
+            self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        elif found != _FORMAT:
+            self._db.close()
+            raise ValueError(
+                f"the directory holds data in format {found}, and this emulator reads "
+                f"format {_FORMAT}: use the version that wrote it, or an empty directory"
+            )
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """Return how many rows it changed."""
+        return self._db.execute(statement, values).rowcount
+
+    def row(self, statement: str, values: Sequence[Any] = ()) -> Row | None:
+        found: Row | None = self._db.execute(statement, values).fetchone()
+        return found
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[Row]:
+        """Return rows as they are found. Nothing may be written before it is at its end."""
+        return self._db.execute(statement, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make all or nothing of what is inside; do not await in it."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
