@@ -62,7 +62,7 @@ async def assembled(
         open_feed(settings.feed.address) as feed,
         open_leases(settings.leases) as container,
     ):
-        yield Host(
+        host = Host(
             settings,
             feed=feed,
             container=container,
@@ -71,3 +71,11 @@ async def assembled(
             address=address,
             random=random,
         )
+        journal.started(host.incarnation, settings.feed.address, _kept_at(settings.leases))
+        yield host
+
+
+def _kept_at(settings: LeaseSettings) -> str:
+    if settings.ownership is not None and settings.checkpoints is not None:
+        return f"{settings.ownership} with {settings.checkpoints}"
+    return settings.container
