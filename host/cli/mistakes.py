@@ -1,0 +1,79 @@
+"""Known errors become a message and an exit code; a traceback means a bug of ours.
+
+0  an orderly end
+1  it failed, and the same command may work later: no answer came, the disk was full
+2  a person has to change something first: a setting, a file, an observer, a name
+
+``changefeed hosts`` starts a child again after 1, not after 2.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+
+from feeds.errors import FeedError, FeedRefused
+from host.membership import NameTaken
+from host.telemetry import TelemetryRefused
+from host.web import AddressRefused
+from leases.errors import ContainerError, ContainerRefused, MemberConflict
+from observers.errors import ObserverError
+
+FAILED = 1
+MISTAKE = 2
+
+
+class Mistake(Exception):
+    """What the user has to change. The text is the advice."""
+
+
+_MISTAKES = (
+    Mistake,
+    FeedRefused,
+    ContainerRefused,
+    ObserverError,
+    NameTaken,
+    AddressRefused,
+    TelemetryRefused,
+)
+_FAILURES = (FeedError, ContainerError, MemberConflict, OSError)
+
+
+def explained(error: BaseException) -> tuple[str, int] | None:
+    """Return the message and the exit code for an error, ``None`` for what is a bug."""
+    if isinstance(error, BaseExceptionGroup):
+        known = [explained(x) for x in error.exceptions]
+        told = {x: None for x in known if x is not None}  # each once, in order
+        if None in known:
+            return None
+        return "; ".join(text for text, _ in told), max(code for _, code in told)
+    if isinstance(error, _MISTAKES):
+        return str(error), MISTAKE
+    if isinstance(error, _FAILURES):
+        return str(error), FAILED
+    return None
+
+
+def complain(text: str) -> None:
+    sys.stderr.write(f"changefeed: {text}\n")
+
+
+@contextmanager
+def mistakes_told() -> Iterator[None]:
+    """End the command with a message instead of a traceback, where the error is known."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort, BrokenPipeError):
+        raise
+    except Exception as error:
+        told = explained(error)
+        if told is None:
+            raise
+        _end(*told)
+
+
+def _end(text: str, code: int) -> NoReturn:
+    complain(text)
+    raise typer.Exit(code) from None

@@ -1,0 +1,99 @@
+"""Being told to stop, and ending in time: nothing may hold up the end of the process.
+
+The handlers of signals are Python's own and not the event loop's: they run also while
+user code blocks the loop. Each sets a deadline, kept by a thread, at which the process
+ends whatever still runs in it. A second signal shortens it.
+
+Limits: a call into C code that neither returns nor minds signals, in the main thread,
+holds up the handler itself. Then only SIGKILL helps; the leases expire.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import structlog
+
+_AT_ONCE = 10.0
+"""What a host that stops at once may take: cancelling, a release, and a goodbye."""
+
+_log = structlog.get_logger("changefeed")
+
+
+class StopSignals:
+    """Passes SIGTERM, SIGINT and the end of a file on to whoever is to stop.
+
+    Until somebody asks to be told (``tell``), the task that made this is cancelled.
+    ``budget`` is how many seconds an orderly stop takes at the most.
+    """
+
+    def __init__(self, *, budget: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "made by the task that starts"
+        self._loop = asyncio.get_running_loop()
+        self._stop: Callable[[], object] = task.cancel
+        self._budget = budget
+        self._heard = 0
+
+    def tell(self, stop: Callable[[], object]) -> None:
+        """Call ``stop`` for each signal from now on."""
+        self._stop = stop
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Hear signals until the block is left."""
+        before = {x: signal.signal(x, self._hear) for x in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def end_of(self, file: int) -> Iterator[None]:
+        """Take the end of a pipe for a signal: whoever held its other end is gone."""
+
+        def read() -> None:
+            if not os.read(file, 4096):
+                self._loop.remove_reader(file)
+                self._hear()
+
+        self._loop.add_reader(file, read)
+        try:
+            yield
+        finally:
+            self._loop.remove_reader(file)
+
+    def _hear(self, _number: int = 0, _frame: FrameType | None = None) -> None:
+        self._heard += 1
+        leave_within(_AT_ONCE + (self._budget if self._heard == 1 else 0), 1)
+        with suppress(RuntimeError):  # the loop is closed already
+            self._loop.call_soon_threadsafe(self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._stop()  # whoever wants to know by now
+
+
+def leave_within(seconds: float, code: int) -> None:
+    """End the process after ``seconds`` with ``code``, if it has not ended by then."""
+
+    def wait() -> None:
+        time.sleep(seconds)
+        stuck = sorted(x.name for x in threading.enumerate() if _holds_up(x))
+        _log.error("process.stuck", still_running=stuck, advice="ended without them")
+        for stream in (sys.stderr, sys.stdout):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+    threading.Thread(target=wait, name="leave-within", daemon=True).start()
+
+
+def _holds_up(thread: threading.Thread) -> bool:
+    return not thread.daemon and thread.is_alive()

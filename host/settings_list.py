@@ -1,0 +1,91 @@
+"""All settings, one after the other, with their defaults and what is said about them.
+
+For the texts that speak of settings: the file that ``init-config`` writes, and the
+messages about wrong ones. The models in ``host.settings`` are the only source.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from .settings import Settings
+
+Path = tuple[str, ...]
+"""The name of a setting, as ``("leases", "expiration")``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One setting. ``default`` is ``None`` where there is none to write down."""
+
+    name: str
+    default: Any
+    text: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The settings that share all but the last part of their name."""
+
+    path: Path
+    text: str
+    entries: tuple[Entry, ...]
+
+
+def sections(model: type = Settings, path: Path = ()) -> Iterator[Section]:
+    """Yield the sections in the order they are written in, outer ones first."""
+    entries, inner = [], []
+    for name, info in _fields(model).items():
+        if _is_section(info.annotation):
+            inner.append((name, info.annotation))
+        else:
+            entries.append(_entry(name, info))
+    if path:
+        text = inspect.cleandoc(model.__doc__ or "")
+        yield Section(path=path, text=text, entries=tuple(entries))
+    for name, annotation in inner:
+        assert isinstance(annotation, type), "a section is a class"
+        yield from sections(annotation, (*path, name))
+
+
+def names() -> list[Path]:
+    """Return the names of all sections and settings."""
+    return [
+        path
+        for section in sections()
+        for path in (section.path, *((*section.path, x.name) for x in section.entries))
+    ]
+
+
+def _fields(model: Any) -> dict[str, FieldInfo]:
+    if issubclass(model, BaseModel):
+        return dict(model.model_fields)
+    types = get_type_hints(model)
+    return {
+        x.name: FieldInfo(annotation=types[x.name], default=x.default)
+        for x in dataclasses.fields(model)
+    }
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and (
+        issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)
+    )
+
+
+def _entry(name: str, info: FieldInfo) -> Entry:
+    default = {} if info.default_factory is dict else info.get_default()
+    return Entry(
+        name=name,
+        # A default that is made (the name of the machine) differs from place to place.
+        default=None if default is PydanticUndefined else default,
+        text=inspect.cleandoc(info.description or ""),
+        choices=get_args(info.annotation) if get_origin(info.annotation) is Literal else (),
+    )
