@@ -121,10 +121,11 @@ class Feed(Protocol):
         ...
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        """Return the next changes after a continuation, about ``limit`` at the most.
+        """Return the next changes after a continuation, about ``limit`` (at least 1).
 
-        The same ``after`` gives the same changes again. Raise ``RangeEnded`` where there
-        is nothing after it and never will be.
+        There may be fewer although more are there: only no changes at all mean that the
+        end was reached for now. The same ``after`` gives the same changes again. Raise
+        ``RangeEnded`` where there is nothing after it and never will be.
         """
         ...
 

@@ -1,51 +1,54 @@
 """What to do next about leases: a host's view of the fleet, and its line of the plan.
 
-No I/O: it is told what was listed and when, and remembers what has stood still.
+No I/O: it is told what was listed and when, and remembers what has stood still and what
+this host has asked for.
 """
 
+import enum
 from collections.abc import Collection, Sequence
 
 from feeds.feed import RangeId
 from leases.expiry import ExpiryWatch, Moment
 from leases.lease import HostName, Lease, Member
-from leases.plan import Line, assignable, line_of, plan
+from leases.plan import Duty, assignable, line_of, plan
 
 from .settings import LeaseSettings
+
+_SHORTEST_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
+
+
+class Steal(enum.Enum):
+    """How far a steal has come."""
+
+    ASK = "write our name on the lease, and let its owner finish"
+    WAIT = "the owner has been asked"
+    TAKE = "take it: its owner does not hand over, or has had its time"
 
 
 class Balancer:
     """One host's view. Times are in seconds, monotonic but for ``Moment.wall``."""
 
     def __init__(self, me: HostName, settings: LeaseSettings) -> None:
-        self._me = me
-        self._settings = settings
         limits = {
             "expiration": settings.expiration,
             "max_clock_skew": settings.max_clock_skew,
         }
+        self._me = me
+        self._settings = settings
         self._leases = ExpiryWatch[RangeId](**limits)
         self._members = ExpiryWatch[HostName](**limits)
         self._fleet: frozenset[HostName] | None = None
-        self._quiet_since = 0.0
+        self._recorded: frozenset[HostName] = frozenset()
         self._dead: Collection[HostName] = ()
+        self._quiet_since = 0.0
+        self._quiet = False
+        self._handoffs_due = False
+        self._asked: dict[RangeId, tuple[int, float]] = {}
 
     @property
     def fleet(self) -> frozenset[HostName]:
         """The hosts that were found alive at the last look, and not stopping."""
         return self._fleet or frozenset()
-
-    def to_forget(self, leases: Sequence[Lease], members: Sequence[Member]) -> list[Member]:
-        """Pick the records of hosts that are dead and own nothing any more.
-
-        While a dead host's leases have not expired, its record tells that it is dead.
-        """
-        owners = {x.owner for x in leases}
-        return [x for x in members if x.name in self._dead and x.name not in owners]
-
-    def next_expiry(self) -> float | None:
-        """Return when something would expire that shows no sign of life until then."""
-        expiries = (self._leases.next_expiry(), self._members.next_expiry())
-        return min((x for x in expiries if x is not None), default=None)
 
     def line(
         self,
@@ -54,27 +57,80 @@ class Balancer:
         at: Moment,
         *,
         held: Collection[RangeId],
-    ) -> Line:
-        """Take in what was listed; return what this host has to do."""
+    ) -> list[tuple[Duty, Lease]]:
+        """Take in what was listed; return what this host has to do, in order."""
         owned = {x.range_id: x for x in leases if x.owner is not None}
         expired = self._leases.expired(owned, at)
         self._dead = self._members.expired({x.name: x for x in members}, at)
+        self._recorded = frozenset(x.name for x in members)
+        self._see(self._living(owned, expired, members), at)
+        assignment = plan(assignable(leases), self.fleet)
+        line = line_of(
+            self._me, assignment, leases, held=held, expired=expired, living=self.fleet
+        )
+        stealing = {lease.range_id for duty, lease in line if duty is Duty.STEAL}
+        self._asked = {x: at for x, at in self._asked.items() if x in stealing}
+        self._handoffs_due = bool(stealing) or any(
+            assignment.get(x) not in (None, self._me) for x in held
+        )
+        return line if self._quiet else [x for x in line if x[0] is not Duty.STEAL]
+
+    def _living(
+        self,
+        owned: dict[RangeId, Lease],
+        expired: Collection[RangeId],
+        members: Sequence[Member],
+    ) -> frozenset[HostName]:
+        """Return who may own leases: whoever lives and is not stopping."""
         living = {x.name for x in members if x.name not in self._dead} | {self._me}
         # A host of another kind keeps no record; a lease that moves shows that it lives.
         strangers = {
             x.owner for r, x in owned.items() if x.owner is not None and r not in expired
-        } - {x.name for x in members}
-        stopping = {x.name for x in members if x.stopping}
-        fleet = frozenset((living | strangers) - stopping)
+        } - self._recorded
+        return frozenset((living | strangers) - {x.name for x in members if x.stopping})
+
+    def _see(self, fleet: frozenset[HostName], at: Moment) -> None:
         if fleet != self._fleet:
             self._fleet, self._quiet_since = fleet, at.answered
-        line = line_of(
-            self._me,
-            plan(assignable(leases), fleet),
-            leases,
-            held=held,
-            expired=expired,
-            living=fleet,
-        )
-        quiet = at.answered - self._quiet_since >= self._settings.rebalance_delay
-        return line if quiet else Line(acquire=line.acquire)
+        self._quiet = at.answered - self._quiet_since >= self._settings.rebalance_delay
+
+    def steal(self, lease: Lease, *, now: float) -> Steal:
+        """Decide the next step of a steal; remember when its owner was asked.
+
+        A host without a member record is of another kind and knows no handoffs. An owner
+        that was asked and neither hands over nor dies is robbed when it has had the time
+        to finish and then as long as a dead one would have had.
+        """
+        settings = self._settings
+        if settings.max_handoff_time == 0 or lease.owner not in self._recorded:
+            return Steal.TAKE
+        epoch, since = self._asked.get(lease.range_id, (lease.epoch, now))
+        if epoch != lease.epoch:
+            epoch, since = lease.epoch, now
+        self._asked[lease.range_id] = (epoch, since)
+        if now - since >= settings.max_handoff_time + settings.expiration:
+            return Steal.TAKE
+        return Steal.WAIT if lease.next_owner == self._me else Steal.ASK
+
+    def next_look(self, *, now: float, jitter: float) -> float:
+        """Return how many seconds to wait before the next look.
+
+        An interval, times ``jitter``; less if something would expire before, if the time
+        to steal comes before, or if leases are about to change hands.
+        """
+        wait = self._settings.balance_interval * jitter
+        moments = [self._leases.next_expiry(), self._members.next_expiry()]
+        if self._handoffs_due:
+            wait = min(wait, self._settings.handoff_poll)
+        if self._handoffs_due and not self._quiet:
+            moments.append(self._quiet_since + self._settings.rebalance_delay)
+        waits = [wait, *(x - now for x in moments if x is not None)]
+        return max(_SHORTEST_WAIT, min(waits))
+
+    def to_forget(self, leases: Sequence[Lease], members: Sequence[Member]) -> list[Member]:
+        """Pick the records of hosts that are dead and own nothing any more.
+
+        While a dead host's leases have not expired, its record tells that it is dead.
+        """
+        owners = {x.owner for x in leases}
+        return [x for x in members if x.name in self._dead and x.name not in owners]

@@ -7,6 +7,7 @@ batch is unwritten while the next is being observed.
 
 import asyncio
 from functools import partial
+from typing import Never
 
 from feeds.feed import Continuation
 
@@ -26,6 +27,7 @@ class CheckpointPolicy:
 
     @property
     def automatic(self) -> bool:
+        """Whether a batch counts as done when the observer returns from it."""
         return self._settings.checkpoint != "manual"
 
     def due(self, changes: int, *, now: float) -> bool:
@@ -52,8 +54,16 @@ class Checkpoints:
         self._wanted = held.continuation
         self._said = 0
         self._written = 0
+        self._stopped = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._news = asyncio.Event()
         self._progress = asyncio.Event()
+
+    @property
+    def unwritten(self) -> Continuation | None:
+        """The newest position, if it is not stored yet."""
+        return self._wanted if self._written < self._said else None
 
     def advance(self, continuation: Continuation) -> int:
         """Have ``continuation`` written soon; return its number for ``written``."""
@@ -69,13 +79,23 @@ class Checkpoints:
         while self._written < number:
             await self._progress.wait()
 
-    async def write_for_ever(self) -> None:
+    async def stop(self) -> Continuation | None:
+        """Write nothing more; return what the last write of the lease should carry."""
+        self._stopped = True
+        await self._idle.wait()
+        return self.unwritten
+
+    async def write_for_ever(self) -> Never:
         """Be the writer. Raise ``LeaseLost`` or ``LeaseGone`` when nothing may be written."""
         while True:
             await self._news.wait()
             self._news.clear()
+            if self._stopped:
+                continue
             wanted, number = self._wanted, self._said
+            self._idle.clear()
             await self._patience.ask("checkpoint", partial(self._held.checkpoint, wanted))
+            self._idle.set()
             self._journal.checkpointed(self._held.range_id)
             self._written = number
             self._progress.set()

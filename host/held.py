@@ -56,8 +56,8 @@ class HeldLease:
         self._unclear: WriteId | None = None
         self.lost = False
         """Whether ``LeaseLost`` or ``LeaseGone`` has been raised."""
-        self.asked_for = asyncio.Event()
-        """Set once another host has asked for the lease."""
+        self.noticed = asyncio.Event()
+        """Set when others have written to the lease: a request, or a pause."""
 
     @property
     def lease(self) -> Lease:
@@ -100,14 +100,23 @@ class HeldLease:
             lambda lease: lease.advanced_to(continuation), self._container.checkpoint
         )
 
-    async def release(self) -> None:
-        """Let anyone have it; the continuation stays. Afterwards nothing can be written."""
-        await self._write(Lease.released, self._container.replace)
+    async def give_up(
+        self, end: Callable[[Lease], Lease], continuation: Continuation | None
+    ) -> None:
+        """Write the lease for the last time, with a last checkpoint if there is one.
 
-    async def finish(self) -> None:
-        """Say that the range has been read to its end, for good."""
-        self.check()
-        await self._write(Lease.finished, self._container.replace)
+        ``end`` says how it goes on: released, handed over, finished. Under the lock it is
+        given the lease as it stands by then, so it sees a request that was withdrawn.
+        Without a checkpoint this is allowed even when it may no longer be acted upon:
+        either it is still ours, or the write fails.
+        """
+        if continuation is not None:
+            self.check()
+            await self._write(
+                lambda lease: end(lease.advanced_to(continuation)), self._container.replace
+            )
+        else:
+            await self._write(end, self._container.replace)
 
     async def _write(
         self,
@@ -152,8 +161,8 @@ class HeldLease:
         self._lease = stored.without_continuation()
         self._continuation = stored.continuation or self._continuation
         self._unclear = None
-        if stored.next_owner is not None:
-            self.asked_for.set()
+        if stored.next_owner is not None or stored.paused is not None:
+            self.noticed.set()
 
 
 async def acquire(

@@ -10,7 +10,7 @@ our name taken by another process) stops it in the same way, and is then raised.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -18,34 +18,24 @@ from typing import Any
 from uuid import uuid4
 
 from feeds.errors import FeedUnavailable
-from feeds.feed import Feed, FeedRange, RangeId
+from feeds.feed import Feed, RangeId
 from leases.bounded import BoundedContainer
 from leases.container import LeaseContainer
-from leases.errors import (
-    ContainerError,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseGone,
-    MemberConflict,
-)
-from leases.expiry import Moment
+from leases.errors import ContainerError, ContainerUnavailable, MemberConflict
 from leases.lease import HostName, Incarnation, Lease, Member
 from observers.observer import CloseReason
 
 from .balancer import Balancer
-from .held import acquire
+from .crew import Crew
+from .held import HeldLease
 from .journal import Journal
 from .loop_lag import LoopLag
 from .membership import Membership, NameTaken
 from .patience import Patience
-from .ranges import create_missing, forget_finished
+from .rounds import Rounds
 from .settings import Settings
 from .worker import ObserverMaker, Worker
 
-_ACQUIRE_AT_ONCE = 16
-_SHORTEST_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
-_CANCEL_PATIENCE = 1.0
-_CANCELS = 4
 _GOODBYE_TIMEOUT = 2.0
 
 
@@ -111,40 +101,37 @@ class Host:
             timeout=settings.leases.call_timeout,
             on_call=self._journal.container_call,
         )
-        self._patience = Patience(self._journal, self._random)
         self._membership = Membership(
             self._container,
             Member(name=self.name, incarnation=self.incarnation, address=address),
             settings.leases,
             journal=self._journal,
-            patience=self._patience,
+            patience=Patience(self._journal, self._random),
             wall=wall,
         )
         self._balancer = Balancer(self.name, settings.leases)
         self._loop_lag = LoopLag(self._journal, limit=settings.leases.fence_margin)
-        self._workers: dict[RangeId, Worker] = {}
-        self._tasks: dict[asyncio.Task[None], Worker] = {}
-        self._ranges: Sequence[FeedRange] = ()
-        self._ranges_at = float("-inf")
+        self._crew: Crew | None = None
         self._stop = Stop()
-        self._joined = False
+        self._look_now = asyncio.Event()
         self._looked_at: float | None = None
         self._failure: Exception | None = None
 
     @property
     def leases(self) -> Mapping[RangeId, Lease]:
         """The leases held, as last written."""
-        return {name: worker.lease for name, worker in self._workers.items()}
+        return {} if self._crew is None else self._crew.leases
 
     @property
     def lags(self) -> Mapping[RangeId, int]:
+        """How many changes each range is behind, as last measured."""
         return self._journal.lags
 
     @property
     def health(self) -> Health:
         now = asyncio.get_running_loop().time()
         return Health(
-            joined=self._joined,
+            joined=self._crew is not None,
             stopping=self._stop.asked.is_set(),
             loop_blocked=self._loop_lag.endangers_renewal,
             last_look=None if self._looked_at is None else now - self._looked_at,
@@ -153,6 +140,7 @@ class Host:
     def stop(self) -> None:
         """Ask the host to wind down; asked again, to stop at once. Returns immediately."""
         self._stop.request()
+        self._look_now.set()
 
     async def run(self) -> None:
         """Be a host until asked to stop.
@@ -163,13 +151,16 @@ class Host:
         if not await self._join():
             return
         async with asyncio.TaskGroup() as group:
+            crew = self._crew = Crew(
+                self._make_worker, group=group, failed=self._fail, ended=self._look_now.set
+            )
             companions = [
                 group.create_task(self._watched(self._membership.beat_for_ever())),
                 group.create_task(self._loop_lag.measure_for_ever()),
             ]
-            balancing = group.create_task(self._watched(self._balance_until_asked(group)))
+            balancing = group.create_task(self._watched(self._balance_until_asked(crew)))
             await self._stop.asked.wait()
-            await self._wind_down(balancing)
+            await self._wind_down(crew, balancing)
             for companion in companions:
                 companion.cancel()
         await self._say_goodbye()
@@ -184,13 +175,51 @@ class Host:
             await asyncio.wait((joining, asked), return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
-            if not joining.done():
-                joining.cancel()
-        if joining.cancelled() or not joining.done():
-            return False
-        joining.result()
-        self._joined = True
-        return True
+            joined = joining.done()
+            joining.cancel()
+        if joined:
+            joining.result()
+        return joined
+
+    def _make_worker(self, held: HeldLease) -> Worker:
+        return Worker(
+            held,
+            host=self.name,
+            feed=self._feed,
+            container=self._container,
+            make_observer=self._make_observer,
+            lives=lambda name: name in self._balancer.fleet,
+            settings=self._settings,
+            journal=self._journal,
+            random=self._random,
+        )
+
+    async def _balance_until_asked(self, crew: Crew) -> None:
+        clock = asyncio.get_running_loop().time
+        rounds = Rounds(
+            self.name,
+            self.incarnation,
+            self._settings,
+            feed=self._feed,
+            container=self._container,
+            balancer=self._balancer,
+            crew=crew,
+            journal=self._journal,
+            wall=self._wall,
+            stopping=self._stop.asked.is_set,
+        )
+        while not self._stop.asked.is_set():
+            try:
+                await rounds.look_and_act()
+                self._looked_at = clock()
+            except* (ContainerUnavailable, FeedUnavailable) as errors:
+                again_after = self._settings.leases.balance_interval
+                self._journal.retrying("balance", _only(errors), again_after)
+            wait = self._balancer.next_look(now=clock(), jitter=self._random.uniform(0.9, 1.1))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._look_now.wait()
+            self._look_now.clear()
 
     async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
         """Turn the failure of a part into an orderly stop of the whole."""
@@ -204,156 +233,28 @@ class Host:
             self._failure = _only(error)
             self._journal.failed(self._failure)
         if not self._stop.asked.is_set():
-            self._stop.request()
+            self.stop()
 
-    # balancing
-
-    async def _balance_until_asked(self, group: asyncio.TaskGroup) -> None:
-        clock = asyncio.get_running_loop().time
-        while not self._stop.asked.is_set():
-            try:
-                await self._look_and_act(group)
-                self._looked_at = clock()
-            except* (ContainerUnavailable, FeedUnavailable) as errors:
-                self._journal.retrying(
-                    "balance", _only(errors), self._settings.leases.balance_interval
-                )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._time_to_next_look()):
-                    await self._stop.asked.wait()
-
-    def _time_to_next_look(self) -> float:
-        """Wait an interval, or less if something would expire before."""
-        wait = self._settings.leases.balance_interval * self._random.uniform(0.9, 1.1)
-        expiry = self._balancer.next_expiry()
-        if expiry is None:
-            return wait
-        return max(_SHORTEST_WAIT, min(wait, expiry - asyncio.get_running_loop().time()))
-
-    async def _look_and_act(self, group: asyncio.TaskGroup) -> None:
-        clock = asyncio.get_running_loop().time
-        asked = clock()
-        leases, members = await asyncio.gather(
-            self._container.list(), self._container.members()
-        )
-        at = Moment(asked=asked, answered=clock(), wall=self._wall())
-        if await self._tend_ranges(leases):
-            leases = await self._container.list()
-        fleet = self._balancer.fleet
-        line = self._balancer.line(leases, members, at, held=self._workers)
-        if self._balancer.fleet != fleet:
-            self._journal.members_changed(self._balancer.fleet)
-        few = asyncio.Semaphore(_ACQUIRE_AT_ONCE)
-
-        async def take(lease: Lease, how: str) -> None:
-            async with few:
-                if not self._stop.asked.is_set():
-                    await self._take(lease, how, group)
-
-        async with asyncio.TaskGroup() as taking:
-            for lease in line.acquire:
-                taking.create_task(take(lease, _how(lease, self.name)))
-            for lease in line.steal:
-                taking.create_task(take(lease, "stolen"))
-        await self._sweep(leases, members)
-
-    async def _take(self, lease: Lease, how: str, group: asyncio.TaskGroup) -> None:
-        try:
-            held = await acquire(
-                self._container,
-                lease,
-                taken=lambda x: x.taken_by(self.name, self.incarnation),
-                settings=self._settings.leases,
-                wall=self._wall,
-            )
-        except (LeaseConflict, LeaseGone):
-            self._journal.conflict(lease, "acquire")
-            return
-        self._journal.acquired(held.lease, held.continuation, how, lease.owner)
-        worker = Worker(
-            held,
-            host=self.name,
-            feed=self._feed,
-            container=self._container,
-            make_observer=self._make_observer,
-            settings=self._settings,
-            journal=self._journal,
-            random=self._random,
-        )
-        self._workers[held.range_id] = worker
-        self._tasks[group.create_task(self._run(worker))] = worker
-        if self._stop.asked.is_set():  # while the claim was under way
-            worker.part(CloseReason.STOPPING)
-
-    async def _run(self, worker: Worker) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a coroutine that runs has a task"
-        try:
-            await worker.run()
-        except Exception as error:  # noqa: BLE001 - kept, told, and raised by run()
-            self._fail(error)
-        finally:
-            del self._workers[worker.lease.range_id]
-            del self._tasks[task]
-
-    async def _tend_ranges(self, leases: Sequence[Lease]) -> bool:
-        """Look for new ranges now and then; say whether leases were created."""
-        now = asyncio.get_running_loop().time()
-        if now - self._ranges_at < self._settings.feed.ranges_interval:
-            return False
-        self._ranges = await self._feed.ranges()
-        created = await create_missing(
-            self._feed,
-            self._container,
-            self._settings.feed.start_at,
-            ranges=self._ranges,
-            leases=leases,
-            journal=self._journal,
-        )
-        self._ranges_at = now
-        return created
-
-    async def _sweep(self, leases: Sequence[Lease], members: Sequence[Member]) -> None:
-        """Remove what is over: ended leases, and the records of hosts long dead."""
-        await forget_finished(
-            self._container, ranges=self._ranges, leases=leases, journal=self._journal
-        )
-        for member in self._balancer.to_forget(leases, members):
-            with suppress(MemberConflict):
-                await self._container.remove_member(member)
-
-    # stopping
-
-    async def _wind_down(self, balancing: asyncio.Task[None]) -> None:
+    async def _wind_down(self, crew: Crew, balancing: asyncio.Task[None]) -> None:
+        """Let workers finish within the budget, or until asked again; then cut them short."""
         budget = self._settings.host.stop_timeout
-        self._journal.stopping(budget)
-        for worker in self._workers.values():
-            worker.part(CloseReason.STOPPING)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(budget):
-                await self._until_all_have_parted(balancing)
+        self._journal.stopping(len(crew.leases), budget)
+        crew.part_all(CloseReason.STOPPING)
+        orderly = asyncio.ensure_future(self._until_all_have_parted(crew, balancing))
+        asked_again = asyncio.ensure_future(self._stop.at_once.wait())
+        await asyncio.wait(
+            (orderly, asked_again), timeout=budget, return_when=asyncio.FIRST_COMPLETED
+        )
+        asked_again.cancel()
+        orderly.cancel()
         balancing.cancel()
-        for attempt in range(_CANCELS):
-            if not self._tasks:
-                return
-            for task, worker in self._tasks.items():
-                if attempt:
-                    worker.abandon()
-                task.cancel()
-            await asyncio.wait(self._tasks, timeout=_CANCEL_PATIENCE)
+        await crew.cut_short()
 
-    async def _until_all_have_parted(self, balancing: asyncio.Task[None]) -> None:
-        at_once = asyncio.ensure_future(self._stop.at_once.wait())
-        try:
-            with suppress(ContainerError, MemberConflict, NameTaken):
-                await self._membership.say_stopping()
-            while not self._stop.at_once.is_set():
-                pending = {x for x in (balancing, *self._tasks) if not x.done()}
-                if not pending:
-                    return
-                await asyncio.wait({*pending, at_once}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            at_once.cancel()
+    async def _until_all_have_parted(self, crew: Crew, balancing: asyncio.Task[None]) -> None:
+        with suppress(ContainerError, MemberConflict, NameTaken):
+            await self._membership.say_stopping()
+        await asyncio.wait([balancing])
+        await crew.ended()
 
     async def _say_goodbye(self) -> None:
         try:
@@ -362,12 +263,6 @@ class Host:
         except (ContainerError, MemberConflict, TimeoutError) as error:
             self._journal.retrying("leave", error, 0.0)
         self._journal.stopped()
-
-
-def _how(lease: Lease, me: HostName) -> str:
-    if lease.owner is None:
-        return "available"
-    return "own" if lease.owner == me else "expired"
 
 
 def _only(error: Exception) -> Exception:

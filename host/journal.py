@@ -95,14 +95,16 @@ class Journal:
             seconds=seconds,
         )
 
-    def stopping(self, seconds: float) -> None:
-        self._log.info("host.stopping", leases=len(self._owned), budget=seconds)
+    def stopping(self, leases: int, seconds: float) -> None:
+        self._log.info("host.stopping", leases=leases, budget=seconds)
 
     def stopped(self) -> None:
         self._log.info("host.stopped")
 
     def failed(self, error: BaseException) -> None:
-        self._log.error("host.failed", error=str(error), kind=type(error).__name__)
+        self._log.error(
+            "host.failed", error=str(error) or repr(error), kind=type(error).__name__
+        )
 
     def members_changed(self, members: Iterable[HostName]) -> None:
         self._log.info("host.members", members=sorted(members))
@@ -148,6 +150,21 @@ class Journal:
 
     def checkpointed(self, range_id: RangeId) -> None:
         self._checkpoints.add(1, {"range": range_id})
+
+    def asked(self, lease: Lease) -> None:
+        self._log.info("lease.asked_for", range=lease.range_id, owner=lease.owner)
+
+    def withdrawn(self, lease: Lease) -> None:
+        self._log.info("lease.request_withdrawn", range=lease.range_id, owner=lease.owner)
+
+    def parting(self, lease: Lease, reason: CloseReason) -> None:
+        self._log.info(
+            "lease.parting",
+            range=lease.range_id,
+            epoch=lease.epoch,
+            next_owner=lease.next_owner,
+            reason=reason.value,
+        )
 
     def parted(self, lease: Lease, reason: CloseReason) -> None:
         """Tell that a lease was given up in an orderly way, or lost."""

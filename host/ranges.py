@@ -52,18 +52,22 @@ async def forget_finished(
     ranges: Collection[FeedRange],
     leases: Sequence[Lease],
     journal: Journal,
-) -> None:
+) -> bool:
     """Delete the leases of ended ranges that nobody needs any more.
 
     A tombstone stays as long as the feed still lists its range (else a lease would be
     created for it anew), and until each of its successors has a checkpoint of its own.
+    ``ranges`` must be younger than ``leases``. Return whether any was deleted.
     """
     listed = {x.id for x in ranges}
+    forgotten = False
     for lease in leases:
         if lease.ended and lease.range_id not in listed:
             successors = [x for x in leases if lease.range_id in x.range.parents]
             if all([await _has_checkpoint(container, x.range_id) for x in successors]):
                 await _forget(container, lease, journal)
+                forgotten = True
+    return forgotten
 
 
 async def _has_checkpoint(container: LeaseContainer, range_id: RangeId) -> bool:

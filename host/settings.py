@@ -76,6 +76,11 @@ class LeaseSettings(Part):
     """How often to list leases and members, and to act on the plan."""
     rebalance_delay: float = Field(default=5.0, ge=0)
     """How long membership must have been quiet before leases are stolen."""
+    max_handoff_time: float = Field(default=30.0, ge=0)
+    """How long the owner of a lease that another host asks for may finish what it has in
+    hand. 0 steals at once, and what was in hand is delivered again."""
+    handoff_poll: Seconds = 0.5
+    """How often to list the leases while one of them is about to change hands."""
     fence_margin: Seconds = 1.0
     """How long before the expiration a host stops acting on a lease it cannot renew."""
     max_clock_skew: Seconds = 300.0
@@ -108,6 +113,9 @@ class ObserverSettings(Part):
     ``checkpoint_interval`` seconds, or only when the observer says so."""
     checkpoint_count: int = Field(default=10_000, ge=1)
     checkpoint_interval: Seconds = 5.0
+    max_unacknowledged: int = Field(default=10_000, ge=1)
+    """With manual checkpoints: how many changes of a range may be delivered and not yet
+    acknowledged. No batch is larger."""
     retry: RetrySettings = Field(default_factory=RetrySettings)
     reopen_delay: Seconds = 30.0
     """How long an observer that has used up its retries rests before it is opened anew."""

@@ -1,30 +1,33 @@
 """One worker for each lease: it reads the range, calls the observer, keeps the lease.
 
-The observer is the body, and the renewer, the writer of checkpoints and the measuring of
-lag are its companions: whatever ends the body, the lease is still being renewed while
-the body winds down; and when the lease is lost, the body is cancelled with them.
+The observer is the body, and the renewer, the writer of checkpoints and the rest are its
+companions: whatever ends the body, the lease is still being renewed while the body winds
+down; and when the lease is lost, the body is cancelled with them.
 
 How it ends:
 
-* asked to part, or at the end of the range: the batch in hand is finished and
-  checkpointed, the observer closed, the lease released (or marked as ended);
+* asked to part (another host asks for the lease, it is paused, the host stops), or at the
+  end of the range: nothing more is delivered, what is in hand is finished and
+  checkpointed, the observer closed, and the lease handed over, released or marked as
+  ended, in one write with the last checkpoint;
 * the lease is lost: the observer is cancelled and closed, nothing more is written;
 * cancelled (the time to stop is over): the observer is cancelled and closed; what it had
   in hand does not count as done, but the lease is released.
 
-The lease is never given up before the observer's last call has returned.
+The lease is never given up before the observer's last call has returned. A call that
+cannot be ended, a plain function stuck in its thread, therefore keeps the lease until it
+expires or is robbed.
 """
 
 import asyncio
-import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from random import Random
 from typing import Never
 
 from feeds.errors import FeedError
-from feeds.feed import Change, Feed, FeedRange, Page, RangeEnded
+from feeds.feed import Feed, FeedRange, Page, RangeEnded
 from leases.container import LeaseContainer
 from leases.errors import ContainerError, LeaseGone, LeaseLost
 from leases.lease import HostName, Lease
@@ -33,9 +36,11 @@ from observers.observer import CloseReason, Observer
 from observers.retrying import Sleep
 
 from .checkpoints import CheckpointPolicy, Checkpoints
+from .context import WorkerContext
 from .held import HeldLease
 from .journal import Journal
 from .patience import Patience
+from .progress import Progress
 from .read_ahead import ReadAhead
 from .settings import Settings
 
@@ -50,61 +55,11 @@ with ``ObserverFailed`` when the worker has to part.
 """
 
 
-class WorkerContext:
-    """What the observer of one lease is told; it may be used from any thread."""
-
-    def __init__(
-        self, feed: Feed, held: HeldLease, host: HostName, checkpoints: Checkpoints
-    ) -> None:
-        self._feed = feed
-        self._lease = held.lease
-        self._host = host
-        self._checkpoints = checkpoints
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._said = -1
-        self.delivered = -1
-        """The sequence of the last change handed to the observer."""
-
-    @property
-    def range(self) -> FeedRange:
-        return self._lease.range
-
-    @property
-    def host(self) -> str:
-        return self._host
-
-    @property
-    def epoch(self) -> int:
-        return self._lease.epoch
-
-    def checkpoint(self, change: Change) -> None:
-        if change.range_id != self.range.id or change.sequence > self.delivered:
-            raise ValueError(
-                f"change {change.sequence} of range {change.range_id!r} was not delivered "
-                f"here (range {self.range.id!r}, up to {self.delivered})"
-            )
-        if threading.get_ident() == self._thread:
-            self._say(change)
-        else:
-            self._loop.call_soon_threadsafe(self._say, change)
-
-    async def flush(self) -> None:
-        await self._checkpoints.written()
-
-    @property
-    def done(self) -> bool:
-        """Whether the observer has checkpointed everything that it was handed."""
-        return self._said >= self.delivered
-
-    def _say(self, change: Change) -> None:
-        if change.sequence > self._said:
-            self._said = change.sequence
-            self._checkpoints.advance(self._feed.continuation_after(change))
-
-
 class Worker:
-    """Reads one range for one observer, for as long as the lease is ours."""
+    """Reads one range for one observer, for as long as the lease is ours.
+
+    ``lives`` tells whether a host is known to be alive: nothing is handed over to others.
+    """
 
     def __init__(
         self,
@@ -114,27 +69,33 @@ class Worker:
         feed: Feed,
         container: LeaseContainer,
         make_observer: ObserverMaker,
+        lives: Callable[[HostName], bool],
         settings: Settings,
         journal: Journal,
         random: Random,
     ) -> None:
         self._held = held
-        self._host = host
         self._feed = feed
         self._container = container
         self._make_observer = make_observer
+        self._lives = lives
         self._settings = settings
         self._journal = journal
         self._random = random
         self._patience = Patience(journal, random)
         self._clock = asyncio.get_running_loop().time
         self._checkpoints = Checkpoints(held, journal, self._patience)
-        self._context = WorkerContext(feed, held, host, self._checkpoints)
+        self._progress = Progress()
+        self._context = WorkerContext(
+            held.lease, host, feed=feed, progress=self._progress, checkpoints=self._checkpoints
+        )
         self._policy = CheckpointPolicy(settings.observer, now=self._clock())
         self._parting: CloseReason | None = None
         self._part_now = asyncio.Event()
         self._abandoned = False
         self._pages: ReadAhead | None = None
+        self._in_hand: asyncio.Timeout | None = None
+        self._part_by: float | None = None
         self._observed = held.continuation  # the end of what was handed to the observer
 
     @property
@@ -143,13 +104,21 @@ class Worker:
 
     def part(self, reason: CloseReason) -> None:
         """Wind down: finish what is in hand, checkpoint, and give up the lease."""
-        self._parting = self._parting or reason
+        if self._parting is None:
+            self._parting = reason
+            self._journal.parting(self.lease, reason)
+        if reason is not CloseReason.STOPPING and self._part_by is None:
+            self._part_by = self._clock() + self._settings.leases.max_handoff_time
+            if self._in_hand is not None:
+                self._in_hand.reschedule(self._part_by)
+        self._context.handing_over = True
+        self._context.moved.set()
         self._part_now.set()
         if self._pages is not None:
             self._pages.stop()
 
     def abandon(self) -> None:
-        """Stop waiting for a call that cannot be cancelled: the lease must then expire."""
+        """Stop waiting for a call that cannot be ended: the lease must then expire."""
         self._abandoned = True
 
     async def run(self) -> CloseReason:
@@ -166,6 +135,7 @@ class Worker:
                     for companion in (
                         self._keep_renewed(),
                         self._checkpoints.write_for_ever(),
+                        self._heed_requests(),
                         self._measure_lag(),
                     )
                 ]
@@ -182,6 +152,8 @@ class Worker:
             self._journal.parted(self.lease, reason)
         return reason
 
+    # the observer
+
     async def _observe(self, group: asyncio.TaskGroup) -> CloseReason:
         """Open the observer and feed it, again after a rest whenever it has failed."""
         while True:
@@ -191,6 +163,7 @@ class Worker:
             except ObserverFailed as error:
                 self._checkpoint_all_done()
                 await self._checkpoints.written()  # reading begins there again
+                self._progress.forget()
                 if self._parting is None:
                     rest = self._settings.observer.reopen_delay
                     self._journal.observer_gave_up(self._held.range_id, error, rest)
@@ -213,11 +186,11 @@ class Worker:
         try:
             if self._parting is not None:
                 pages.stop()
-            await observer.open(self._context)
+            async with self._while_in_hand("open"):
+                await observer.open(self._context)
             reason = await self._deliver(observer, pages)
-            await self._checkpoints.written()
         except ObserverFailed:
-            reason = CloseReason.FAILED
+            reason = self._parting or CloseReason.FAILED
             raise
         finally:
             reading.cancel()
@@ -230,37 +203,90 @@ class Worker:
         unwritten = 0
         while (page := await pages.next()) is not None:
             if isinstance(page, RangeEnded):
+                await self._until_acknowledged()
+                if self._progress.unacknowledged:
+                    break  # asked to part meanwhile: whoever is next finds the end again
                 await self._prepare_successors(page)
                 return CloseReason.RANGE_ENDED
             if not page.changes:
                 self._pass_over(page)
                 continue
-            await self._hand_over_to(observer, page)
+            await self._hand_to(observer, page)
             await self._checkpoints.written(unwritten)  # of the batch before this one
             if self._policy.automatic and self._policy.due(
                 len(page.changes), now=self._clock()
             ):
                 unwritten = self._checkpoints.advance(self._observed)
         assert self._parting is not None, "only parting stops the reading"
+        await self._until_acknowledged()
         self._checkpoint_all_done()
         return self._parting
 
-    async def _hand_over_to(self, observer: Observer, page: Page) -> None:
-        self._held.check()
-        began = self._clock()
-        self._context.delivered = page.changes[-1].sequence
-        await observer.process(self._context, page.changes)
+    async def _hand_to(self, observer: Observer, page: Page) -> None:
+        """Let the observer have a page; with manual checkpoints, in parts it has room for."""
+        size = len(page.changes)
+        if not self._policy.automatic:
+            size = self._settings.observer.max_unacknowledged
+        for first in range(0, len(page.changes), size):
+            changes = page.changes[first : first + size]
+            if not self._policy.automatic:
+                await self._until_room_for(len(changes))
+                if self._parting is not None:
+                    return
+            self._held.check()
+            began = self._clock()
+            self._progress.deliver(changes)
+            async with self._while_in_hand("process"):
+                await observer.process(self._context, changes)
+            if self._policy.automatic:
+                self._progress.all_done()
+            self._journal.batch(self._held.range_id, len(changes), self._clock() - began)
         self._observed = page.continuation
-        self._journal.batch(self._held.range_id, len(page.changes), self._clock() - began)
+
+    @asynccontextmanager
+    async def _while_in_hand(self, call: str) -> AsyncIterator[None]:
+        """Bound a call of the observer by the time there is to part, once that is known."""
+        try:
+            async with asyncio.timeout_at(self._part_by) as self._in_hand:
+                yield
+        except TimeoutError as error:
+            if self._part_by is None or self._clock() < self._part_by:
+                raise
+            raise ObserverFailed(
+                self._held.range_id, None, 1, f"{call} did not end in time for the handoff"
+            ) from error
+        finally:
+            self._in_hand = None
+
+    async def _until_room_for(self, changes: int) -> None:
+        limit = self._settings.observer.max_unacknowledged
+        while (
+            self._progress.unacknowledged
+            and self._progress.unacknowledged + changes > limit
+            and self._parting is None
+        ):
+            await self._moved()
+
+    async def _until_acknowledged(self) -> None:
+        """Wait until all that was delivered is done, or the time to part is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._part_by) as self._in_hand:
+                while self._progress.unacknowledged:
+                    await self._moved()
+        self._in_hand = None
+
+    async def _moved(self) -> None:
+        self._context.moved.clear()
+        await self._context.moved.wait()
 
     def _pass_over(self, page: Page) -> None:
         """At the end for now: there is time to write what policy had put off."""
-        if self._policy.automatic or self._context.done:
+        if not self._progress.unacknowledged:
             self._observed = page.continuation
         self._checkpoint_all_done()
 
     def _checkpoint_all_done(self) -> None:
-        if self._policy.automatic or self._context.done:
+        if not self._progress.unacknowledged:
             self._checkpoints.advance(self._observed)
 
     async def _prepare_successors(self, ended: RangeEnded) -> None:
@@ -283,22 +309,6 @@ class Worker:
             return CloseReason.LEASE_LOST
         return self._parting or CloseReason.FAILED
 
-    async def _give_up(self, reason: CloseReason) -> None:
-        if reason is CloseReason.RANGE_ENDED:
-            await self._patience.ask("finish", self._held.finish)
-        else:
-            await self._patience.ask("release", self._held.release)
-
-    async def _release_at_last(self) -> None:
-        """Spare the others the wait for the expiration, if the container answers at once."""
-        if self._abandoned:
-            return
-        try:
-            async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
-                await self._held.release()
-        except (LeaseLost, LeaseGone, ContainerError, TimeoutError) as error:
-            self._journal.retrying("release", error, 0.0)
-
     async def _rest(self, seconds: float) -> None:
         """Wait, but not past the time to part."""
         with suppress(TimeoutError):
@@ -313,6 +323,45 @@ class Worker:
                 self._held.range_id, None, 0, f"given up: {self._parting.value}"
             )
 
+    # the lease
+
+    async def _give_up(self, reason: CloseReason) -> None:
+        """Write the lease for the last time; it carries the last checkpoint along."""
+        last = await self._checkpoints.stop()
+        ends: dict[CloseReason, Callable[[Lease], Lease]] = {
+            CloseReason.RANGE_ENDED: Lease.finished,
+            CloseReason.HANDED_OVER: self._passed_on,
+        }
+        end = ends.get(reason, Lease.released)
+        await self._patience.ask("give up", partial(self._held.give_up, end, last))
+
+    def _passed_on(self, lease: Lease) -> Lease:
+        """Hand over to whoever asks by now; if nobody living does, anyone may have it."""
+        if lease.next_owner is not None and self._lives(lease.next_owner):
+            return lease.handed_over()
+        return lease.released()
+
+    async def _release_at_last(self) -> None:
+        """Spare the others the wait for the expiration, if the container answers at once."""
+        if self._abandoned:
+            return
+        try:
+            async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
+                await self._held.give_up(Lease.released, self._checkpoints.unwritten)
+        except (LeaseLost, LeaseGone, ContainerError, TimeoutError) as error:
+            self._journal.retrying("release", error, 0.0)
+
+    async def _heed_requests(self) -> Never:
+        """Part with the lease when a living host asks for it, or when it is paused."""
+        while True:
+            await self._held.noticed.wait()
+            self._held.noticed.clear()
+            lease = self._held.lease
+            if lease.paused is not None:
+                self.part(CloseReason.PAUSED)
+            elif lease.next_owner is not None and self._lives(lease.next_owner):
+                self.part(CloseReason.HANDED_OVER)
+
     async def _keep_renewed(self) -> Never:
         interval = self._settings.leases.renew_interval
         await asyncio.sleep(interval * self._random.random())  # spread over the interval
@@ -326,10 +375,12 @@ class Worker:
             await asyncio.sleep(interval)
 
     async def _measure_lag(self) -> Never:
+        interval = self._settings.feed.lag_interval
         while True:
             try:
-                lag = await self._feed.lag(self._held.range_id, self._observed)
+                async with asyncio.timeout(self._settings.feed.read_timeout):
+                    lag = await self._feed.lag(self._held.range_id, self._observed)
                 self._journal.lag(self._held.range_id, lag)
-            except FeedError as error:
-                self._journal.retrying("lag", error, self._settings.feed.lag_interval)
-            await asyncio.sleep(self._settings.feed.lag_interval)
+            except (FeedError, TimeoutError) as error:
+                self._journal.retrying("lag", error, interval)
+            await asyncio.sleep(interval)

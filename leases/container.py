@@ -70,7 +70,10 @@ class LeaseContainer(Members, Protocol):
         """Like ``replace``, for a new epoch: return the lease whole.
 
         After it returns, no checkpoint under an older epoch can be written any more, not
-        even by a writer that has not noticed yet.
+        even by a writer that has not noticed yet. A continuation that ``lease`` carries
+        is not written. If no answer came, acquire again, even where the stored lease
+        turns out to be the one written; and so must a host that was made the owner by
+        another's ``replace``.
         """
         ...
 

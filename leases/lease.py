@@ -19,7 +19,9 @@ class Lease:
     ``continuation`` is set on every stored lease. ``None`` means *not carried*: a listing
     leaves it out, and a write without it leaves the stored one alone.
     ``epoch`` counts the changes of owner and never goes down. ``renewals`` is the sign of
-    life: only the owner's own writes move it. ``stamp`` is wall-clock time, for people
+    life: only the owner's own writes move it. ``next_owner`` is a host that asks for the
+    lease. ``paused`` says why nobody may read the range, until somebody resumes it.
+    ``stamp`` is wall-clock time, for people
     and for other processors. The container writes ``version`` anew on each write; to
     everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
     answer was lost can find out whether it was his.
@@ -32,6 +34,7 @@ class Lease:
     renewals: int = 0
     next_owner: HostName | None = None
     ended: bool = False
+    paused: str | None = None
     stamp: float | None = None
     continuation: Continuation | None = None
     checkpoint_epoch: int = 0
@@ -68,6 +71,26 @@ class Lease:
     def without_continuation(self) -> "Lease":
         """Carry none: a write of this leaves the stored continuation alone."""
         return replace(self, continuation=None)
+
+    def asked_by(self, host: HostName | None) -> "Lease":
+        """Carry a request to hand the lease over; ``None`` withdraws it."""
+        return replace(self, next_owner=host)
+
+    def handed_over(self) -> "Lease":
+        """Pass the lease on to the host that asked. That one begins its own epoch."""
+        assert self.next_owner is not None, "a lease is handed over to somebody"
+        return replace(
+            self,
+            owner=self.next_owner,
+            incarnation=None,
+            epoch=self.epoch + 1,
+            renewals=self.renewals + 1,
+            next_owner=None,
+        )
+
+    def paused_because(self, reason: str | None) -> "Lease":
+        """Let nobody read the range any more; ``None`` resumes it."""
+        return replace(self, paused=reason)
 
     def released(self) -> "Lease":
         return replace(

@@ -12,8 +12,8 @@ Limits: leases count alike, whatever their load. A lease that is on its way to a
 host counts as held by that host.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import enum
+from collections.abc import Collection, Iterable, Mapping
 
 from feeds.feed import RangeId
 
@@ -23,13 +23,19 @@ Assignment = Mapping[RangeId, HostName]
 
 
 def assignable(leases: Iterable[Lease]) -> list[Lease]:
-    """Leave out what nobody may own now: ended ranges, and those whose parents are not.
+    """Leave out what nobody may own now: ranges that have ended or are paused, and those
+    whose parents have not ended.
+
 
     A parent without a lease was finished and forgotten long ago.
     """
     leases = list(leases)
     unfinished = {x.range_id for x in leases if not x.ended}
-    return [x for x in leases if not x.ended and unfinished.isdisjoint(x.range.parents)]
+    return [
+        x
+        for x in leases
+        if not x.ended and x.paused is None and unfinished.isdisjoint(x.range.parents)
+    ]
 
 
 def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
@@ -64,12 +70,15 @@ def _holder(lease: Lease, members: Collection[HostName]) -> HostName | None:
     return lease.owner if lease.owner in members else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One host's part of the plan: what it may take at once, and what it should steal."""
+class Duty(enum.Enum):
+    """What the plan asks of one host about one lease, in the order of its doing."""
 
-    acquire: Sequence[Lease] = ()
-    steal: Sequence[Lease] = ()
+    PART = "stop reading it: it is paused, or another host has asked for it"
+    HAND_ON = "give it up: it carries our name, nobody here reads it, another is to have it"
+    WITHDRAW = "take back our request: the plan has changed"
+    ACQUIRE = "take it: nobody has it, or it is ours already"
+    ACQUIRE_EXPIRED = "take it: its owner has shown no sign of life"
+    STEAL = "ask its owner for it"
 
 
 def line_of(
@@ -80,23 +89,50 @@ def line_of(
     held: Collection[RangeId],
     expired: Collection[RangeId],
     living: Collection[HostName],
-) -> Line:
-    """Pick from the plan what ``me`` has to do. Available leases come before expired ones.
+) -> list[tuple[Duty, Lease]]:
+    """Pick from the plan what ``me`` has to do, in the order of its doing.
 
     ``held`` is what ``me`` reads already. What carries our name without that, from before
-    a restart or from a claim whose answer was lost, is available to us at once. A lease
-    is stolen only from a living owner; a dead one's is acquired when it has expired.
+    a restart, or from a claim whose answer was lost, or because it was handed over to us,
+    is ours to acquire at once. A lease is stolen only from a living owner; a dead one's
+    is acquired when it has expired.
     """
-    available: list[Lease] = []
-    dead: list[Lease] = []
-    steal: list[Lease] = []
+    line = []
     for lease in sorted(leases, key=lambda x: x.range_id):
-        if assignment.get(lease.range_id) != me or lease.range_id in held:
-            continue
-        if lease.owner is None or lease.owner == me:
-            available.append(lease)
-        elif lease.range_id in expired:
-            dead.append(lease)
-        elif lease.owner in living:
-            steal.append(lease)
-    return Line(acquire=[*available, *dead], steal=steal)
+        assigned = assignment.get(lease.range_id)
+        if lease.range_id in held:
+            duty = _about_held(lease, me, living)
+        elif assigned == me:
+            duty = _about_assigned(lease, me, lease.range_id in expired, living)
+        else:
+            duty = _about_others(lease, me, assigned)
+        if duty is not None:
+            line.append((duty, lease))
+    order = list(Duty)
+    return sorted(line, key=lambda x: order.index(x[0]))
+
+
+def _about_held(lease: Lease, me: HostName, living: Collection[HostName]) -> Duty | None:
+    if lease.owner != me:
+        return None  # it is lost, and its worker is about to find out
+    asked = lease.next_owner is not None and lease.next_owner in living
+    return Duty.PART if asked or lease.paused is not None else None
+
+
+def _about_assigned(
+    lease: Lease,
+    me: HostName,
+    expired: bool,  # noqa: FBT001 - a fact about the lease, not a switch
+    living: Collection[HostName],
+) -> Duty | None:
+    if lease.owner is None or lease.owner == me:
+        return Duty.ACQUIRE
+    if expired:
+        return Duty.ACQUIRE_EXPIRED
+    return Duty.STEAL if lease.owner in living else None
+
+
+def _about_others(lease: Lease, me: HostName, assigned: HostName | None) -> Duty | None:
+    if lease.owner == me and assigned is not None:
+        return Duty.HAND_ON
+    return Duty.WITHDRAW if lease.next_owner == me else None

@@ -314,6 +314,7 @@ def _lease_row(lease: Lease) -> Row:
         "renewals": lease.renewals,
         "next_owner": lease.next_owner,
         "ended": lease.ended,
+        "paused": lease.paused,
         "stamp": lease.stamp,
         "continuation": lease.continuation,
         "checkpoint_epoch": lease.checkpoint_epoch,
@@ -335,6 +336,7 @@ def _lease(row: Row) -> Lease:
         renewals=row["renewals"],
         next_owner=row["next_owner"],
         ended=bool(row["ended"]),
+        paused=row["paused"],
         stamp=row["stamp"],
         continuation=row["continuation"],
         checkpoint_epoch=row["checkpoint_epoch"],
@@ -370,6 +372,7 @@ _LEASE_COLUMNS = {
     "renewals": "integer not null",
     "next_owner": "text",
     "ended": "integer not null",
+    "paused": "text",
     "stamp": "real",  # seconds since 1970
     "continuation": "text not null",
     "checkpoint_epoch": "integer not null",

@@ -16,8 +16,9 @@ class CloseReason(enum.Enum):
 
     STOPPING = "the host is stopping"
     LEASE_LOST = "the lease was lost to another host or could not be renewed"
-    HANDED_OVER = "the lease was handed over to another host"
+    HANDED_OVER = "the lease is handed over to another host"
     RANGE_ENDED = "the range has been read to its end"
+    PAUSED = "the range is paused"
     FAILED = "reading the range or the observer itself failed"
 
 
@@ -35,6 +36,24 @@ class Context(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch of the lease: a fencing token for writes to other systems."""
+        ...
+
+    @property
+    def handing_over(self) -> bool:
+        """Whether nothing more will be delivered here: finish what is in hand.
+
+        The lease is about to be handed over, released or paused. May be asked from any
+        thread.
+        """
+        ...
+
+    def acknowledge(self, change: Change) -> None:
+        """Say that ``change`` alone is done, in whatever order.
+
+        The checkpoint is the position below which everything is done; what lies above is
+        delivered again, in order, to whoever reads the range next. Otherwise as
+        ``checkpoint``.
+        """
         ...
 
     def checkpoint(self, change: Change) -> None:

@@ -549,6 +549,7 @@ LEASES = st.builds(
     renewals=COUNTS,
     next_owner=st.none() | TEXT,
     ended=st.booleans(),
+    paused=st.none() | TEXT,
     stamp=STAMPS,
     continuation=TEXT,
     checkpoint_epoch=COUNTS,

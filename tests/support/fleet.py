@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -59,7 +59,11 @@ class LoggingObserver:
         self._log.closed.append((context.host, context.range.id, reason))
 
 
-def settings(name: str, **parts: dict[str, object]) -> Settings:
+Parts = Mapping[str, Mapping[str, object]]
+"""Settings that differ from the defaults, by part."""
+
+
+def settings(name: str, parts: Parts) -> Settings:
     """Settings of a host of the fleet: expiration 30, renewals 10, balancing 5 s."""
     return Settings.model_construct(
         host=HostSettings.model_validate({"name": name, **parts.get("host", {})}),
@@ -79,7 +83,7 @@ class Fleet:
         *,
         pace: float = 0.0,
         seed: int = 0,
-        **parts: dict[str, object],
+        parts: Parts | None = None,
     ) -> None:
         self.feed = feed
         self.container = container
@@ -88,7 +92,7 @@ class Fleet:
         self.running: dict[str, asyncio.Task[None]] = {}
         self._pace = pace
         self._random = Random(seed)
-        self._parts = parts
+        self._parts = parts or {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,7 +117,7 @@ class Fleet:
 
     def start(self, name: str, *, container: LeaseContainer | None = None) -> Host:
         host = Host(
-            settings(name, **self._parts),
+            settings(name, self._parts),
             feed=self.feed,
             container=container or self.container,
             make_observer=self.make_observer,

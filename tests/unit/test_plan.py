@@ -1,4 +1,5 @@
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import product
 from random import Random
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from feeds.feed import FeedRange, RangeId
 from leases.lease import HostName, Incarnation, Lease
-from leases.plan import assignable, line_of, plan
+from leases.plan import Assignment, Duty, assignable, line_of, plan
 
 NOW = Incarnation("now")
 
@@ -119,25 +120,76 @@ def test_nobody_owns_what_has_ended_or_what_waits_for_its_parents() -> None:
     assert assignable([child]) == [child]
 
 
+def duties(
+    me: HostName,
+    assignment: Assignment,
+    *leases: Lease,
+    held: Collection[str] = (),
+    expired: Collection[str] = (),
+) -> list[tuple[Duty, str]]:
+    line = line_of(
+        me,
+        assignment,
+        leases,
+        held=[RangeId(x) for x in held],
+        expired=[RangeId(x) for x in expired],
+        living=[host(0), host(1)],
+    )
+    return [(duty, lease.range_id) for duty, lease in line]
+
+
 def test_a_host_takes_available_then_expired_leases_and_steals_from_the_living() -> None:
     me, rich, dead, gone = host(0), host(1), host(2), host(3)
     leases = [lease(0, rich), lease(1, dead), lease(2), lease(3, gone)]
     mine = {x.range_id: me for x in leases}
-    line = line_of(me, mine, leases, held=(), expired={RangeId("r001")}, living=[me, rich])
-    assert [x.range_id for x in line.acquire] == ["r002", "r001"]
-    assert [x.range_id for x in line.steal] == ["r000"]
+    assert duties(me, mine, *leases, expired=["r001"]) == [
+        (Duty.ACQUIRE, "r002"),
+        (Duty.ACQUIRE_EXPIRED, "r001"),
+        (Duty.STEAL, "r000"),
+    ]
 
 
 def test_a_host_takes_what_carries_its_name_back_at_once() -> None:
     me = host(0)
     leases = [lease(0, me), lease(1, me)]
-    line = line_of(
-        me,
-        plan(leases, [me]),
-        leases,
-        held=[RangeId("r001")],
-        expired=[RangeId("r001")],
-        living=[me],
-    )
-    assert line.acquire == [leases[0]]
-    assert line.steal == []
+    assignment = plan(leases, [me])
+    assert duties(me, assignment, *leases, held=["r001"], expired=["r000", "r001"]) == [
+        (Duty.ACQUIRE, "r000")
+    ]
+
+
+def test_a_host_that_restarted_in_mid_handoff_passes_on_what_it_does_not_read() -> None:
+    me, other = host(0), host(1)
+    asked_for = lease(0, me).asked_by(other)
+    assert duties(me, {RangeId("r000"): other}, asked_for) == [(Duty.HAND_ON, "r000")]
+
+
+def test_an_owner_parts_with_what_a_living_host_asks_for_or_what_is_paused() -> None:
+    me = host(0)
+    asked_for = lease(0, me).asked_by(host(1))
+    asked_by_the_dead = lease(1, me).asked_by(host(7))
+    paused = lease(2, me).paused_because("for a test")
+    kept = {RangeId(f"r{n:03}"): me for n in range(3)}
+    held = ["r000", "r001", "r002"]
+    assert duties(me, kept, asked_for, asked_by_the_dead, paused, held=held) == [
+        (Duty.PART, "r000"),
+        (Duty.PART, "r002"),
+    ]
+
+
+def test_a_request_is_withdrawn_when_the_plan_has_changed() -> None:
+    me, owner = host(0), host(1)
+    asked_for = lease(0, owner).asked_by(me)
+    assert duties(me, {RangeId("r000"): owner}, asked_for) == [(Duty.WITHDRAW, "r000")]
+
+
+def test_nobody_acquires_a_range_that_is_paused() -> None:
+    paused = lease(0).paused_because("poison")
+    assert assignable([paused]) == []
+    assert assignable([paused.paused_because(None)]) == [lease(0)]
+
+
+def test_a_child_waits_for_a_parent_that_is_paused() -> None:
+    parent = Lease(range=FeedRange(id=RangeId("p"))).paused_because("poison")
+    child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"),)))
+    assert assignable([parent, child]) == []

@@ -1,0 +1,155 @@
+"""A round of balancing: look at the fleet, and do this host's line of the plan.
+
+Every write here is one attempt. What another host won, or what got no answer, is looked
+at again in the next round: a claim without an answer is unknown, never owned.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from feeds.feed import Feed
+from leases.container import LeaseContainer
+from leases.errors import LeaseConflict, LeaseGone, MemberConflict
+from leases.expiry import Moment
+from leases.lease import HostName, Incarnation, Lease
+from leases.plan import Duty
+from observers.observer import CloseReason
+
+from .balancer import Balancer, Steal
+from .crew import Crew
+from .held import acquire
+from .journal import Journal
+from .ranges import create_missing, forget_finished
+from .settings import Settings
+
+_AT_ONCE = 16
+
+
+class Rounds:
+    """The rounds of one host. ``stopping`` tells whether to take nothing more."""
+
+    def __init__(
+        self,
+        me: HostName,
+        incarnation: Incarnation,
+        settings: Settings,
+        *,
+        feed: Feed,
+        container: LeaseContainer,
+        balancer: Balancer,
+        crew: Crew,
+        journal: Journal,
+        wall: Callable[[], float],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self._settings = settings
+        self._feed = feed
+        self._container = container
+        self._balancer = balancer
+        self._crew = crew
+        self._journal = journal
+        self._wall = wall
+        self._stopping = stopping
+        self._clock = asyncio.get_running_loop().time
+        self._few = asyncio.Semaphore(_AT_ONCE)
+        self._ranges_due = self._clock()
+
+    async def look_and_act(self) -> None:
+        """Do one round. Raise what container and feed raise (in a group, or not)."""
+        asked = self._clock()
+        leases, members = await asyncio.gather(
+            self._container.list(), self._container.members()
+        )
+        at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
+        if await self._tend_ranges(leases):
+            leases = await self._container.list()
+        fleet = self._balancer.fleet
+        line = self._balancer.line(leases, members, at, held=self._crew.leases)
+        if self._balancer.fleet != fleet:
+            self._journal.members_changed(self._balancer.fleet)
+        async with asyncio.TaskGroup() as group:
+            for duty, lease in line:
+                group.create_task(self._in_turn(duty, lease))
+        for member in self._balancer.to_forget(leases, members):
+            with suppress(MemberConflict):
+                await self._container.remove_member(member)
+
+    async def _in_turn(self, duty: Duty, lease: Lease) -> None:
+        async with self._few:
+            if self._stopping():
+                return
+            try:
+                await self._do(duty, lease)
+            except (LeaseConflict, LeaseGone):
+                self._journal.conflict(lease, duty.name.lower())
+
+    async def _do(self, duty: Duty, lease: Lease) -> None:
+        match duty:
+            case Duty.PART:
+                paused = lease.paused is not None
+                reason = CloseReason.PAUSED if paused else CloseReason.HANDED_OVER
+                self._crew.part(lease.range_id, reason)
+            case Duty.HAND_ON:
+                await self._container.replace(_handed_on(lease))
+            case Duty.WITHDRAW:
+                await self._container.replace(lease.asked_by(None))
+                self._journal.withdrawn(lease)
+            case Duty.ACQUIRE:
+                await self._acquire(lease, "available" if lease.owner is None else "own")
+            case Duty.ACQUIRE_EXPIRED:
+                await self._acquire(lease, "expired")
+            case Duty.STEAL:
+                await self._steal(lease)
+
+    async def _acquire(self, lease: Lease, how: str) -> None:
+        held = await acquire(
+            self._container,
+            lease,
+            taken=lambda x: x.taken_by(self._me, self._incarnation),
+            settings=self._settings.leases,
+            wall=self._wall,
+        )
+        self._journal.acquired(held.lease, held.continuation, how, lease.owner)
+        self._crew.start(held)
+
+    async def _steal(self, lease: Lease) -> None:
+        match self._balancer.steal(lease, now=self._clock()):
+            case Steal.ASK:
+                await self._container.replace(lease.asked_by(self._me))
+                self._journal.asked(lease)
+            case Steal.TAKE:
+                await self._acquire(lease, "stolen")
+            case Steal.WAIT:
+                pass
+
+    async def _tend_ranges(self, leases: Sequence[Lease]) -> bool:
+        """Look for new ranges now and then; say whether leases were created or deleted.
+
+        The ranges are asked for *after* the leases were listed: a range that is gone from
+        them is gone for good, and one whose lease is missing was not finished by anybody.
+        """
+        now = self._clock()
+        if now < self._ranges_due:
+            return False
+        ranges = await self._feed.ranges()
+        created = await create_missing(
+            self._feed,
+            self._container,
+            self._settings.feed.start_at,
+            ranges=ranges,
+            leases=leases,
+            journal=self._journal,
+        )
+        forgotten = await forget_finished(
+            self._container, ranges=ranges, leases=leases, journal=self._journal
+        )
+        self._ranges_due = now + self._settings.feed.ranges_interval
+        return created or forgotten
+
+
+def _handed_on(lease: Lease) -> Lease:
+    """Give up a lease that nobody here reads: to the host that asked, or to anyone."""
+    return lease.released() if lease.next_owner is None else lease.handed_over()
