@@ -1,0 +1,1 @@
+"""Small complete programs over the project, each run by a test. README.md lists them."""

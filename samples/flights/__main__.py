@@ -1,0 +1,96 @@
+"""The command line: ``python -m samples.flights``, which is ``make demo``.
+
+Ends with 0 if the proof holds, with 1 if it does not or the hosts failed, with 2 if
+something has to be changed first.
+"""
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from .data import NoFlights
+from .hosts import HostEnded
+from .play import Place, Plan, Standstill, play, prove_place
+from .screen import Screen
+
+
+def main(
+    *,
+    scale: Annotated[
+        float, typer.Option(min=0.0005, max=1.0, help="Which part of the flights to take.")
+    ] = 1.0,
+    hosts: Annotated[int, typer.Option(min=1, max=12, help="How many hosts to start.")] = 4,
+    seconds: Annotated[
+        float,
+        typer.Option(min=0, help="Deliver for so long at least; 0 for as fast as it goes."),
+    ] = 15.0,
+    seed: Annotated[int, typer.Option(help="Chooses the flights and the host to kill.")] = 2013,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep everything in this directory, a new one.")
+    ] = None,
+    prove: Annotated[
+        Path | None, typer.Option(help="Only prove again what --keep kept there.")
+    ] = None,
+) -> None:
+    """Read a year of flights with a fleet of hosts, kill one, and prove the result."""
+    screen = Screen(Console())
+    plan = Plan(scale=scale, seed=seed, hosts=hosts, seconds=seconds)
+    try:
+        if prove is not None:
+            holds = asyncio.run(_prove(_kept(prove), screen))
+        else:
+            with _directory(keep) as directory:
+                holds = asyncio.run(_play_and_prove(Place(directory=directory), plan, screen))
+    except (HostEnded, Standstill) as error:
+        typer.echo(f"demo: {error}", err=True)
+        raise typer.Exit(1) from None
+    except NoFlights as error:
+        typer.echo(f"demo: {error}", err=True)
+        raise typer.Exit(2) from None
+    raise typer.Exit(0 if holds else 1)
+
+
+async def _play_and_prove(place: Place, plan: Plan, screen: Screen) -> bool:
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine that runs has a task"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await play(place, plan, screen)
+    return await _prove(place, screen)
+
+
+async def _prove(place: Place, screen: Screen) -> bool:
+    screen.say("proving the result")
+    proof, carriers = await prove_place(place)
+    screen.result(proof, carriers)
+    return proof.holds
+
+
+@contextmanager
+def _directory(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="flights-") as directory:
+            yield Path(directory)
+        return
+    keep = keep.expanduser().resolve()
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise typer.BadParameter(f"{keep} is not empty: name a new directory")
+    keep.mkdir(parents=True, exist_ok=True)
+    yield keep
+
+
+def _kept(directory: Path) -> Place:
+    place = Place(directory=directory.expanduser().resolve())
+    if not place.plan.is_file():
+        raise typer.BadParameter(f"{directory} holds no run: make one with --keep {directory}")
+    return place
+
+
+if __name__ == "__main__":
+    typer.run(main)
