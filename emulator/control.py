@@ -49,6 +49,7 @@ class Control:
     def add_to(self, router: web.UrlDispatcher) -> None:
         for method, path, handler in (
             ("GET", "", self.describe),
+            ("GET", "/", self.describe),
             ("POST", "/split", self.split),
             ("POST", "/merge", self.merge),
             ("GET", "/faults", self.faults),

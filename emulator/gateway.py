@@ -6,6 +6,7 @@ logged and answered with 500.
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections import Counter
@@ -17,12 +18,13 @@ from . import auth, documents, resources
 from .address import Address, address_of, operation_of
 from .calls import Answer, Call, Emulator, check_incarnation
 from .containers import Container
-from .errors import OWNER_NOT_FOUND, CosmosError, bad_request
+from .errors import OWNER_NOT_FOUND, SPLIT_RUNNING, CosmosError, bad_request
 from .faults import Faults, Target
 from .throttle import Throttle
 
 _log = logging.getLogger("emulator")
 _HANDLERS: Final = resources.HANDLERS | documents.HANDLERS
+_LONGEST_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -33,12 +35,12 @@ class ConnectionDropped(Exception):
 class Gateway:
     """Answers everything but ``/_emulator``; counts what it was asked."""
 
-    def __init__(self, emulator: Emulator) -> None:
+    def __init__(self, emulator: Emulator, key: bytes) -> None:
         self.emulator = emulator
         self.faults = Faults(emulator.settings.seed)
         self.throttle = Throttle()
         self.requests: Counter[tuple[str, int]] = Counter()
-        self._key = auth.key_bytes(emulator.settings.key)
+        self._key = key
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         activity = request.headers.get("x-ms-activity-id") or str(uuid.uuid4())
@@ -70,13 +72,32 @@ class Gateway:
         if call.container is not None:
             self.throttle.admit(call.container.id, asyncio.get_running_loop().time())
         check_incarnation(call)
-        answer = self._run(call)
+        answer = await self._run(call)
         if call.container is not None:
             self.throttle.spend(call.container.id, answer.charge)
         await _strike(self.faults, target, "after")
         return answer
 
-    def _run(self, call: Call) -> Answer:
+    async def _run(self, call: Call) -> Answer:
+        """Run an operation; if it met a split that it did not name, wait and run it again."""
+        named = "x-ms-documentdb-partitionkeyrangeid" in call.headers
+        give_up = asyncio.get_running_loop().time() + _LONGEST_WAIT
+        while True:
+            try:
+                return self._run_once(call)
+            except CosmosError as error:
+                left = give_up - asyncio.get_running_loop().time()
+                if (
+                    named
+                    or (error.status, error.substatus) != (410, SPLIT_RUNNING)
+                    or left <= 0
+                ):
+                    raise
+                with contextlib.suppress(TimeoutError):  # the next try says what is the matter
+                    async with asyncio.timeout(left):
+                        await self.emulator.ranges.settled()
+
+    def _run_once(self, call: Call) -> Answer:
         if call.container is not None and call.container.default_ttl is not None:
             self.emulator.items.expire(call.container)
         try:

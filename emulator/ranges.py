@@ -7,7 +7,8 @@ written with, so that a continuation of either parent still says what its reader
 (clients bring it along, with the bounds of the parent). So LSNs never repeat in a range,
 but they jump at a merge, and two items of different parents may have the same one.
 
-While a cut or a join is under way, the ranges in it answer 410/1007; afterwards 410/1002.
+While a cut or a join is under way, the ranges in it answer 410/1007 to whoever names them;
+afterwards 410/1002. Who names a partition key waits, as at a real gateway.
 """
 
 import asyncio
@@ -73,6 +74,7 @@ class Ranges:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._changing: set[int] = set()  # lost in a crash, as is the change itself
+        self._settled = asyncio.Event()
 
     def create(self, container: int, parts: int) -> None:
         """Cut the space of a new container into equal parts."""
@@ -190,10 +192,18 @@ class Ranges:
     async def _closed_for(self, ranges: Sequence[PhysicalRange], seconds: float) -> None:
         pids = {x.pid for x in ranges}
         self._changing |= pids
+        self._settled.clear()
         try:
             await asyncio.sleep(seconds)
         finally:
             self._changing -= pids
+            if not self._changing:
+                self._settled.set()
+
+    async def settled(self) -> None:
+        """Wait until no range is being cut or joined."""
+        if self._changing:
+            await self._settled.wait()
 
     def _unless_changing(self, found: PhysicalRange) -> PhysicalRange:
         if found.pid in self._changing:

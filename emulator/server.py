@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
+from .auth import key_bytes
 from .calls import Emulator
 from .control import Control
 from .gateway import Gateway
@@ -24,8 +25,9 @@ def create_app(
     Raises ``DirectoryInUse`` if another emulator has the directory of the settings, and
     ``ValueError`` for a key or a directory that it cannot use.
     """
+    key = key_bytes(settings.key)
     emulator = Emulator(settings, clock)
-    gateway = Gateway(emulator)
+    gateway = Gateway(emulator, key)
     app = web.Application(client_max_size=_LARGEST_REQUEST)
     Control(gateway).add_to(app.router)
     app.router.add_route("*", "/{path:.*}", gateway.handle)

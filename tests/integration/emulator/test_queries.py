@@ -1,0 +1,224 @@
+"""Queries: what they find, and what is refused with advice."""
+
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import ContainerProxy
+
+from tests.integration.emulator.running import DOCS, Hand
+
+pytestmark = pytest.mark.real_time
+ITEMS: list[dict[str, Any]] = [
+    {"id": "a1", "pk": "x", "n": 3, "tags": ["red", "blue"], "in": {"a": 1}},
+    {"id": "a2", "pk": "x", "n": 1, "s": "Quo'te"},
+    {"id": "b1", "pk": "y", "n": "text", "s": None},
+    {"id": "b2", "pk": "y", "n": 2.5, "flag": True},
+    {"id": "c", "pk": "z"},
+]
+
+
+async def fill(by_hand: Hand) -> None:
+    for item in ITEMS:
+        made = await by_hand.send("POST", DOCS, item, key=item["pk"])
+        assert made.status == 201
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ("STARTSWITH(c.id, 'a')", ["a1", "a2"]),
+        ("startswith(c.id, @p)", ["b1", "b2"]),
+        ("STARTSWITH(c.id, 'A', true)", ["a1", "a2"]),
+        ("c.n > 1", ["a1", "b2"]),
+        ("c.n >= 1 AND c.n <= 2.5", ["a2", "b2"]),
+        ("c.n BETWEEN 1 AND 2.5", ["a2", "b2"]),
+        ("c.n != 3", ["a2", "b2"]),
+        ("NOT (c.n = 3)", ["a2", "b2"]),
+        ("c.n <> 'text' OR c.flag", ["b2"]),
+        ("IS_DEFINED(c.n)", ["a1", "a2", "b1", "b2"]),
+        ("NOT IS_DEFINED(c.n)", ["c"]),
+        ("c.s = null", ["b1"]),
+        ("IS_NULL(c.s)", ["b1"]),
+        ("c.flag = true", ["b2"]),
+        ("c.flag", ["b2"]),
+        ("c.in.a = 1", ["a1"]),
+        ("c['in']['a'] = 1", ["a1"]),
+        ("c.tags[1] = 'blue'", ["a1"]),
+        ("c.tags = ['red', 'blue']", ["a1"]),
+        ("c['in'] = {a: 1}", ["a1"]),
+        ("ARRAY_CONTAINS(c.tags, 'red')", ["a1"]),
+        ("c.id IN ('a1', 'c')", ["a1", "c"]),
+        ("c.id NOT IN ('a1', 'c')", ["a2", "b1", "b2"]),
+        ("c.s = 'Quo\\'te'", ["a2"]),
+        ('c.s = "Quo\'te"', ["a2"]),
+        ("CONTAINS(c.s, 'o') AND ENDSWITH(c.s, 'te')", ["a2"]),
+        ("LOWER(c.id) = 'c' AND LENGTH(c.id) = 1", ["c"]),
+        ("c.n + 1 = 4 OR c.n * 2 = 5", ["a1", "b2"]),
+        ("c.pk || c.id = 'xa2'", ["a2"]),
+        ("c.n = 3 OR c.pk = 'x' AND c.n = 1", ["a1", "a2"]),
+        ("-c.n < -2.6", ["a1"]),
+        ("c.none = c.none", []),
+        ("c.n < 'zzz'", ["b1"]),
+        ("IS_NUMBER(c.n) AND NOT IS_STRING(c.n)", ["a1", "a2", "b2"]),
+    ],
+)
+async def test_a_condition_finds_what_cosmos_db_would_find(
+    by_hand: Hand, where: str, found: list[str]
+) -> None:
+    await fill(by_hand)
+    got = await by_hand.query(f"SELECT * FROM c WHERE {where}", p="b")
+    assert got.status == 200, got.body
+    assert sorted(got.ids) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SELECT VALUE c.id FROM c WHERE c.pk = 'x'", ["a1", "a2"]),
+        ("SELECT c.id, c.n AS number FROM c WHERE c.id = 'a1'", [{"id": "a1", "number": 3}]),
+        ("SELECT c.none, c.n + 1 FROM c WHERE c.id = 'a1'", [{"$2": 4}]),
+        (
+            "SELECT VALUE {k: c.id, l: [c.n, c.none]} FROM c WHERE c.n = 3",
+            [{"k": "a1", "l": [3]}],
+        ),
+        ("SELECT VALUE COUNT(1) FROM c", [5]),
+        ("SELECT COUNT(c.n) AS n FROM c", [{"n": 4}]),
+        ("SELECT VALUE COUNT(1) FROM c WHERE false", [0]),
+        ("SELECT VALUE x.id FROM root AS x ORDER BY x.n", ["c", "a2", "b2", "a1", "b1"]),
+        ("SELECT VALUE r.id FROM r ORDER BY r.n DESC", ["b1", "a1", "b2", "a2", "c"]),
+        ("SELECT VALUE c.id FROM c ORDER BY c.pk DESC, c.id", ["c", "b1", "b2", "a1", "a2"]),
+        ("SELECT VALUE c.id FROM c ORDER BY c.id OFFSET 1 LIMIT 2", ["a2", "b1"]),
+        ("SELECT VALUE c.id FROM c ORDER BY c.id OFFSET @o LIMIT @l", ["c"]),
+        ("SELECT TOP 2 VALUE c.id FROM c ORDER BY c.id DESC", ["c", "b2"]),
+    ],
+)
+async def test_a_projection_and_an_order_give_what_was_asked(
+    by_hand: Hand, text: str, found: list[Any]
+) -> None:
+    await fill(by_hand)
+    got = await by_hand.query(text, o=4, l=9)
+    assert got.status == 200, got.body
+    assert got.body["Documents"] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "feature"),
+    [
+        ("SELECT DISTINCT c.pk FROM c", "DISTINCT"),
+        ("SELECT * FROM c JOIN t IN c.tags", "JOIN"),
+        ("SELECT c.pk FROM c GROUP BY c.pk", "GROUP BY"),
+        ("SELECT VALUE MAX(c.n) FROM c", "The function MAX"),
+        ("SELECT * FROM c WHERE c.id LIKE 'a%'", "LIKE"),
+        ("SELECT * FROM c WHERE EXISTS(SELECT VALUE 1)", "EXISTS"),
+        ("SELECT (SELECT 1) FROM c", "A subquery"),
+        ("SELECT VALUE t FROM t IN c.tags", "FROM over anything but the whole container"),
+        ("SELECT udf.f(c) FROM c", "A user-defined function"),
+        ("SELECT COUNT(1), c.pk FROM c", "COUNT beside other columns"),
+        ("SELECT ST_DISTANCE(c.a, c.b) FROM c", "The function ST_DISTANCE"),
+    ],
+)
+async def test_what_it_cannot_do_is_refused_by_name_with_what_it_can(
+    by_hand: Hand, text: str, feature: str
+) -> None:
+    got = await by_hand.query(text)
+    assert got.status == 400
+    assert f"{feature} in a query is not supported by this emulator" in got.body["message"]
+    assert "It understands: SELECT" in got.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("SELECT * FROM c WHERE", "Syntax error in the query at 'the end'"),
+        ("SELECT * FROM", "Syntax error"),
+        ("SELECT * FROM c WHERE c.id = @unknown", "@unknown, and no such parameter"),
+        ("SELECT * FROM c WHERE id = 'a'", "Say c.id for its property"),
+        ("SELECT * FROM c WHERE c.id = 'a' extra", "Syntax error in the query at 'extra'"),
+        ("SELECT * FROM c WHERE c.id = 'open", "Syntax error"),
+        ("SELECT * FROM c WHERE LOWER(c.id, 1)", "takes 1 to 1 arguments"),
+        ("SELECT * FROM c OFFSET 'x' LIMIT 1", "must be a whole number"),
+        ("SELECT * FROM c WHERE " + "(" * 3000 + "1", "nested too deeply"),
+        ("SELECT * FROM c WHERE " + "c.a OR " * 3000 + "true", "nested too deeply"),
+    ],
+)
+async def test_a_query_that_is_wrong_says_where(by_hand: Hand, text: str, advice: str) -> None:
+    got = await by_hand.query(text)
+    assert got.status == 400
+    assert advice in got.body["message"]
+
+
+@pytest.mark.parametrize(
+    "order", ["", " WHERE c.id != 'c'", " ORDER BY c.id", " OFFSET 0 LIMIT 9"]
+)
+async def test_pages_chained_by_their_continuation_give_the_whole(
+    by_hand: Hand, order: str
+) -> None:
+    await fill(by_hand)
+    text = "SELECT * FROM c" + order
+    whole = (await by_hand.query(text)).ids
+    found, token, pages = [], None, 0
+    while pages == 0 or token is not None:
+        header = {
+            "x-ms-documentdb-isquery": "True",
+            "Content-Type": "application/query+json",
+            "x-ms-documentdb-query-enablecrosspartition": "True",
+            "x-ms-max-item-count": "2",
+        } | ({"x-ms-continuation": token} if token else {})
+        got = await by_hand.send("POST", DOCS, {"query": text}, header)
+        assert len(got.ids) <= 2
+        found += got.ids
+        token, pages = got.headers.get("x-ms-continuation"), pages + 1
+    assert found == whole
+    assert pages <= len(whole) // 2 + 1  # a last page may be empty
+
+
+async def test_a_query_stays_in_its_partition_key_and_needs_leave_to_cross(
+    by_hand: Hand, items: ContainerProxy
+) -> None:
+    await fill(by_hand)
+    own = [x["id"] async for x in items.query_items("SELECT * FROM c", partition_key="y")]
+    assert own == ["b1", "b2"]
+    header = {"x-ms-documentdb-isquery": "True", "Content-Type": "application/query+json"}
+    wide = await by_hand.send("POST", DOCS, {"query": "SELECT * FROM c"}, header)
+    assert wide.status == 400
+    assert "enablecrosspartition" in wide.body["message"]
+    named = {"query": "SELECT * FROM c WHERE c.n > 1 AND c.pk = 'x'"}
+    assert (await by_hand.send("POST", DOCS, named, header)).ids == ["a1"]
+
+
+async def test_the_real_client_asks_once_for_a_query_over_all_ranges(
+    by_hand: Hand, items: ContainerProxy
+) -> None:
+    await fill(by_hand)
+    await by_hand.split()
+    await by_hand.control("DELETE", "requests")
+    text = "SELECT VALUE c.id FROM c WHERE IS_DEFINED(c.n) ORDER BY c.n DESC OFFSET 1 LIMIT 2"
+    found: list[Any] = [x async for x in items.query_items(text)]
+    assert found == ["a1", "b2"]
+    counts = await by_hand.control("GET", "requests")
+    assert counts["query_items"] == {"200": 1}
+
+
+async def test_a_feed_range_of_the_real_client_narrows_a_query(
+    by_hand: Hand, items: ContainerProxy
+) -> None:
+    await fill(by_hand)
+    await by_hand.send("POST", DOCS, {"id": "high", "pk": ""}, key="")
+    await by_hand.split()
+    ranges = [x async for x in items.read_feed_ranges(force_refresh=True)]
+    parts = [
+        [x["id"] async for x in items.query_items("SELECT * FROM c", feed_range=one)]
+        for one in ranges
+    ]
+    assert parts == [["a1", "a2", "b1", "b2", "c"], ["high"]]
+
+
+async def test_a_query_plan_is_given_for_what_ranges_can_answer_alone(by_hand: Hand) -> None:
+    header = {"x-ms-cosmos-is-query-plan-request": "True", "Content-Type": "application/json"}
+    text = "SELECT * FROM c WHERE STARTSWITH(c.id, @p)"
+    body = {"query": text, "parameters": [{"name": "@p", "value": "x"}]}
+    plan = await by_hand.send("POST", DOCS, body, header)
+    assert plan.body["queryRanges"][0]["max"] == "FF"
+    refused = await by_hand.send("POST", DOCS, {"query": "SELECT TOP 1 * FROM c"}, header)
+    assert refused.status == 400
+    assert "Send the query to the gateway as it is" in refused.body["message"]

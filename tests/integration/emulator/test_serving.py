@@ -1,0 +1,118 @@
+"""The process: what survives it, who may have its directory, and TLS."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, create_app
+from tests.integration.emulator.running import DOCS, container, hand, running
+
+pytestmark = pytest.mark.real_time
+PROGRAM = """
+import asyncio, pathlib, sys
+from emulator import EmulatorSettings, serve
+settings = EmulatorSettings(port=0, data=pathlib.Path(sys.argv[1]))
+asyncio.run(serve(settings, ready=lambda url: print(url, flush=True)))
+"""
+
+
+@asynccontextmanager
+async def process(directory: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, str(directory), stdout=asyncio.subprocess.PIPE
+    )
+    assert started.stdout is not None
+    try:
+        yield started, (await started.stdout.readline()).decode().strip()
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.wait()
+
+
+async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    done: list[str] = []
+    async with process(tmp_path) as (victim, url), hand(url) as by_hand:
+
+        async def write(writer: int) -> None:
+            for i in range(1000):
+                name = f"{writer}-{i}"
+                body = {"id": name, "pk": name}
+                if (await by_hand.send("POST", DOCS, body, key=name)).status == 201:
+                    done.append(name)
+
+        writers = [asyncio.create_task(write(x)) for x in range(4)]
+        await asyncio.sleep(0.2)
+        await by_hand.split()
+        await asyncio.sleep(0.2)
+        victim.kill()
+        await asyncio.wait(writers)
+        assert all(x.exception() for x in writers)
+    async with process(tmp_path) as (_, url), hand(url) as by_hand:
+        told = await by_hand.control("GET", "")
+        lows = [x for x in told[0]["ranges"] if not x["gone"]]
+        found, etags = [], {}
+        for one in lows:
+            got = await by_hand.feed(range_=one["id"], x_ms_max_item_count="-1")
+            found += got.ids
+            etags[one["id"]] = got.headers["etag"]
+        assert len(done) > 50
+        assert set(done) <= set(found)
+        assert len(found) <= len(done) + 4  # of each writer one may be unanswered
+        assert sorted(found) == sorted(set(found))
+        assert sum(x["items"] for x in lows) == len(found)
+        assert (await by_hand.send("POST", DOCS, {"id": "n", "pk": "n"}, key="n")).status == 201
+        new = [await by_hand.feed(etags[x["id"]], range_=x["id"]) for x in lows]
+        assert [x.ids for x in new if x.ids] == [["n"]]
+
+
+async def test_a_directory_belongs_to_one_emulator(tmp_path: Path) -> None:
+    settings = EmulatorSettings(port=0, data=tmp_path)
+    async with process(tmp_path):
+        with pytest.raises(DirectoryInUse, match="another directory"):
+            create_app(settings)
+    async with running(settings) as url, hand(url) as by_hand:
+        await by_hand.send("POST", DOCS, {"id": "1", "pk": "p"}, key="p")
+    async with running(settings) as url, hand(url) as by_hand:
+        assert (await by_hand.feed()).ids == ["1"]
+
+
+async def test_a_key_that_is_no_key_is_refused_at_the_start() -> None:
+    with pytest.raises(ValueError, match="must be base64"):
+        create_app(EmulatorSettings(key="not base64!"))
+
+
+async def test_with_tls_the_real_client_talks_https(tmp_path: Path) -> None:
+    settings = EmulatorSettings(port=0, tls=True, data=tmp_path)
+    async with running(settings) as url:
+        assert url.startswith("https://127.0.0.1:")
+        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+            items = await container(client)
+            await items.create_item({"id": "1", "pk": "p"})
+            assert [x["id"] async for x in items.read_all_items()] == ["1"]
+    made = (tmp_path / "emulator.pem").read_bytes()
+    assert (tmp_path / "emulator.pem").stat().st_mode & 0o077 == 0
+    async with running(settings):
+        assert (tmp_path / "emulator.pem").read_bytes() == made
+
+
+async def test_another_key_can_be_given() -> None:
+    key = "YW5vdGhlciBrZXk="
+    async with running(EmulatorSettings(port=0, key=key)) as url:
+        async with CosmosClient(url, key) as client:
+            await client.create_database("d")
+        async with hand(url) as by_hand:
+            assert (await by_hand.send("GET", "/dbs")).status == 401
+            assert (await by_hand.send("GET", "/dbs", secret=key)).body["_count"] == 1
+
+
+async def test_the_account_names_the_url_that_the_client_used() -> None:
+    async with running() as url, hand(url) as by_hand:
+        got = await by_hand.send("GET", "/")
+        assert got.body["writableLocations"][0]["databaseAccountEndpoint"] == url
+        assert got.body["userConsistencyPolicy"]["defaultConsistencyLevel"] == "Session"
