@@ -5,7 +5,11 @@ from typing import Annotated
 
 import typer
 
+from .hosts import hosts
+from .init_config import init_config
+from .produce import produce
 from .run import run
+from .status import status
 
 app = typer.Typer(
     name="changefeed",
@@ -34,3 +38,7 @@ def _main(
 
 
 app.command()(run)
+app.command()(hosts)
+app.command()(status)
+app.command()(produce)
+app.command("init-config")(init_config)

@@ -1,0 +1,174 @@
+"""The fleet at one moment, as its lease container and its feed tell it; no host is asked.
+
+Ages are by the clocks of the hosts that wrote the stamps, and of this machine. Who is
+alive cannot be seen in one look: only a record that stands still for the whole expiration
+tells that its host is dead.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from feeds.errors import FeedError
+from feeds.feed import Feed, RangeId
+from feeds.opening import open_feed
+from leases.container import LeaseContainer
+from leases.lease import Lease, Member
+
+from .assembly import open_leases
+from .settings import Settings
+
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSeen:
+    """A host's member record. ``stamp_age`` is in seconds."""
+
+    name: str
+    incarnation: str
+    address: str
+    stopping: bool
+    heartbeats: int
+    stamp_age: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSeen:
+    """A lease and its checkpoint. ``lag`` is ``None`` where the feed could not tell."""
+
+    range: str
+    parents: tuple[str, ...]
+    owner: str | None
+    next_owner: str | None
+    epoch: int
+    ended: bool
+    continuation: str | None
+    checkpoint_epoch: int
+    lag: int | None
+    stamp_age: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What ``changefeed status`` shows. ``ranges_without_lease`` are the feed's others."""
+
+    at: datetime
+    feed: str
+    expiration: float
+    members: Sequence[MemberSeen]
+    leases: Sequence[LeaseSeen]
+    ranges_without_lease: Sequence[str]
+    problems: Sequence[str] = field(default_factory=list)
+
+
+class Onlooker:
+    """Looks at a fleet, again and again. ``feed`` may be missing, with the reason why."""
+
+    def __init__(
+        self, settings: Settings, container: LeaseContainer, feed: Feed | None, reason: str
+    ) -> None:
+        self._settings = settings
+        self._container = container
+        self._feed = feed
+        self._no_feed = reason
+
+    @classmethod
+    @asynccontextmanager
+    async def of(cls, settings: Settings) -> "AsyncIterator[Onlooker]":
+        """Open the container. That the feed cannot be opened is told in each snapshot."""
+        async with AsyncExitStack() as stack:
+            container = await stack.enter_async_context(open_leases(settings.leases))
+            feed, reason = None, ""
+            try:
+                feed = await stack.enter_async_context(open_feed(settings.feed.address))
+            except FeedError as error:
+                reason = str(error)
+            yield cls(settings, container, feed, reason)
+
+    async def look(self) -> Snapshot:
+        """Read everything once. Raise ``ContainerError`` if the container does not answer."""
+        members, leases = await asyncio.gather(
+            self._container.members(), self._container.list()
+        )
+        problems = [self._no_feed] if self._no_feed else []
+        now = time.time()
+
+        async def seen(lease: Lease) -> LeaseSeen:
+            whole = await self._container.read(lease.range_id) or lease
+            return _lease_seen(whole, await self._lag(whole, problems), now)
+
+        return Snapshot(
+            at=datetime.fromtimestamp(now, UTC),
+            feed=self._settings.feed.address,
+            expiration=self._settings.leases.expiration,
+            members=sorted((_member_seen(x, now) for x in members), key=lambda x: x.name),
+            leases=await _each(seen, sorted(leases, key=lambda x: x.range_id)),
+            ranges_without_lease=await self._without_lease(
+                {x.range_id for x in leases}, problems
+            ),
+            problems=problems,
+        )
+
+    async def _lag(self, lease: Lease, problems: list[str]) -> int | None:
+        if self._feed is None or lease.continuation is None or lease.ended:
+            return None
+        try:
+            return await self._feed.lag(lease.range_id, lease.continuation)
+        except FeedError as error:
+            problems.append(str(error))
+            return None
+
+    async def _without_lease(self, known: set[RangeId], problems: list[str]) -> Sequence[str]:
+        if self._feed is None:
+            return []
+        try:
+            return [x.id for x in await self._feed.ranges() if x.id not in known]
+        except FeedError as error:
+            problems.append(str(error))
+            return []
+
+
+async def _each(
+    look: Callable[[Lease], Awaitable[LeaseSeen]], leases: Sequence[Lease]
+) -> Sequence[LeaseSeen]:
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(lease: Lease) -> LeaseSeen:
+        async with few:
+            return await look(lease)
+
+    return await asyncio.gather(*(one(x) for x in leases))
+
+
+def _member_seen(member: Member, now: float) -> MemberSeen:
+    return MemberSeen(
+        name=member.name,
+        incarnation=member.incarnation,
+        address=member.address,
+        stopping=member.stopping,
+        heartbeats=member.heartbeats,
+        stamp_age=_age(member.stamp, now),
+    )
+
+
+def _lease_seen(lease: Lease, lag: int | None, now: float) -> LeaseSeen:
+    return LeaseSeen(
+        range=lease.range_id,
+        parents=lease.range.parents,
+        owner=lease.owner,
+        next_owner=lease.next_owner,
+        epoch=lease.epoch,
+        ended=lease.ended,
+        continuation=lease.continuation,
+        checkpoint_epoch=lease.checkpoint_epoch,
+        lag=lag,
+        stamp_age=_age(lease.stamp, now),
+    )
+
+
+def _age(stamp: float | None, now: float) -> float | None:
+    return None if stamp is None else round(now - stamp, 1)

@@ -1,0 +1,134 @@
+"""Several host processes on one machine, under one supervisor.
+
+A child that ends of itself is started again, after a delay that grows as long as it keeps
+dying young. A child that ends with 2 has met a mistake that only a person can mend: then
+all are stopped. A signal is passed on to every child; a second one kills them, and so does
+the end of the time they have.
+
+Each child reads the end of its standard input as a signal to stop, and the supervisor
+holds the other end. So if the supervisor itself is killed, the children stop in an
+orderly way. They are in process groups of their own: Ctrl-C reaches them once, through us.
+"""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import structlog
+
+from .host import Stop
+
+MISTAKE = 2
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
+_LONG_ENOUGH = 60.0
+
+_log = structlog.get_logger("changefeed")
+
+
+class Child(Protocol):
+    """A running process: what ``asyncio.create_subprocess_exec`` returns."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def send_signal(self, number: int) -> None: ...
+
+    async def wait(self) -> int: ...
+
+
+Start = Callable[[str], Awaitable[Child]]
+"""Starts the host of a given name."""
+
+
+def child_names(base: str, count: int) -> list[str]:
+    return [f"{base}-{n}" for n in range(1, count + 1)]
+
+
+def next_delay(previous: float, lived: float) -> float:
+    """Return how long to wait with a restart: doubled, unless the child lived for long."""
+    if not previous or lived >= _LONG_ENOUGH:
+        return _FIRST_DELAY
+    return min(2 * previous, _LONGEST_DELAY)
+
+
+def exit_code(codes: Iterable[int]) -> int:
+    """Return the worst of the children's codes; to have been killed counts as 1."""
+    return max((1 if x < 0 else x for x in codes), default=0)
+
+
+class Supervisor:
+    """Keeps children running until ``stop``. ``budget`` is how long a stop may take."""
+
+    def __init__(self, start: Start, *, budget: float) -> None:
+        self._start = start
+        self._budget = budget
+        self._stop = Stop()
+        self._children: dict[str, Child] = {}
+
+    def stop(self) -> None:
+        """Ask all children to stop; asked again, kill them. Returns immediately."""
+        self._stop.request()
+
+    async def run(self, names: Sequence[str]) -> int:
+        """Run a child for each name until told to stop; return the exit code."""
+        async with asyncio.TaskGroup() as group:
+            stopping = group.create_task(self._stop_them())
+            keeping = [group.create_task(self._keep(name)) for name in names]
+            codes = await asyncio.gather(*keeping)
+            stopping.cancel()
+        return exit_code(codes)
+
+    async def _keep(self, name: str) -> int:
+        """Start a child again and again; return the code it ended with at last."""
+        clock = asyncio.get_running_loop().time
+        delay = 0.0
+        while True:
+            began = clock()
+            code = await self._run_once(name)
+            if self._stop.asked.is_set():
+                return code
+            if code == MISTAKE:
+                _log.error("child.gave_up", host=name, code=code, advice="see its message")
+                self._stop.request()
+                return code
+            delay = next_delay(delay, clock() - began)
+            _log.warning("child.ended", host=name, code=code, again_after=delay)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._stop.asked.wait()
+                return code
+
+    async def _run_once(self, name: str) -> int:
+        child = await self._start(name)
+        self._children[name] = child
+        _log.info("child.started", host=name, pid=child.pid)
+        try:
+            if self._stop.asked.is_set():
+                _tell(child, signal.SIGTERM)
+            code = await child.wait()
+        finally:
+            del self._children[name]
+        # Told to stop so early that it had not begun to listen: an orderly end all the same.
+        early = code == -signal.SIGTERM and self._stop.asked.is_set()
+        return 0 if early else code
+
+    async def _stop_them(self) -> None:
+        await self._stop.asked.wait()
+        _log.info("hosts.stopping", hosts=sorted(self._children), budget=self._budget)
+        self._tell_all(signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._budget):
+                await self._stop.at_once.wait()
+        _log.warning("hosts.killed", hosts=sorted(self._children))
+        self._tell_all(signal.SIGKILL)
+
+    def _tell_all(self, number: signal.Signals) -> None:
+        for child in self._children.values():
+            _tell(child, number)
+
+
+def _tell(child: Child, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it has ended meanwhile
+        child.send_signal(number)
