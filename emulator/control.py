@@ -150,9 +150,18 @@ def _guarded(handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
     return guarded
 
 
+def is_local(peer: str | None) -> bool:
+    """Tell whether the address of a peer is one of this machine's own."""
+    try:
+        address = ipaddress.ip_address((peer or "").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1
+    return bool((mapped or address).is_loopback)
+
+
 def _check_is_local(request: web.Request) -> None:
-    peer = request.remote or ""
-    if not ipaddress.ip_address(peer.partition("%")[0]).is_loopback:
+    if not is_local(request.remote):
         raise CosmosError(403, "/_emulator answers only to the machine it runs on.")
 
 

@@ -173,7 +173,8 @@ class Ranges:
         with self._store.transaction():
             version = max(x.version for x in parents) + 1
             low, high = parents[0].low, parents[-1].high
-            now = [x for x in self.current(container) if x.id in names]  # their last LSNs
+            # read again: items may have expired meanwhile, and moved the LSNs
+            now = [x for x in self.current(container) if x.id in names]
             if not now:
                 raise CosmosError(404, "The container of these ranges was deleted meanwhile.")
             pid = self._inherit(now, low=low, high=high, version=version)

@@ -28,8 +28,8 @@ _BY_HASH: Final = (
     "AND epk < ? ORDER BY number"
 )
 _BY_KEY: Final = (
-    "SELECT number, body FROM items WHERE container = ? AND number > ? AND epk = ? "
-    "AND pk = ? ORDER BY number"
+    "SELECT number, body FROM items INDEXED BY items_by_key "  # else all of the container
+    "WHERE container = ? AND number > ? AND epk = ? AND pk = ? ORDER BY number"
 )
 
 Rows = Callable[[int], Iterable[Row]]

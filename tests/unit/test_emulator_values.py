@@ -1,5 +1,6 @@
 """The parts of the emulator that decide without I/O."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -9,9 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
-from emulator import DEVELOPMENT_KEY, charges, rids
+from emulator import DEVELOPMENT_KEY, EmulatorSettings, charges, rids
 from emulator.address import address_of, operation_of
 from emulator.auth import check_signature, key_bytes
+from emulator.calls import Emulator
+from emulator.control import is_local
 from emulator.errors import CosmosError
 from emulator.hashing import Component, effective_partition_key, even_cuts, middle
 from emulator.json_values import UNDEFINED
@@ -252,3 +255,28 @@ def test_a_budget_fills_up_evenly_and_a_debt_has_to_be_paid() -> None:
 def test_a_limit_that_makes_no_sense_is_refused(limit: dict[str, float]) -> None:
     with pytest.raises(CosmosError):
         Throttle().set(limit, now=0.0)
+
+
+async def test_items_that_expire_during_a_merge_do_not_set_its_lsns_back() -> None:
+    emulator = Emulator(EmulatorSettings(), clock=lambda: NOW)
+    body = {"id": "c", "partitionKey": {"paths": ["/pk"]}}
+    emulator.containers.create_database({"id": "d"})
+    made = emulator.containers.create_container("d", body, 20_000)
+    low, high = emulator.ranges.current(made.number)
+    merging = asyncio.create_task(
+        emulator.ranges.merge(made.number, [low.id, high.id], seconds=10)
+    )
+    await asyncio.sleep(5)
+    assert emulator.ranges.advance(low.pid, items=0, size=0) == 1
+    assert (await merging).lsn == 1
+    emulator.close()
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"])
+def test_splits_and_faults_are_for_this_machine(peer: str) -> None:
+    assert is_local(peer)
+
+
+@pytest.mark.parametrize("peer", ["10.0.0.1", "fe80::1%eth0", "::ffff:10.0.0.1", "", None])
+def test_splits_and_faults_are_for_nobody_else(peer: str | None) -> None:
+    assert not is_local(peer)

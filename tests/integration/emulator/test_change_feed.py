@@ -110,6 +110,9 @@ async def test_a_part_of_the_hash_space_is_read_alone(by_hand: Hand) -> None:
     assert high.ids
     one = {"A-IM": "Incremental Feed"}
     assert (await by_hand.send("GET", DOCS, headers=one, key="d")).ids == ["d"]
+    at = effective_partition_key("d")  # a bound belongs to what begins with it
+    assert "d" not in (await by_hand.feed(x_ms_end_epk=at)).ids
+    assert "d" in (await by_hand.feed(x_ms_start_epk=at)).ids
 
 
 async def test_a_feed_without_a_range_is_refused_where_there_are_several(

@@ -71,6 +71,10 @@ async def test_only_ranges_that_came_since_the_etag_are_listed_and_then_304(
     ]
     seen = INCREMENTAL | {"If-None-Match": after.headers["etag"]}
     assert (await by_hand.send("GET", RANGES, headers=seen)).status == 304
+    await by_hand.split(range="1")
+    again = await by_hand.send("GET", RANGES, headers=seen)
+    found = again.body["PartitionKeyRanges"]
+    assert [(x["id"], x["parents"]) for x in found] == [("3", ["0", "1"]), ("4", ["0", "1"])]
 
 
 async def test_the_real_client_lists_ranges_with_two_requests_and_stops(
