@@ -47,7 +47,7 @@ class CosmosError(Exception):
 
     def body(self, activity_id: str) -> bytes:
         """Return the body in the form that clients parse for people."""
-        errors = json.dumps({"Errors": [self.message]})
+        errors = json.dumps({"Errors": [self.message]}, ensure_ascii=False)
         text = f"Message: {errors}\r\nActivityId: {activity_id}"
         code = _CODES.get(self.status, "Error")
         return json.dumps({"code": code, "message": text}).encode()

@@ -248,6 +248,12 @@ async def test_databases_and_containers_are_listed_found_and_deleted(
     assert [x["id"] async for x in client.list_databases()] == []
 
 
+async def test_a_container_is_found_by_its_resource_id_too(by_hand: Hand) -> None:
+    named = (await by_hand.send("GET", "/dbs/d/colls/c")).body
+    by_rid = await by_hand.send("GET", "/" + named["_self"])
+    assert (by_rid.status, by_rid.body) == (200, named)
+
+
 async def test_a_hierarchical_key_is_refused_with_advice(client: CosmosClient) -> None:
     database = await client.create_database("d")
     with pytest.raises(CosmosHttpResponseError, match="Give the container one path"):
