@@ -1,7 +1,7 @@
 """The command line: ``python -m samples.flights``, which is ``make demo``.
 
 Ends with 0 if the proof holds, with 1 if it does not or the hosts failed, with 2 if
-something has to be changed first.
+something has to be changed first, with 130 when interrupted.
 """
 
 import asyncio
@@ -14,6 +14,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+
+from feeds.errors import FeedError
+from leases.errors import ContainerError
 
 from .data import NoFlights
 from .hosts import HostEnded
@@ -49,12 +52,17 @@ def main(
             with _directory(keep) as directory:
                 holds = asyncio.run(_play_and_prove(Place(directory=directory), plan, screen))
     except (HostEnded, Standstill) as error:
-        typer.echo(f"demo: {error}", err=True)
-        raise typer.Exit(1) from None
-    except NoFlights as error:
-        typer.echo(f"demo: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise _ending(1, error) from None
+    except (NoFlights, FeedError, ContainerError, OSError) as error:
+        raise _ending(2, error) from None
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise _ending(130, "interrupted; the hosts are stopped") from None
     raise typer.Exit(0 if holds else 1)
+
+
+def _ending(code: int, why: object) -> typer.Exit:
+    typer.echo(f"demo: {why}", err=True)
+    return typer.Exit(code)
 
 
 async def _play_and_prove(place: Place, plan: Plan, screen: Screen) -> bool:

@@ -17,8 +17,6 @@ from zoneinfo import ZoneInfo
 
 Row = Mapping[str, str]
 
-FLIGHTS = 336_776
-
 _ISLANDS = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), "America/Puerto_Rico")
 """Where flights go to that the package's table of airports lacks."""
 
@@ -39,7 +37,7 @@ class Sample:
         chance = Random(self.seed)  # noqa: S311 - picks flights, guards nothing
         for number, row in enumerate(_all_rows(_folder() / "flights.csv.zip"), start=1):
             if chance.random() < self.scale:
-                yield number, row
+                yield number, {x: "" if text == "NA" else text for x, text in row.items()}
 
 
 def zones() -> Mapping[str, ZoneInfo]:
@@ -51,8 +49,7 @@ def zones() -> Mapping[str, ZoneInfo]:
 
 def _all_rows(path: Path) -> Iterator[Row]:
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
-        for row in csv.DictReader(io.TextIOWrapper(file, "utf-8", newline="")):
-            yield {name: "" if text == "NA" else text for name, text in row.items()}
+        yield from csv.DictReader(io.TextIOWrapper(file, "utf-8", newline=""))
 
 
 def _folder() -> Path:

@@ -128,7 +128,7 @@ async def _perform(fleet: "_Fleet", hosts: Hosts, plan: Plan, screen: Screen) ->
     names = [f"demo-{n + 1}" for n in range(plan.hosts + 1)]
     for name in names[:-1]:
         await hosts.start(name)
-    screen.say(f"started {plan.hosts} hosts")
+    screen.say(f"started {plan.hosts} hosts{_pace(plan)}")
     sight = await fleet.until(lambda x: x.done >= _KILL_AT * x.total)
     busy = [x for x in hosts.running if sight.held_by(x)]
     victim = Random(plan.seed).choice(busy)  # noqa: S311 - picks a victim, guards nothing
@@ -143,6 +143,12 @@ async def _perform(fleet: "_Fleet", hosts: Hosts, plan: Plan, screen: Screen) ->
     await hosts.stop_all()
     await fleet.look()
     screen.say("all hosts have stopped")
+
+
+def _pace(plan: Plan) -> str:
+    if not plan.seconds:
+        return ""
+    return f", which take {plan.seconds:g} s at the least (--seconds 0 for full speed)"
 
 
 class _Fleet:

@@ -47,6 +47,8 @@ class Screen:
 
     def result(self, proof: Proof, carriers: Mapping[str, Carrier]) -> None:
         self._console.print(carriers_table(carriers))
+        legend = "late: 15 minutes or more; departed, arrived: minutes of delay, mean\n"
+        self._console.print(legend, highlight=False)
         self._console.print(in_words(proof), highlight=False, markup=False, soft_wrap=True)
 
     def _lines(self, rate: "Rate") -> Show:
@@ -95,13 +97,15 @@ def table(sight: Sight, states: Mapping[str, str], rate: Rate) -> RenderableType
         grid.add_row(name, Text(state, _STYLES.get(state, "")), "■ " * len(held), parts)
     free = [x for x, owner in sight.owners.items() if owner is None]
     grid.caption = f"{len(free)} leases without an owner" if free else None
-    bar = ProgressBar(total=max(sight.total, 1), completed=sight.done, width=60)
-    return Group(grid, bar, Text(progress(sight, rate.of(sight.done))))
+    below = Table.grid()
+    below.add_row(ProgressBar(total=max(sight.total, 1), completed=sight.done, width=60))
+    below.add_row(progress(sight, rate.of(sight.done)))
+    return Group(grid, below)
 
 
 def carriers_table(carriers: Mapping[str, Carrier]) -> RenderableType:
     """Show the figures, the carriers with the most flights first."""
-    grid = Table(title="What the observers found, by carrier", title_justify="left")
+    grid = Table(title="What the observers found, by carrier")
     for heading in ("carrier", "flights", "cancelled", "late", "departed", "arrived"):
         grid.add_column(heading, justify="left" if heading == "carrier" else "right")
     for name, x in sorted(carriers.items(), key=lambda pair: -pair[1].scheduled):
@@ -113,7 +117,6 @@ def carriers_table(carriers: Mapping[str, Carrier]) -> RenderableType:
             _mean(x.departure_delay, x.departed),
             _mean(x.arrival_delay, x.timed_arrivals),
         )
-    grid.caption = "late: 15 minutes or more; departed, arrived: mean delay in minutes"
     return grid
 
 

@@ -1,0 +1,69 @@
+"""What the demo shows, and the rate it tells."""
+
+import io
+
+from rich.console import Console
+
+from feeds.feed import FeedRange, RangeId
+from leases.lease import HostName, Lease
+from samples.flights.observer import Carrier
+from samples.flights.screen import Rate, Screen, carriers_table, table
+from samples.flights.watch import Sight
+
+
+def lease(part: str, owner: str | None) -> Lease:
+    name = None if owner is None else HostName(owner)
+    return Lease(range=FeedRange(id=RangeId(f"e1.{part}.v00-ff")), owner=name)
+
+
+SIGHT = Sight(leases=[(lease("p00", "a"), 50), (lease("p01", None), 0)], total=200)
+STATES = {"a": "running", "b": "killed"}
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), width=80, force_terminal=terminal, color_system=None)
+
+
+def text_of(shown: Console) -> str:
+    assert isinstance(shown.file, io.StringIO)
+    return shown.file.getvalue()
+
+
+def test_the_rate_is_that_of_the_last_three_seconds() -> None:
+    now = 0.0
+    rate = Rate(clock=lambda: now)
+    assert rate.of(0) == 0.0
+    now = 2.0
+    assert rate.of(100) == 50.0
+    now = 5.0
+    assert rate.of(700) == 200.0  # since the moment at 2 s; the one at 0 s is forgotten
+
+
+def test_before_there_are_leases_nothing_is_done() -> None:
+    assert Sight(leases=[], total=200).done == 0
+    assert SIGHT.done == 150
+
+
+def test_the_table_shows_who_has_which_leases_and_how_far_they_got() -> None:
+    shown = console(terminal=True)
+    shown.print(table(SIGHT, STATES, Rate()))
+    rows = [line.split() for line in text_of(shown).splitlines()]
+    assert ["│", "a", "│", "running", "│", "■", "│", "p00", "│"] in rows
+    assert ["│", "b", "│", "killed", "│", "│", "│"] in rows
+    assert ["1", "leases", "without", "an", "owner"] in rows
+    assert ["150", "of", "200", "changes", "75.0%", "0/s"] in rows
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then() -> None:
+    shown = console(terminal=False)
+    with Screen(shown).live() as show:
+        for _ in range(3):
+            show(SIGHT, STATES)
+    (line,) = text_of(shown).splitlines()
+    assert line.endswith("150 of 200 changes 75.0%        0/s   leases: a 1  b 0")
+
+
+def test_a_carrier_without_departures_has_no_mean() -> None:
+    shown = console(terminal=False)
+    shown.print(carriers_table({"XX": Carrier(scheduled=2, cancelled=1)}))
+    assert "│ XX      │       2 │     50.0% │    - │        - │       - │" in text_of(shown)
