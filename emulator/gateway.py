@@ -87,11 +87,8 @@ class Gateway:
                 return self._run_once(call)
             except CosmosError as error:
                 left = give_up - asyncio.get_running_loop().time()
-                if (
-                    named
-                    or (error.status, error.substatus) != (410, SPLIT_RUNNING)
-                    or left <= 0
-                ):
+                met_a_split = (error.status, error.substatus) == (410, SPLIT_RUNNING)
+                if named or not met_a_split or left <= 0:
                     raise
                 with contextlib.suppress(TimeoutError):  # the next try says what is the matter
                     async with asyncio.timeout(left):
