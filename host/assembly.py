@@ -1,23 +1,32 @@
 """From settings to a host that can run: what is opened, in which order, and wrapped in what."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from random import Random
 
-from feeds.feed import FeedRange
+from feeds.feed import FeedRange, RangeId
 from feeds.opening import open_feed
 from leases.container import LeaseContainer
 from leases.lease import HostName
 from leases.opening import open_container, open_stores
+from observers.by_key import ByKey
+from observers.dead_letters import DeadLetters, open_dead_letters
 from observers.errors import ObserverRefused
+from observers.isolating import Isolating, Suspicion
 from observers.observer import Observer, ObserverFactory
 from observers.registry import load_observer
 from observers.retrying import Retrying, Sleep
+from observers.time_limit import TimeLimited
 
 from .host import Host
 from .journal import Journal
 from .settings import LeaseSettings, ObserverSettings, Settings
 from .worker import ObserverMaker
+
+_HASTY_ATTEMPTS = 2  # of a part of a batch that has failed, when a change is looked for
 
 
 def open_leases(settings: LeaseSettings) -> AbstractAsyncContextManager[LeaseContainer]:
@@ -38,17 +47,58 @@ def observer_factory(settings: ObserverSettings) -> ObserverFactory:
 
 
 def wrapped(
-    make: ObserverFactory, settings: ObserverSettings, journal: Journal, random: Random
+    make: ObserverFactory,
+    settings: ObserverSettings,
+    journal: Journal,
+    random: Random,
+    *,
+    dead_letters: DeadLetters | None = None,
 ) -> ObserverMaker:
-    """Put around each observer what the settings ask for, the innermost first."""
+    """Put around each observer what the settings ask for, the innermost first.
+
+    Without ``dead_letters`` nothing is put aside.
+    """
+    suspicions = defaultdict[RangeId, Suspicion](Suspicion)
+    manual = settings.checkpoint == "manual"
 
     def make_one(feed_range: FeedRange, sleep: Sleep) -> Observer:
-        def on_retry(attempt: int, error: BaseException, delay: float) -> None:
-            journal.observer_retrying(feed_range.id, attempt, error, delay)
+        retrying = partial(
+            Retrying,
+            random=random,
+            on_retry=partial(journal.observer_retrying, feed_range.id),
+            sleep=sleep,
+        )
 
-        return Retrying(make(), settings.retry, random=random, on_retry=on_retry, sleep=sleep)
+        def one_lane() -> Observer:
+            observer = make()
+            if settings.timeout is not None:
+                observer = TimeLimited(observer, settings.timeout)
+            patient = retrying(observer, settings.retry)
+            if dead_letters is None:
+                return patient
+            return Isolating(
+                patient,
+                retrying(observer, replace(settings.retry, attempts=_HASTY_ATTEMPTS)),
+                dead_letters,
+                suspicion=suspicions[feed_range.id],
+                acknowledges=not manual,
+                on_dead_letter=journal.dead_letter,
+            )
+
+        if settings.concurrency == 1:
+            return one_lane()
+        return ByKey(one_lane, settings.concurrency, manual=manual)
 
     return make_one
+
+
+def _dead_letters(
+    settings: ObserverSettings,
+) -> AbstractAsyncContextManager[DeadLetters | None]:
+    """Open them before anything has failed, where they may be wanted."""
+    if settings.on_failure != "dead-letter":
+        return nullcontext()
+    return open_dead_letters(settings.dead_letters)
 
 
 @asynccontextmanager
@@ -61,12 +111,14 @@ async def assembled(
     async with (
         open_feed(settings.feed.address) as feed,
         open_leases(settings.leases) as container,
+        _dead_letters(settings.observer) as dead_letters,
     ):
+        maker = wrapped(make, settings.observer, journal, random, dead_letters=dead_letters)
         host = Host(
             settings,
             feed=feed,
             container=container,
-            make_observer=wrapped(make, settings.observer, journal, random),
+            make_observer=maker,
             journal=journal,
             address=address,
             random=random,

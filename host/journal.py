@@ -13,6 +13,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from feeds.feed import Continuation, FeedRange, RangeId
 from leases.lease import HostName, Lease
+from observers.dead_letters import DeadLetter
 from observers.observer import CloseReason
 
 _log = structlog.get_logger("changefeed")
@@ -60,7 +61,14 @@ class Journal:
         self._calls = meter.create_counter(
             "changefeed.container.calls", "{call}", "Calls of the lease container"
         )
+        self._dead_letters = meter.create_counter(
+            "changefeed.dead_letters", "{change}", "Changes put to the dead letters"
+        )
+        self._stuck = meter.create_counter(
+            "changefeed.observer.stuck", "{call}", "Calls that did not end and were left behind"
+        )
         self._lag: dict[RangeId, int] = {}
+        self._paused: Mapping[RangeId, str] = {}
         self._owned: set[RangeId] = set()
         self._loop_lag = 0.0
         meter.create_observable_gauge(
@@ -74,6 +82,12 @@ class Journal:
             [lambda _: [Observation(len(self._owned))]],
             "{lease}",
             "Leases this host owns",
+        )
+        meter.create_observable_gauge(
+            "changefeed.ranges.paused",
+            [lambda _: [Observation(len(self._paused))]],
+            "{range}",
+            "Ranges that nobody reads until they are resumed, as last listed",
         )
         meter.create_observable_gauge(
             "changefeed.loop.lag",
@@ -182,6 +196,35 @@ class Journal:
             reason=reason.value,
         )
 
+    def abandoned(self, lease: Lease) -> None:
+        """Tell that a lease is kept from others until it expires: a call may still run."""
+        self._owned.discard(lease.range_id)
+        self._lag.pop(lease.range_id, None)
+        self._log.error(
+            "lease.abandoned",
+            range=lease.range_id,
+            epoch=lease.epoch,
+            reason="a call of the observer could not be ended; the lease is left to expire",
+        )
+
+    def listed_paused(self, paused: Mapping[RangeId, str]) -> None:
+        """Tell which ranges are paused by now, if it is not as it was before."""
+        before, self._paused = self._paused, paused
+        for name in sorted(paused.keys() - before.keys()):
+            self._log.warning(
+                "range.is_paused",
+                range=name,
+                reason=paused[name],
+                advice="mend the cause, then resume the range",
+            )
+        for name in sorted(before.keys() - paused.keys()):
+            self._log.info("range.resumed", range=name)
+
+    @property
+    def paused(self) -> Mapping[RangeId, str]:
+        """The ranges that were paused at the last look, with the reasons."""
+        return self._paused
+
     def ended(self, range_id: RangeId, successors: Iterable[FeedRange]) -> None:
         self._log.info("range.ended", range=range_id, successors=[x.id for x in successors])
 
@@ -237,6 +280,27 @@ class Journal:
             error=str(error),
             kind=type(error).__name__,
             again_after=round(delay, 3),
+        )
+
+    def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
+        self._stuck.add(1, {"range": range_id})
+        self._log.error("observer.stuck", range=range_id, error=str(error))
+
+    def range_paused(self, range_id: RangeId, reason: str) -> None:
+        """Tell that the observer has failed for good, and that the range stops for that."""
+        self._log.error("range.paused", range=range_id, reason=reason)
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        self._dead_letters.add(1, {"range": letter.range_id})
+        self._log.error(
+            "change.dead_lettered",
+            range=letter.range_id,
+            sequence=letter.sequence,
+            key=letter.key,
+            letter=letter.id,
+            attempts=letter.attempts,
+            error=letter.failure.text,
+            kind=letter.failure.kind,
         )
 
     def close_failed(self, range_id: RangeId, error: BaseException) -> None:

@@ -66,6 +66,7 @@ class Rounds:
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         if await self._tend_ranges(leases):
             leases = await self._container.list()
+        self._journal.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         fleet = self._balancer.fleet
         line = self._balancer.line(leases, members, at, held=self._crew.leases)
         if self._balancer.fleet != fleet:

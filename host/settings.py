@@ -116,9 +116,21 @@ class ObserverSettings(Part):
     max_unacknowledged: int = Field(default=10_000, ge=1)
     """With manual checkpoints: how many changes of a range may be delivered and not yet
     acknowledged. No batch is larger."""
+    concurrency: int = Field(default=1, ge=1)
+    """How many keys of one range to handle at once, each in order: so many observers are
+    made for each range."""
+    timeout: Seconds | None = None
+    """How long the observer may take for one batch (or to open) before the attempt counts
+    as failed. A plain function that does not end even then stops the host."""
     retry: RetrySettings = Field(default_factory=RetrySettings)
+    on_failure: Literal["retry", "dead-letter", "stop-range"] = "retry"
+    """When the attempts are used up: open the observer anew after ``reopen_delay``, again
+    and again; or find the change it fails on, put that to the dead letters and go on; or
+    pause the range, for all hosts, until somebody resumes it."""
     reopen_delay: Seconds = 30.0
     """How long an observer that has used up its retries rests before it is opened anew."""
+    dead_letters: str = "sqlite:data/dead-letters.db"
+    """``sqlite:FILE`` or ``jsonl:FILE``: where changes go that were put aside."""
 
 
 class WebSettings(Part):

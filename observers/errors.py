@@ -1,8 +1,11 @@
 """The errors of observers, one for each thing the caller does about it.
 
 ObserverError
-├── ObserverRefused   it cannot be used as it is: stop, and tell a person
-└── ObserverFailed    it raised as often as it was allowed to: the changes are not done
+├── ObserverRefused      it cannot be used as it is: stop, and tell a person
+├── ObserverFailed       it raised as often as it was allowed to: the changes are not done
+├── ObserverStuck        a call of it never ends: only a fresh process can help
+└── DeadLettersRefused   they cannot be kept there: stop, and tell a person
+ObserverTimedOut         one attempt took too long; like what the observer raises itself
 """
 
 from feeds.feed import RangeId
@@ -43,3 +46,40 @@ class ObserverFailed(ObserverError):
             what = "on sequences {}..{} of ".format(*self.sequences) + where
         times = f"{self.attempts} attempt{'s' if self.attempts != 1 else ''}"
         return f"the observer failed {what}, {times}: {self.reason}"
+
+
+class ObserverStuck(ObserverError):
+    """A call has ended neither in its time nor when it was cancelled, and was left behind.
+
+    It may go on in its thread: the observer must not be called again, not even to close,
+    and what it was given must not be given up to others in an orderly way.
+    """
+
+    def __init__(self, range_id: RangeId, call: str, seconds: float) -> None:
+        super().__init__(range_id, call, seconds)
+        self.range_id = range_id
+        self.call = call
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return (
+            f"the observer of range {self.range_id!r} is stuck: {self.call!r} did not end "
+            f"within {self.seconds:g} s and cannot be interrupted. Bound what it waits for (a "
+            f"socket without a timeout, a lock), or give it longer (observer.timeout)"
+        )
+
+
+class DeadLettersRefused(ObserverError):
+    """No address of dead letters, or a place that cannot keep them. The text is the advice."""
+
+
+class ObserverTimedOut(Exception):
+    """One attempt was ended because it took longer than ``seconds``; it may be repeated."""
+
+    def __init__(self, call: str, seconds: float) -> None:
+        super().__init__(call, seconds)
+        self.call = call
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"{self.call!r} did not end within {self.seconds:g} s (observer.timeout)"

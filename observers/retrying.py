@@ -30,13 +30,14 @@ class RetrySettings:
     """How often and how late. Delays are in seconds.
 
     ``jitter`` is the part of a delay that chance may take away: 0 for none, 1 for all.
-    ``attempts`` counts the first one too; ``None`` means for ever.
+    ``attempts`` counts the first one too; ``None`` means for ever, and then nothing that
+    follows on the last attempt ever happens.
     """
 
     first_delay: float = 0.5
     max_delay: float = 60.0
     multiplier: float = 2.0
-    attempts: int | None = None
+    attempts: int | None = 10
     jitter: float = 0.5
 
     def __post_init__(self) -> None:

@@ -12,10 +12,15 @@ class RememberingContext:
     range: FeedRange = field(default_factory=lambda: FeedRange(id=RangeId("r1")))
     host: str = "anna"
     epoch: int = 1
+    handing_over: bool = False
     checkpoints: list[int] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
 
     def checkpoint(self, change: Change) -> None:
         self.checkpoints.append(change.sequence)
+
+    def acknowledge(self, change: Change) -> None:
+        self.acknowledged.append(change.sequence)
 
     async def flush(self) -> None:
         """Have nothing to wait for."""
@@ -31,11 +36,12 @@ def change(
     operation: Operation = Operation.INSERT,
     body: bytes = b'{"n":1}',
     range_id: str = "r1",
+    key: str = "k",
 ) -> Change:
     return Change(
         range_id=RangeId(range_id),
         sequence=sequence,
-        key="k",
+        key=key,
         id=f"id-{sequence}",
         operation=operation,
         body=body,

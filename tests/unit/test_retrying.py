@@ -98,7 +98,8 @@ async def test_one_attempt_means_no_retry_and_nobody_is_told_of_one() -> None:
 
 async def test_it_goes_on_for_days_when_nothing_limits_it() -> None:
     inner = Failing(*[OSError()] * 4_000)
-    await Retrying(inner, RetrySettings(), random=Random(1)).process(CONTEXT, BATCH)
+    endless = RetrySettings(attempts=None)
+    await Retrying(inner, endless, random=Random(1)).process(CONTEXT, BATCH)
     assert len(inner.calls) == 4_001
     assert asyncio.get_running_loop().time() > 2 * 24 * 3600
 

@@ -1,0 +1,82 @@
+"""Pausing and resuming ranges, from outside of any host.
+
+A paused lease keeps its checkpoint. Its owner notices with its next renewal, or its next
+look, finishes what it has in hand and releases it; nobody takes it until it is resumed.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
+
+from feeds.feed import RangeId
+from leases.container import LeaseContainer
+from leases.errors import LeaseConflict, LeaseGone
+from leases.lease import Lease
+
+_TRIES = 20  # its owner writes it, too: renewals, and checkpoints while it is busy
+
+
+async def pause(
+    container: LeaseContainer, range_ids: Collection[RangeId] | None, reason: str
+) -> list[RangeId]:
+    """Pause these ranges, or all; return those that were not paused, nor ended, before.
+
+    Raise ``LeaseConflict`` if others kept writing to a lease, and what containers raise;
+    what was paused by then stays paused.
+    """
+    return await _change_all(
+        container,
+        range_ids,
+        lambda lease: None if lease.paused is not None else lease.paused_because(reason),
+    )
+
+
+async def resume(
+    container: LeaseContainer, range_ids: Collection[RangeId] | None
+) -> list[RangeId]:
+    """Resume these ranges, or all; return those that were paused. Otherwise as ``pause``."""
+    return await _change_all(
+        container,
+        range_ids,
+        lambda lease: None if lease.paused is None else lease.paused_because(None),
+    )
+
+
+async def _change_all(
+    container: LeaseContainer,
+    range_ids: Collection[RangeId] | None,
+    change: Callable[[Lease], Lease | None],
+) -> list[RangeId]:
+    listed = sorted(x.range_id for x in await container.list() if not x.ended)
+    wanted = [x for x in listed if range_ids is None or x in range_ids]
+    return [x for x in wanted if await _change(container, x, change)]
+
+
+async def _change(
+    container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
+) -> bool:
+    """Change one lease, as it stands; say whether there was anything to change."""
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(LeaseConflict),
+        stop=stop_after_attempt(_TRIES),
+        wait=wait_random(0.01, 0.1),
+        reraise=True,
+    )
+    return await retrying(partial(_change_once, container, range_id, change))
+
+
+async def _change_once(
+    container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
+) -> bool:
+    stored = await container.read(range_id)
+    if stored is None or stored.ended:
+        return False
+    changed = change(stored.without_continuation())
+    if changed is None:
+        return False
+    try:
+        await container.replace(changed)
+    except LeaseGone:
+        return False
+    return True

@@ -1,0 +1,144 @@
+"""Dead letters in a file of JSON lines: to be read with a pager, and sent on by log shippers.
+
+A letter is a line; one that was removed is a line more: ``{"removed": "r0:17"}``. The file
+only grows. A line is written under a lock, and is on the disk when ``put`` returns. The
+half line that a killed writer left behind is cut off by the next one, unread. Bodies are
+in Base64: they may be anything.
+
+Limits: every call reads the file, so it is for some thousands of letters. All processes
+must be on one machine, and the file on a local disk.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from observers.errors import DeadLettersRefused
+
+from .letter import DeadLetter, LetterId, in_order
+
+
+class _Removed(msgspec.Struct):
+    removed: LetterId
+
+
+class _Kept(msgspec.Struct):
+    id: LetterId
+    letter: DeadLetter
+
+
+class _Line(msgspec.Struct):
+    """Any line; one of the two is there."""
+
+    id: LetterId | None = None
+    letter: DeadLetter | None = None
+    removed: LetterId | None = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+class JsonLinesDeadLetters:
+    """See the module. Files are read and written in a thread."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+
+    async def put(self, letter: DeadLetter) -> None:
+        await asyncio.to_thread(self._append, _Kept(id=letter.id, letter=letter))
+
+    async def list(self) -> Sequence[DeadLetter]:
+        letters = await asyncio.to_thread(self._read)
+        return sorted(letters.values(), key=in_order)
+
+    async def get(self, letter_id: LetterId) -> DeadLetter | None:
+        return (await asyncio.to_thread(self._read)).get(letter_id)
+
+    async def remove(self, letter_id: LetterId) -> bool:
+        return await asyncio.to_thread(self._append, _Removed(removed=letter_id))
+
+    def _read(self) -> dict[LetterId, DeadLetter]:
+        with self._locked(fcntl.LOCK_SH) as file:
+            return _letters(file, self._path)[0]
+
+    def _append(self, line: _Kept | _Removed) -> bool:
+        """Write the line if it changes anything; say whether it does."""
+        with self._locked(fcntl.LOCK_EX) as file:
+            letters, end = _letters(file, self._path)
+            letter_id = line.id if isinstance(line, _Kept) else line.removed
+            if isinstance(line, _Kept) == (letter_id in letters):
+                return False
+            _write_at(file.fileno(), end, msgspec.json.encode(line) + b"\n")
+            return True
+
+    @contextmanager
+    def _locked(self, how: int) -> Iterator[BinaryIO]:
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with os.fdopen(handle, "r+b") as file:
+            fcntl.flock(file, how)
+            yield file  # closing the file gives up the lock
+
+
+def _write_at(handle: int, end: int, data: bytes) -> None:
+    """Write the last line anew, all of it and lastingly, or leave the file without it."""
+    os.ftruncate(handle, end)
+    try:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(handle, data[written:], end + written)
+        os.fsync(handle)
+    except BaseException:
+        os.ftruncate(handle, end)  # else the next put would find it, and trust it
+        raise
+
+
+def _letters(file: BinaryIO, path: Path) -> tuple[dict[LetterId, DeadLetter], int]:
+    """Return the letters that are there, and where the last whole line ends."""
+    letters: dict[LetterId, DeadLetter] = {}
+    end = 0
+    for number, text in enumerate(file, start=1):
+        if not text.endswith(b"\n"):
+            break
+        end += len(text)
+        try:
+            line = _decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise OSError(
+                errno.EINVAL,
+                f"line {number} is no dead letter ({error}); mend or move the file",
+                str(path),
+            ) from error
+        if line.letter is not None:
+            letters[line.letter.id] = line.letter
+        elif line.removed is not None:
+            letters.pop(line.removed, None)
+    return letters, end
+
+
+@asynccontextmanager
+async def open_jsonl(path: str) -> AsyncIterator[JsonLinesDeadLetters]:
+    """Make sure, before anything has failed, that letters can be kept there."""
+    letters = JsonLinesDeadLetters(path)
+    try:
+        await asyncio.to_thread(_prepare, Path(path))
+        await letters.list()
+    except OSError as error:
+        raise DeadLettersRefused(f"dead letters cannot be kept in {path}: {error}") from error
+    yield letters
+
+
+def _prepare(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)  # the name of the file must last, too
+    finally:
+        os.close(folder)

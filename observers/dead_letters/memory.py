@@ -1,0 +1,24 @@
+"""Dead letters in memory: for one process, and gone with it. For tests, mostly."""
+
+from collections.abc import Sequence
+
+from .letter import DeadLetter, LetterId, in_order
+
+
+class MemoryDeadLetters:
+    """No call ever waits. It outlives nothing; otherwise it keeps the contract."""
+
+    def __init__(self) -> None:
+        self._letters: dict[LetterId, DeadLetter] = {}
+
+    async def put(self, letter: DeadLetter) -> None:
+        self._letters.setdefault(letter.id, letter)
+
+    async def list(self) -> Sequence[DeadLetter]:
+        return sorted(self._letters.values(), key=in_order)
+
+    async def get(self, letter_id: LetterId) -> DeadLetter | None:
+        return self._letters.get(letter_id)
+
+    async def remove(self, letter_id: LetterId) -> bool:
+        return self._letters.pop(letter_id, None) is not None
