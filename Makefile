@@ -32,7 +32,7 @@ bench: $(VENV)/.ready  ## Measure; `make bench ARGS=failover` runs one.
 	$(BIN)/python -m benchmarks $(ARGS)
 
 lock:  ## Pin the newest versions that fit pyproject.toml.
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-header --all-extras --group dev pyproject.toml -o requirements.txt
 
 clean:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 _HOME = Path(__file__).resolve().parent
-_OURS = ("feeds", "leases", "observers", "host")
+_OURS = ("feeds", "leases", "observers", "host", "emulator")
 
 
 def _shadows() -> list[tuple[str, str]]:

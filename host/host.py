@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
+from feeds.bounded import BoundedFeed
 from feeds.errors import FeedUnavailable
 from feeds.feed import Feed, RangeId
 from leases.bounded import BoundedContainer
@@ -91,7 +92,7 @@ class Host:
         self.name = HostName(settings.host.name)
         self.incarnation = Incarnation(uuid4().hex)
         self._settings = settings
-        self._feed = feed
+        self._feed = BoundedFeed(feed, timeout=settings.feed.read_timeout)
         self._make_observer = make_observer
         self._journal = journal or Journal(self.name)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
@@ -209,13 +210,14 @@ class Host:
             stopping=self._stop.asked.is_set,
         )
         while not self._stop.asked.is_set():
+            jitter = self._random.uniform(0.9, 1.1)
             try:
                 await rounds.look_and_act()
                 self._looked_at = clock()
+                wait = self._balancer.next_look(now=clock(), jitter=jitter)
             except* (ContainerUnavailable, FeedUnavailable) as errors:
-                again_after = self._settings.leases.balance_interval
-                self._journal.retrying("balance", _only(errors), again_after)
-            wait = self._balancer.next_look(now=clock(), jitter=self._random.uniform(0.9, 1.1))
+                wait = self._settings.leases.balance_interval * jitter
+                self._journal.retrying("balance", _only(errors), wait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._look_now.wait()

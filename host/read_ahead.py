@@ -4,7 +4,6 @@ import asyncio
 from functools import partial
 from random import Random
 
-from feeds.errors import FeedUnavailable
 from feeds.feed import Continuation, Feed, Page, RangeEnded, RangeId
 
 from .patience import Patience
@@ -50,7 +49,10 @@ class ReadAhead:
         """Fetch page after page until the range ends or the reading is stopped."""
         while not self._stopped:
             try:
-                page = await self._patience.ask("read", partial(self._read, after))
+                page = await self._patience.ask(
+                    "read",
+                    partial(self._feed.read, self._range_id, after, self._settings.page_size),
+                )
             except RangeEnded as ended:
                 await self._row.put(ended)
                 return
@@ -59,12 +61,3 @@ class ReadAhead:
             if not page.changes:
                 interval = self._settings.poll_interval
                 await asyncio.sleep(interval * self._random.uniform(0.9, 1.1))
-
-    async def _read(self, after: Continuation) -> Page:
-        try:
-            async with asyncio.timeout(self._settings.read_timeout):
-                return await self._feed.read(self._range_id, after, self._settings.page_size)
-        except TimeoutError as error:
-            raise FeedUnavailable(
-                f"range {self._range_id!r}: no answer within {self._settings.read_timeout:g} s"
-            ) from error
