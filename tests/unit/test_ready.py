@@ -281,5 +281,5 @@ async def test_counts_are_logged_on_the_way_and_at_close(logs: list[Any]) -> Non
         ("counted so far", 9, 3),
         ("counted", 15, 5),
     ]
-    assert logs[-1]["closed_because"] == "the lease was handed over to another host"
+    assert logs[-1]["closed_because"] == "the lease is handed over to another host"
     assert observer.counts == {Operation.INSERT: 10, Operation.DELETE: 5}

@@ -49,7 +49,7 @@ async def test_it_tries_again_later_and_later_up_to_the_longest_delay() -> None:
 
 async def test_chance_takes_away_no_more_than_the_jitter() -> None:
     told: list[float] = []
-    settings = RetrySettings(first_delay=8, max_delay=8, jitter=0.25)
+    settings = RetrySettings(first_delay=8, max_delay=8, jitter=0.25, attempts=None)
     inner = Failing(*[OSError()] * 200)
     retrying = Retrying(
         inner, settings, random=Random(1), on_retry=lambda _n, _error, delay: told.append(delay)
