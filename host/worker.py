@@ -14,9 +14,13 @@ How it ends:
 * cancelled (the time to stop is over): the observer is cancelled and closed; what it had
   in hand does not count as done, but the lease is released.
 
+* the observer has failed for good, and the settings say so: the lease is released, and
+  paused in the same write.
+
 The lease is never given up before the observer's last call has returned. A call that
 cannot be ended, a plain function stuck in its thread, therefore keeps the lease until it
-expires or is robbed.
+expires or is robbed. With a time limit (``ObserverStuck``) the worker does not wait for
+that: it ends, calls the observer no more, and leaves the lease to expire.
 """
 
 import asyncio
@@ -31,7 +35,7 @@ from feeds.feed import Feed, FeedRange, Page, RangeEnded
 from leases.container import LeaseContainer
 from leases.errors import ContainerError, LeaseGone, LeaseLost
 from leases.lease import HostName, Lease
-from observers.errors import ObserverFailed
+from observers.errors import ObserverFailed, ObserverStuck
 from observers.observer import CloseReason, Observer
 from observers.retrying import Sleep
 
@@ -46,6 +50,7 @@ from .settings import Settings
 
 _CLOSE_TIMEOUT = 10.0
 _LAST_RELEASE_TIMEOUT = 2.0
+_LONGEST_REASON = 500
 
 ObserverMaker = Callable[[FeedRange, Sleep], Observer]
 """Makes the observer of one range, wrapped as the settings say.
@@ -93,6 +98,7 @@ class Worker:
         self._parting: CloseReason | None = None
         self._part_now = asyncio.Event()
         self._abandoned = False
+        self._pause: str | None = None
         self._pages: ReadAhead | None = None
         self._in_hand: asyncio.Timeout | None = None
         self._part_by: float | None = None
@@ -125,7 +131,7 @@ class Worker:
         """Work until the lease is given up or lost; return why.
 
         Raise ``FeedError`` or ``ContainerError`` (in a group) where asking again cannot
-        help. When cancelled, release the lease if that is quickly done.
+        help, and ``ObserverStuck``. When cancelled, release the lease if that is quickly done.
         """
         reason = CloseReason.FAILED
         try:
@@ -149,7 +155,10 @@ class Worker:
             if reason is CloseReason.FAILED:
                 reason = self._parting or reason
                 await self._release_at_last()
-            self._journal.parted(self.lease, reason)
+            if self._abandoned and reason is not CloseReason.LEASE_LOST:
+                self._journal.abandoned(self.lease)
+            else:
+                self._journal.parted(self.lease, reason)
         return reason
 
     # the observer
@@ -165,16 +174,24 @@ class Worker:
                 await self._checkpoints.written()  # reading begins there again
                 self._progress.forget()
                 if self._parting is None:
+                    if self._settings.observer.on_failure == "stop-range":
+                        return self._pause_because(error)
                     rest = self._settings.observer.reopen_delay
                     self._journal.observer_gave_up(self._held.range_id, error, rest)
                     await self._rest(rest)
             if self._parting is not None:
                 return self._parting
 
+    def _pause_because(self, error: ObserverFailed) -> CloseReason:
+        self._pause = str(error)[:_LONGEST_REASON]
+        self._journal.range_paused(self._held.range_id, self._pause)
+        return CloseReason.PAUSED
+
     async def _open_and_deliver(
         self, observer: Observer, group: asyncio.TaskGroup
     ) -> CloseReason:
         reason: CloseReason | None = None
+        stuck = False
         pages = self._pages = ReadAhead(
             self._feed,
             self._held.range_id,
@@ -192,10 +209,16 @@ class Worker:
         except ObserverFailed:
             reason = self._parting or CloseReason.FAILED
             raise
+        except ObserverStuck as error:
+            stuck = True
+            self.abandon()
+            self._journal.observer_stuck(self._held.range_id, error)
+            raise
         finally:
             reading.cancel()
             self._pages = None
-            await self._close(observer, reason or self._reason_of_cancellation())
+            if not stuck:
+                await self._close(observer, reason or self._reason_of_cancellation())
         return reason
 
     async def _deliver(self, observer: Observer, pages: ReadAhead) -> CloseReason:
@@ -331,6 +354,7 @@ class Worker:
         ends: dict[CloseReason, Callable[[Lease], Lease]] = {
             CloseReason.RANGE_ENDED: Lease.finished,
             CloseReason.HANDED_OVER: self._passed_on,
+            CloseReason.PAUSED: self._paused,
         }
         end = ends.get(reason, Lease.released)
         await self._patience.ask("give up", partial(self._held.give_up, end, last))
@@ -340,6 +364,11 @@ class Worker:
         if lease.next_owner is not None and self._lives(lease.next_owner):
             return lease.handed_over()
         return lease.released()
+
+    def _paused(self, lease: Lease) -> Lease:
+        """Pause it for our own reason; what others have paused says why already."""
+        released = lease.released()
+        return released if lease.paused is not None else released.paused_because(self._pause)
 
     async def _release_at_last(self) -> None:
         """Spare the others the wait for the expiration, if the container answers at once."""
