@@ -43,6 +43,7 @@ class LeaseSeen:
     range: str
     parents: tuple[str, ...]
     owner: str | None
+    incarnation: str | None
     next_owner: str | None
     epoch: int
     ended: bool
@@ -160,6 +161,7 @@ def _lease_seen(lease: Lease, lag: int | None, now: float) -> LeaseSeen:
         range=lease.range_id,
         parents=lease.range.parents,
         owner=lease.owner,
+        incarnation=lease.incarnation,
         next_owner=lease.next_owner,
         epoch=lease.epoch,
         ended=lease.ended,

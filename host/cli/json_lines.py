@@ -72,8 +72,8 @@ def record_of(line: bytes, fields: Fields) -> Record | None:
         key=_text(value, fields.key),
         id=None if fields.id is None else _text(value, fields.id),
         body=body,
-        operation=_operation(value, fields.operation),
         committed_us=_time_us(value, fields.time),
+        operation=_operation(value, fields.operation),
     )
 
 

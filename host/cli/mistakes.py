@@ -43,17 +43,20 @@ _FAILURES = (FeedError, ContainerError, MemberConflict, OSError)
 
 def explained(error: BaseException) -> tuple[str, int] | None:
     """Return the message and the exit code for an error, ``None`` for what is a bug."""
-    if isinstance(error, BaseExceptionGroup):
-        known = [explained(x) for x in error.exceptions]
-        told = {x: None for x in known if x is not None}  # each once, in order
-        if None in known:
-            return None
-        return "; ".join(text for text, _ in told), max(code for _, code in told)
-    if isinstance(error, _MISTAKES):
-        return str(error), MISTAKE
-    if isinstance(error, _FAILURES):
-        return str(error), FAILED
-    return None
+    errors = list(_single(error))
+    if not all(isinstance(x, _MISTAKES + _FAILURES) for x in errors):
+        return None
+    texts = dict.fromkeys(str(x) for x in errors)  # each once, in order
+    by_person = any(isinstance(x, _MISTAKES) for x in errors)
+    return "; ".join(texts), MISTAKE if by_person else FAILED
+
+
+def _single(error: BaseException) -> Iterator[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for one in error.exceptions:
+        yield from _single(one)
 
 
 def complain(text: str) -> None:

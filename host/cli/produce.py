@@ -4,6 +4,7 @@ What was appended stays, whatever ends the command; it always says how far it go
 """
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -189,6 +190,8 @@ def _has_nothing(home: Path) -> bool:
 @contextmanager
 def _opened(file: str) -> Iterator[int]:
     try:
+        if Path(file).is_dir():
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", file)
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise Mistake(f"{file} cannot be read: {error.strerror}") from error

@@ -1,0 +1,130 @@
+"""``changefeed hosts`` as users run it: several processes, one of which is killed."""
+
+import os
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import (
+    PLACES,
+    QUICK,
+    Running,
+    a_log_of,
+    changefeed,
+    owners,
+    running,
+    status,
+)
+
+pytestmark = pytest.mark.real_time
+
+HOSTS = ("hosts", "3", *PLACES, *QUICK, "--name=h", "--observer=count")
+NAMES = ["h-1", "h-2", "h-3"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    a_log_of(100, folder, parts=6)
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Path:
+    """A folder with a log of 6 ranges, for this test alone."""
+    return Path(shutil.copytree(made, tmp_path / "place"))
+
+
+def held(hosts: Running) -> dict[str, int]:
+    """Return how many leases each host works on by now, as the hosts' own logs tell."""
+    counts: Counter[str] = Counter()
+    for line in hosts.events():
+        if line["event"] == "child.started":
+            counts[line["host"]] = 0
+        elif line["event"] == "lease.acquired":
+            counts[line["host"]] += 1
+        elif line["event"] in ("lease.released", "lease.lost"):
+            counts[line["host"]] -= 1
+    return dict(counts)
+
+
+async def until_even(hosts: Running) -> None:
+    await hosts.reaches(lambda: held(hosts) == dict.fromkeys(NAMES, 2))
+
+
+async def test_a_killed_host_is_started_again_and_the_leases_are_whole(place: Path) -> None:
+    async with running(*HOSTS, cwd=place) as hosts:
+        await until_even(hosts)
+        victim = next(x["pid"] for x in hosts.events("child.started") if x["host"] == "h-2")
+        os.kill(victim, signal.SIGKILL)
+        await hosts.says("child.started", times=4)
+        await until_even(hosts)
+        (ended,) = hosts.events("child.ended")
+        assert (ended["host"], ended["code"]) == ("h-2", -signal.SIGKILL)
+        hosts.process.send_signal(signal.SIGTERM)
+        assert await hosts.ends() == 0
+    assert owners(place) == [None] * 6
+    assert status(place)["members"] == []
+
+
+async def test_a_mistake_of_one_stops_all_and_is_the_exit_code(place: Path) -> None:
+    async with running(*HOSTS, "--observer=nope", cwd=place) as hosts:
+        assert await hosts.ends() == 2
+    assert "there is no observer 'nope'" in hosts.said
+    assert hosts.events("child.ended") == []
+    assert "Traceback" not in hosts.said
+
+
+async def test_hosts_whose_supervisor_is_killed_stop_in_an_orderly_way(place: Path) -> None:
+    async with running(*HOSTS, cwd=place) as hosts:
+        await until_even(hosts)
+        children = [x["pid"] for x in hosts.events("child.started")]
+        hosts.process.kill()
+        await hosts.ends()
+        async with running("status", *PLACES, "--json", "--watch", cwd=place) as watching:
+            await watching.reaches(lambda: owners(place) == [None] * 6)
+            await watching.reaches(lambda: not any(map(lives, children)))
+    assert len(hosts.events("host.stopped")) == 3
+    assert status(place)["members"] == []
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+
+
+async def test_a_fixed_port_is_that_of_the_first_and_the_others_follow(place: Path) -> None:
+    port = 20000 + os.getpid() % 20000
+    async with running(*HOSTS, f"--set=web.port={port}", cwd=place) as hosts:
+        await until_even(hosts)
+        addresses = [x["address"] for x in status(place)["members"]]
+        assert addresses == [f"http://127.0.0.1:{port + n}" for n in range(3)]
+        hosts.process.send_signal(signal.SIGINT)
+        assert await hosts.ends() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["hosts", "3"], "no observer was named"),
+        (["hosts", "3", "--observer=log", "--set=web.port=x"], "web.port (from the command"),
+        (["hosts", "0", "--observer=log"], "greater than or equal to 1"),
+        (["status", "--leases=sqlite:none.db"], "there are no leases at none.db yet"),
+        (["status", "--config=none.toml"], "there is no file none.toml"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_a_mistake_is_told_before_anything_is_started(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    ended = changefeed(*arguments, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []

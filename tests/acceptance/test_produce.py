@@ -1,0 +1,193 @@
+"""``changefeed produce`` as users run it, also when the disk is full and the pipe closes."""
+
+import asyncio
+import json
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feeds.eventlog import EventLog
+from tests.support.commands import COMMAND, PLACES, QUICK, Running, changefeed, running
+
+pytestmark = pytest.mark.real_time
+
+
+async def bodies(log: Path) -> list[int]:
+    """Read the numbers in a log, in order of their numbers."""
+    found = []
+    async with EventLog.open(log) as feed:
+        for r in await feed.ranges():
+            after = await feed.settle(r.id, "beginning")
+            while (page := await feed.read(r.id, after, 1000)).changes:
+                found += [x.value()["n"] for x in page.changes]
+                after = page.continuation
+    return sorted(found)
+
+
+def lines(numbers: range, size: int = 0) -> str:
+    padding = "x" * size
+    return "".join(f'{{"k": {n % 7}, "n": {n}, "p": "{padding}"}}\n' for n in numbers)
+
+
+async def test_what_was_produced_comes_out_of_a_host_complete(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(lines(range(5000)))
+    made = changefeed("produce", "log", "in.jsonl", "--key=k", cwd=tmp_path)
+    assert (made.returncode, made.stdout[:32]) == (0, "5,000 changes appended to log, i")
+    out = tmp_path / "out.jsonl"
+    run = ("run", *PLACES, *QUICK, "--observer=jsonl", "--option=path=out.jsonl")
+
+    def written() -> list[int]:
+        text = out.read_text() if out.exists() else ""
+        return sorted(json.loads(x)["body"]["n"] for x in text.splitlines())
+
+    async with running(*run, cwd=tmp_path) as host:
+        await host.reaches(lambda: len(written()) == 5000)
+        more = changefeed(
+            "produce", "log", "--key=k", cwd=tmp_path, stdin=lines(range(5000, 5010))
+        )
+        assert more.returncode == 0
+        await host.reaches(lambda: len(written()) >= 5010)
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+    assert written() == list(range(5010))
+
+
+async def test_a_bad_line_is_named_and_what_stood_before_it_stays(tmp_path: Path) -> None:
+    text = lines(range(2500)) + "\n{bad\n" + lines(range(2500, 2510))
+    ended = changefeed("produce", "log", "--key=k", cwd=tmp_path, stdin=text)
+    assert ended.returncode == 2
+    assert "line 2502: it is no JSON: " in ended.stderr
+    assert "2,500 changes appended to log; go on from line 2502" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert await bodies(tmp_path / "log") == list(range(2500))
+
+
+async def test_bad_lines_are_left_out_and_counted_if_that_is_wanted(tmp_path: Path) -> None:
+    text = "[]\n" + lines(range(10)) + '{"k": null}\n{"n": 1}'
+    ended = changefeed("produce", "log", "--key=k", "--skip-bad", cwd=tmp_path, stdin=text)
+    assert ended.returncode == 0
+    assert "10 changes appended to log, 3 bad lines left out" in ended.stdout
+    assert await bodies(tmp_path / "log") == list(range(10))
+
+
+async def test_slow_input_is_appended_as_it_comes_and_ctrl_c_says_how_far_it_got(
+    tmp_path: Path,
+) -> None:
+    async with running("produce", "log", "--key=k", cwd=tmp_path) as producer:
+        stdin = producer.process.stdin
+        assert stdin is not None
+        stdin.write(lines(range(3)).encode() + b'{"k": 1, ')
+        await arrived(producer, tmp_path / "log", [0, 1, 2])
+        producer.process.send_signal(signal.SIGINT)
+        assert await producer.ends() == 1
+    assert (
+        "stopped before the end\n3 changes appended to log; go on from line 4" in producer.said
+    )
+    assert "Traceback" not in producer.said
+
+
+async def test_a_pipe_that_closes_in_the_middle_of_a_line_loses_that_line_only(
+    tmp_path: Path,
+) -> None:
+    ended = changefeed("produce", "log", "--key=k", cwd=tmp_path, stdin=lines(range(9))[:-5])
+    assert ended.returncode == 2
+    assert "line 9: it is no JSON" in ended.stderr
+    assert await bodies(tmp_path / "log") == list(range(8))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("no file system of a given size can be mounted here")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+async def test_on_a_full_disk_nothing_that_was_acknowledged_is_lost(small_disk: Path) -> None:
+    text = lines(range(10_000), size=1000)
+    ended = changefeed("produce", "log", "--key=k", "--parts=1", cwd=small_disk, stdin=text)
+    said = acknowledged(ended)
+    kept = await bodies(small_disk / "log")
+    assert ended.returncode == 1
+    assert "make room, then append again" in ended.stderr
+    assert f"go on from line {said + 1}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert kept == list(range(said))
+    assert said > 0
+
+
+async def test_at_the_limit_of_a_files_size_nothing_that_was_acknowledged_is_lost(
+    tmp_path: Path,
+) -> None:
+    ended = produced_into_files_of(1024 * 1024, tmp_path)
+    assert ended.returncode == 1, ended.stderr
+    assert "Traceback" not in ended.stderr
+    said = acknowledged(ended)
+    assert await bodies(tmp_path / "log") == list(range(said))
+    assert said > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["log", "none.jsonl", "--key=k"], "none.jsonl cannot be read: No such file"),
+        (["log", ".", "--key=k"], "Is a directory"),
+        (["log", "--key=k", "--no-create"], "there is no event log at log"),
+        (["a-file", "--key=k"], "a-file is no event log: it has no catalog.db"),
+        (["a-file/log", "--key=k"], "no event log can be made at a-file/log"),
+        (["log", "--key=k", "--parts=0"], "a log has 1 to 4096 parts, not 0"),
+        (["log", "--key=k", "--batch=0"], "greater than or equal to 1"),
+        (["log"], "Missing option '--key'"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_a_mistake_is_told_in_a_sentence(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    (tmp_path / "a-file").touch()
+    ended = changefeed("produce", *arguments, cwd=tmp_path)
+    assert (ended.returncode, says in ended.stderr) == (2, True), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_another_number_of_parts_than_the_log_has_is_refused(tmp_path: Path) -> None:
+    assert changefeed("produce", "log", "--key=k", "--parts=2", cwd=tmp_path).returncode == 0
+    ended = changefeed("produce", "log", "--key=k", "--parts=3", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "has 2 parts, and that is for good" in ended.stderr
+
+
+def acknowledged(ended: subprocess.CompletedProcess[str]) -> int:
+    """Return how many changes the command said it had appended."""
+    return int(ended.stderr.split(" changes appended")[0].split()[-1].replace(",", ""))
+
+
+def produced_into_files_of(most: int, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "produce", "log", "--key=k", "--parts=1", "--batch=100"],
+        cwd=cwd,
+        input=lines(range(10_000), size=1000),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )
+
+
+async def arrived(producer: Running, log: Path, wanted: list[int]) -> None:
+    await producer.reaches((log / "brokers" / "1" / "writer.lock").exists)
+    for _ in range(200):
+        if await bodies(log) == wanted:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("not all arrived")

@@ -1,0 +1,250 @@
+"""``changefeed run`` as users run it: started, looked at, stopped, and got wrong."""
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.support.commands import (
+    PLACES,
+    QUICK,
+    a_log_of,
+    changefeed,
+    owners,
+    running,
+    status,
+)
+
+pytestmark = pytest.mark.real_time
+
+RUN = ("run", *PLACES, *QUICK)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    a_log_of(1000, folder)
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Path:
+    """A folder with a log of 1,000 changes in 4 ranges, for this test alone."""
+    return Path(shutil.copytree(made, tmp_path / "place"))
+
+
+async def test_sigterm_releases_the_leases_and_keeps_their_continuations(place: Path) -> None:
+    options = ("--observer=jsonl", "--option=path=out.jsonl", "--name=anna")
+    async with running(*RUN, *options, cwd=place) as host:
+        await host.says('"event": "lease.acquired"', times=4)
+        await host.reaches(lambda: all(x["lag"] == 0 for x in status(place)["leases"]))
+        assert owners(place) == ["anna"] * 4
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+
+    seen = status(place)
+    assert seen["members"] == []
+    assert [(x["owner"], x["lag"], x["epoch"]) for x in seen["leases"]] == [(None, 0, 1)] * 4
+    lines = [json.loads(x) for x in (place / "out.jsonl").read_text().splitlines()]
+    assert sorted(x["body"]["n"] for x in lines) == list(range(1000))  # each exactly once
+    assert [x["leases"] for x in host.events("host.stopping")] == [4]
+
+    async with running(*RUN, *options, cwd=place) as host:
+        await host.says('"event": "lease.acquired"', times=4)
+        host.process.send_signal(signal.SIGINT)
+        assert await host.ends() == 0
+    assert len((place / "out.jsonl").read_text().splitlines()) == 1000  # it went on, not again
+
+
+async def test_endpoints_answer_at_the_address_that_the_member_record_tells(
+    place: Path,
+) -> None:
+    async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as host:
+        await host.says('"event": "lease.acquired"', times=4)
+        (member,) = status(place)["members"]
+        assert host.events("web.listening")[0]["address"] == member["address"]
+        async with aiohttp.ClientSession(member["address"]) as session:
+
+            async def get(path: str) -> tuple[int, str]:
+                async with session.get(path) as answer:
+                    return answer.status, await answer.text()
+
+            assert await get("/livez") == (200, '{"host": "anna", "alive": true}')
+            assert (await get("/readyz"))[0] == 200
+            leases = json.loads((await get("/leases"))[1])["leases"]
+            code, metrics = await get("/metrics")
+        assert len(leases) == 4
+        assert code == 200
+        assert 'service_instance_id="anna"' in metrics
+        assert 'service_name="changefeed"' in metrics
+        assert "changefeed_leases_owned" in metrics
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+
+
+async def test_a_second_process_under_one_name_is_refused_and_the_first_goes_on(
+    place: Path,
+) -> None:
+    async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as first:
+        await first.says('"event": "lease.acquired"', times=4)
+        async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as second:
+            assert await second.ends() == 2
+        assert "another living process runs as host 'anna'" in second.said
+        assert "give this one a name of its own (--name)" in second.said
+        assert "Traceback" not in second.said
+        assert owners(place) == ["anna"] * 4
+        first.process.send_signal(signal.SIGTERM)
+        assert await first.ends() == 0
+
+
+STUCK = """
+import threading, time, logging
+
+def blocks(changes):
+    logging.getLogger("mine").warning("stuck now", extra={"count": len(changes)})
+    threading.Thread(target=time.sleep, args=(600,), name="forgotten", daemon=False).start()
+    time.sleep(600)
+
+async def blocks_the_loop(changes):
+    logging.getLogger("mine").warning("stuck now")
+    time.sleep(600)
+"""
+
+
+async def test_a_process_ends_though_threads_of_user_code_are_stuck(place: Path) -> None:
+    (place / "stuck.py").write_text(STUCK)
+    more = ("--observer=stuck:blocks", "--set=host.stop_timeout=0.5", "--name=anna")
+    async with running(*RUN, *more, cwd=place) as host:
+        await host.says("stuck now", times=4)
+        (line, *_) = host.events("stuck now")
+        assert (line["logger"], line["level"], line["count"] > 0) == ("mine", "warning", True)
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+    assert host.events("process.stuck")[0]["still_running"] == ["forgotten"] * 4
+
+
+async def test_user_code_that_blocks_the_event_loop_cannot_hold_up_the_end(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "stuck.py").write_text(STUCK)
+    (place / "sitecustomize.py").write_text(
+        "import host.leaving\nhost.leaving._AT_ONCE = 0.5\n"  # seconds, instead of ten
+    )
+    monkeypatch.setenv("PYTHONPATH", str(place))
+    more = ("--observer=stuck:blocks_the_loop", "--set=host.stop_timeout=0.5")
+    async with running(*RUN, *more, cwd=place) as host:
+        await host.says("stuck now")
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 1
+    assert len(host.events("process.stuck")) == 1
+
+
+async def test_a_stop_before_the_start_is_over_is_an_orderly_one(place: Path) -> None:
+    (place / "slow.py").write_text("import time; time.sleep(0.5)\ndef process(changes): ...\n")
+    async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as killed:
+        await killed.says('"event": "lease.acquired"', times=4)
+        killed.process.kill()
+        await killed.ends()
+    async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as host:
+        await host.says('"event": "host.waiting"')
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "no observer was named; give one with --observer module:Class"),
+        (["--observer=nope"], "there is no observer 'nope'"),
+        (["--observer=nope:Class"], "there is no module 'nope'"),
+        (["--observer=broken:Class"], "importing 'broken' failed at "),
+        (["--observer=jsonl", "--option=bad=1"], "bad"),
+        (["--observer=log", "--feed=eventlog:none"], "there is no event log at none: make one"),
+        (["--observer=log", "--feed=eventlog:leases.txt"], "leases.txt is no event log"),
+        (["--observer=log", "--feed=kafka:x"], "'kafka:x' is no address of a feed"),
+        (["--observer=log", "--leases=sqlite:leases.txt/x.db"], "leases.txt/x.db: "),
+        (["--observer=log", "--leases=sqlite:leases.txt"], "it is no SQLite file"),
+        (["--observer=log", "--leases=nope"], "'nope' is no address of leases"),
+        (["--observer=log", "--config=none.toml"], "there is no file none.toml; make one with"),
+        (["--observer=log", "--set=leases.expiration=1"], "leases: renew_interval (10 s) is"),
+        (["--observer=log", "--set=log.level=loud"], "log.level (from the command line): "),
+        (["--observer=log", "--option=x"], "--option x: write it as key=value"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_a_mistake_is_told_in_a_sentence(place: Path, arguments: list[str], says: str) -> None:
+    (place / "leases.txt").write_text("not a database, and long enough to be looked at " * 50)
+    (place / "broken.py").write_text("1 / 0\n")
+    ended = changefeed("run", *PLACES, *arguments, cwd=place)
+    assert ended.returncode == 2, ended.stderr
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_in_use_is_told_before_anything_else_is_done(place: Path) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
+        port = f"--set=web.port={other.getsockname()[1]}"
+        ended = changefeed(*RUN, "--observer=log", port, cwd=place)
+    assert ended.returncode == 2
+    assert "is in use by another program" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (place / "leases.db").exists()
+
+
+@pytest.mark.parametrize("name", ["host", "leases", "observers", "feeds"])
+def test_a_module_that_hides_one_of_ours_is_named(place: Path, name: str) -> None:
+    (place / "mine").mkdir()
+    (place / "mine" / f"{name}.py").write_text("raise SystemExit('imported')\n")
+    env = {"PYTHONPATH": str(place / "mine")}
+    ended = changefeed(*RUN, "--observer=log", cwd=place, env=env)
+    assert ended.returncode == 2
+    assert f"hides the package {name!r} of changefeed-host. Rename it" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_observer_in_a_module_of_our_names_is_refused_with_advice(place: Path) -> None:
+    (place / "observers.py").write_text("def process(changes): ...\n")
+    ended = changefeed(*RUN, "--observer=observers:process", cwd=place)
+    assert ended.returncode == 2
+    assert "./observers.py has the name of a package of changefeed-host" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_exporter_that_is_not_installed_is_named(place: Path) -> None:
+    env = {"OTEL_METRICS_EXPORTER": "nonesuch"}
+    ended = changefeed(*RUN, "--observer=log", cwd=place, env=env)
+    assert ended.returncode == 2
+    assert "install opentelemetry-exporter-nonesuch, or set the variable" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+async def test_logs_and_metrics_are_pushed_to_the_exporters_that_the_environment_names(
+    place: Path,
+) -> None:
+    env = {"OTEL_METRICS_EXPORTER": "console", "OTEL_LOGS_EXPORTER": "console"}
+    async with running(*RUN, "--observer=count", cwd=place, env=env) as host:
+        await host.says('"event": "lease.acquired"', times=4)
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+    assert '"body": "lease.acquired"' in host.printed
+    assert '"name": "changefeed.leases.owned"' in host.printed
+    assert '"service.name": "changefeed"' in host.printed
+
+
+async def test_an_observer_that_cannot_write_says_so_and_goes_on_trying(place: Path) -> None:
+    (place / "a-file").touch()
+    more = ("--observer=jsonl", "--option=path=a-file/{range}.jsonl")
+    async with running(*RUN, *more, cwd=place) as host:
+        await host.says('"event": "observer.failed"', times=8)
+        assert "a-file" in host.events("observer.failed")[0]["error"]
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    assert changefeed("--version", cwd=tmp_path).stdout.startswith("changefeed 0.")

@@ -1,0 +1,41 @@
+"""Which error ends a command with which code."""
+
+import pytest
+
+from feeds.errors import FeedRefused, FeedUnavailable
+from host.cli.mistakes import Mistake, explained
+from host.membership import NameTaken
+from leases.errors import ContainerRefused, ContainerUnavailable
+from leases.lease import HostName, Incarnation
+from observers.errors import ObserverRefused
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Mistake("x"), 2),
+        (FeedRefused("x"), 2),
+        (ContainerRefused("x"), 2),
+        (ObserverRefused("x"), 2),
+        (NameTaken(HostName("a"), Incarnation("1")), 2),
+        (FeedUnavailable("x"), 1),
+        (ContainerUnavailable("x"), 1),
+        (OSError(28, "No space left on device"), 1),
+    ],
+)
+def test_what_a_person_must_change_ends_with_2_and_what_may_pass_with_1(
+    error: Exception, code: int
+) -> None:
+    assert explained(error) == (str(error), code)
+
+
+def test_of_several_errors_each_is_told_once_and_the_worst_counts() -> None:
+    several = ExceptionGroup(
+        "", [FeedUnavailable("a"), ExceptionGroup("", [FeedRefused("b"), FeedUnavailable("a")])]
+    )
+    assert explained(several) == ("a; b", 2)
+
+
+def test_a_bug_is_not_explained_away() -> None:
+    assert explained(KeyError("x")) is None
+    assert explained(ExceptionGroup("", [KeyError("x"), FeedRefused("b")])) is None
