@@ -9,8 +9,9 @@ Is it the change, or does everything fail at the moment? A change that fails alo
 aside only if another one succeeds where it failed:
 
 1. Right after its last attempt, the next changes of other keys are tried, each alone, at
-   growing distances. If one succeeds, it is done, and the first one is to blame. If none
-   does, it is an outage: nothing is put aside, the batch fails and comes again.
+   growing distances. If none succeeds, it is an outage: nothing is put aside, the batch
+   fails and comes again. If one does, it is done, and the first one is tried once more,
+   lest the outage ended in between. If it fails even then, it is to blame.
 2. If the batch holds no change of another key, it is enough that the observer has
    succeeded since the trouble began, and since the last change was put aside.
 3. If there was nothing to succeed on, the change has all its attempts a second time, and
@@ -160,17 +161,22 @@ class Isolating:
             if await self._try(self._hasty, context, [other]) is None:
                 self._acknowledge(context, [other])
                 _take_out(other, rest)
-                return Verdict.POISON
+                return await self._poison_unless_done(self._hasty, context, change)
         if others:
             return Verdict.OUTAGE
         if self._succeeded:
             return Verdict.POISON
         if self._suspicion.open:
             return Verdict.OUTAGE
-        if await self._try(self._patient, context, [change]) is None:
-            return Verdict.DONE
-        self._suspicion.open = True
-        return Verdict.POISON
+        verdict = await self._poison_unless_done(self._patient, context, change)
+        self._suspicion.open = verdict is Verdict.POISON
+        return verdict
+
+    async def _poison_unless_done(
+        self, observer: Observer, context: Context, change: Change
+    ) -> Verdict:
+        failed = await self._try(observer, context, [change])
+        return Verdict.DONE if failed is None else Verdict.POISON
 
     async def _put_aside(
         self, context: Context, change: Change, failed: ObserverFailed

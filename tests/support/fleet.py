@@ -18,6 +18,7 @@ from host.settings import (
     ObserverSettings,
     Settings,
 )
+from host.worker import ObserverMaker
 from leases.container import LeaseContainer
 from leases.lease import HostName
 from observers.observer import CloseReason, Context, Observer
@@ -74,7 +75,10 @@ def settings(name: str, parts: Parts) -> Settings:
 
 
 class Fleet:
-    """Starts, stops and kills hosts. Leaving the ``async with`` kills what is left."""
+    """Starts, stops and kills hosts. Leaving the ``async with`` kills what is left.
+
+    Observers write to ``log``, unless ``make_observer`` makes others.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class Fleet:
         pace: float = 0.0,
         seed: int = 0,
         parts: Parts | None = None,
+        make_observer: ObserverMaker | None = None,
     ) -> None:
         self.feed = feed
         self.container = container
@@ -91,6 +96,7 @@ class Fleet:
         self.hosts: dict[str, Host] = {}
         self.running: dict[str, asyncio.Task[None]] = {}
         self._pace = pace
+        self._make_observer = make_observer or self.make_observer
         self._random = Random(seed)
         self._parts = parts or {}
 
@@ -120,7 +126,7 @@ class Fleet:
             settings(name, self._parts),
             feed=self.feed,
             container=container or self.container,
-            make_observer=self.make_observer,
+            make_observer=self._make_observer,
             random=Random(self._random.random()),
             wall=partial(_wall, asyncio.get_running_loop()),
         )
