@@ -20,9 +20,9 @@ Limits: the slowest lane decides when a batch ends. A batch with one key uses on
 
 import asyncio
 import threading
-import zlib
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
+from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
 
@@ -96,7 +96,8 @@ def spread_always_alike(changes: Sequence[Change], lanes: int) -> list[list[Chan
     """Give each key to the lane it has in every batch."""
     shares: list[list[Change]] = [[] for _ in range(lanes)]
     for change in changes:
-        shares[zlib.crc32(change.key.encode()) % lanes].append(change)
+        digest = blake2b(change.key.encode(), digest_size=8).digest()
+        shares[int.from_bytes(digest, "big") % lanes].append(change)
     return shares
 
 
