@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
@@ -135,7 +136,7 @@ async def test_user_code_that_blocks_the_event_loop_cannot_hold_up_the_end(
     (place / "sitecustomize.py").write_text(
         "import host.leaving\nhost.leaving._AT_ONCE = 0.5\n"  # seconds, instead of ten
     )
-    monkeypatch.setenv("PYTHONPATH", str(place))
+    monkeypatch.setenv("PYTHONPATH", str(place), prepend=os.pathsep)
     more = ("--observer=stuck:blocks_the_loop", "--set=host.stop_timeout=0.5")
     async with running(*RUN, *more, cwd=place) as host:
         await host.says("stuck now")
