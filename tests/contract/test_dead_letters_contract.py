@@ -1,0 +1,150 @@
+"""What every place for dead letters promises. A new one is one more line in PLACES."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from feeds.feed import Change, Operation
+from observers.dead_letters import (
+    DeadLetter,
+    DeadLetters,
+    Failure,
+    LetterId,
+    MemoryDeadLetters,
+    open_dead_letters,
+)
+from tests.support.observing import change
+
+pytestmark = pytest.mark.real_time
+
+Connect = Callable[[], AbstractAsyncContextManager[DeadLetters]]
+"""Opens the same place once more."""
+
+
+def in_memory(_: Path) -> Connect:
+    letters = MemoryDeadLetters()
+    return lambda: nullcontext(letters)
+
+
+def at(address: str) -> Callable[[Path], Connect]:
+    return lambda folder: partial(open_dead_letters, address.format(folder))
+
+
+PLACES = [
+    pytest.param(in_memory, id="memory"),
+    pytest.param(at("jsonl:{}/made/letters.jsonl"), id="jsonl"),
+    pytest.param(at("sqlite:{}/made/letters.db"), id="sqlite"),
+]
+
+
+@pytest.fixture(params=PLACES)
+def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
+    made: Connect = request.param(tmp_path)
+    return made
+
+
+@pytest.fixture
+async def letters(connect: Connect) -> AsyncIterator[DeadLetters]:
+    async with connect() as letters:
+        yield letters
+
+
+def letter(sequence: int, *, range_id: str = "r1", text: str = "no") -> DeadLetter:
+    return DeadLetter(
+        change=change(sequence, range_id=range_id),
+        failure=Failure(kind="ValueError", text=text, trace="line 1\nline 2"),
+        attempts=10,
+        host="anna",
+        epoch=7,
+        failed_us=1_700_000_000_123_456,
+    )
+
+
+async def test_what_was_put_is_there(letters: DeadLetters) -> None:
+    await letters.put(letter(1))
+    assert await letters.get(LetterId("r1:1")) == letter(1)
+    assert await letters.list() == [letter(1)]
+
+
+async def test_what_was_never_put_is_not(letters: DeadLetters) -> None:
+    assert await letters.get(LetterId("r1:1")) is None
+    assert await letters.list() == []
+    assert not await letters.remove(LetterId("r1:1"))
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        change(1, body=b"\xff\x00 not even text\n"),
+        change(2, body=b"", operation=Operation.DELETE),
+        change(3, key="ü\n\u2028'\"", range_id="a:b:ü"),
+        change(2**62),
+    ],
+)
+async def test_a_change_comes_back_as_it_was(letters: DeadLetters, strange: Change) -> None:
+    put = DeadLetter(
+        change=strange,
+        failure=Failure(kind="E", text="\u2028\n", trace=""),
+        attempts=1,
+        host="ü",
+        epoch=0,
+        failed_us=0,
+    )
+    await letters.put(put)
+    assert await letters.get(put.id) == put
+
+
+async def test_the_first_letter_of_a_change_stays(letters: DeadLetters) -> None:
+    await letters.put(letter(1, text="first"))
+    await letters.put(letter(1, text="second"))
+    assert [x.failure.text for x in await letters.list()] == ["first"]
+
+
+async def test_they_are_listed_by_range_and_then_by_sequence(letters: DeadLetters) -> None:
+    for range_id, sequence in [("r2", 1), ("r1", 10), ("r1", 9), ("r10", 3)]:
+        await letters.put(letter(sequence, range_id=range_id))
+    assert [x.id for x in await letters.list()] == ["r1:9", "r1:10", "r10:3", "r2:1"]
+
+
+async def test_what_was_removed_is_gone_and_may_come_again(letters: DeadLetters) -> None:
+    await letters.put(letter(1))
+    await letters.put(letter(2))
+    assert await letters.remove(LetterId("r1:1"))
+    assert not await letters.remove(LetterId("r1:1"))
+    assert await letters.list() == [letter(2)]
+    await letters.put(letter(1, text="again"))
+    assert await letters.get(LetterId("r1:1")) == letter(1, text="again")
+
+
+async def test_letters_outlive_the_connection(connect: Connect) -> None:
+    async with connect() as first:
+        await first.put(letter(1))
+        await first.put(letter(2))
+        await first.remove(LetterId("r1:2"))
+    async with connect() as second:
+        assert await second.list() == [letter(1)]
+
+
+async def test_many_may_write_at_once(connect: Connect) -> None:
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connect()) for _ in range(5)]
+        puts = [x.put(letter(n)) for n in range(8) for x in clients]
+        await asyncio.gather(*puts)
+        removed = await asyncio.gather(*(x.remove(LetterId("r1:3")) for x in clients))
+        assert sorted(removed) == [False] * 4 + [True]
+        for client in clients:
+            assert [x.sequence for x in await client.list()] == [0, 1, 2, 4, 5, 6, 7]
+
+
+async def test_they_may_be_opened_by_many_at_once(connect: Connect) -> None:
+    async def put(n: int) -> None:
+        async with connect() as letters:
+            await letters.put(letter(n))
+
+    await asyncio.gather(*(put(n) for n in range(8)))
+    async with connect() as letters:
+        assert len(await letters.list()) == 8
