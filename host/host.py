@@ -129,6 +129,11 @@ class Host:
         return self._journal.lags
 
     @property
+    def paused(self) -> Mapping[RangeId, str]:
+        """The ranges that were paused at the last look, with the reasons."""
+        return self._journal.paused
+
+    @property
     def health(self) -> Health:
         now = asyncio.get_running_loop().time()
         return Health(
@@ -222,6 +227,8 @@ class Host:
                 async with asyncio.timeout(wait):
                     await self._look_now.wait()
             self._look_now.clear()
+        with suppress(ContainerError):
+            await rounds.leave_nothing()
 
     async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
         """Turn the failure of a part into an orderly stop of the whole."""

@@ -3,7 +3,7 @@
     /livez    200 as long as the event loop turns
     /readyz   200, or 503 with what is wrong; owning no lease is not wrong
     /metrics  for Prometheus
-    /leases   the leases of this host, as it knows them
+    /leases   the leases of this host, as it knows them, and which ranges are paused, and why
 
 The port is taken before the host joins, because its member record names it. Until the
 host is made, a request waits. There is no access control: whoever reaches the address may
@@ -128,6 +128,7 @@ def leases_of(host: Host) -> dict[str, object]:
             }
             for name, lease in sorted(host.leases.items())
         ],
+        "paused": dict(sorted(host.paused.items())),
     }
 
 

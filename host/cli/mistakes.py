@@ -19,7 +19,7 @@ from host.membership import NameTaken
 from host.telemetry import TelemetryRefused
 from host.web import AddressRefused
 from leases.errors import ContainerError, ContainerRefused, MemberConflict
-from observers.errors import ObserverError
+from observers.errors import DeadLettersRefused, ObserverError, ObserverRefused
 
 FAILED = 1
 MISTAKE = 2
@@ -33,12 +33,13 @@ _MISTAKES = (
     Mistake,
     FeedRefused,
     ContainerRefused,
-    ObserverError,
+    ObserverRefused,
+    DeadLettersRefused,
     NameTaken,
     AddressRefused,
     TelemetryRefused,
 )
-_FAILURES = (FeedError, ContainerError, MemberConflict, OSError)
+_FAILURES = (FeedError, ContainerError, ObserverError, MemberConflict, OSError)
 
 
 def explained(error: BaseException) -> tuple[str, int] | None:

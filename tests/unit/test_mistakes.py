@@ -3,11 +3,12 @@
 import pytest
 
 from feeds.errors import FeedRefused, FeedUnavailable
+from feeds.feed import RangeId
 from host.cli.mistakes import Mistake, explained
 from host.membership import NameTaken
 from leases.errors import ContainerRefused, ContainerUnavailable
 from leases.lease import HostName, Incarnation
-from observers.errors import ObserverRefused
+from observers.errors import DeadLettersRefused, ObserverRefused, ObserverStuck
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,8 @@ from observers.errors import ObserverRefused
         (FeedRefused("x"), 2),
         (ContainerRefused("x"), 2),
         (ObserverRefused("x"), 2),
+        (DeadLettersRefused("x"), 2),
+        (ObserverStuck(RangeId("r0"), "process", 15.0), 1),
         (NameTaken(HostName("a"), Incarnation("1")), 2),
         (FeedUnavailable("x"), 1),
         (ContainerUnavailable("x"), 1),
