@@ -2,8 +2,8 @@
 
 An async call that takes too long is cancelled, and the attempt fails like any other. A
 plain call cannot be cancelled: ``adapt`` waits until it has ended in its thread. If it
-does so within ``grace`` seconds, the attempt has failed, too. If not, it is left behind
-and ``ObserverStuck`` says so: a thread is lost, and nobody knows what it still does.
+does so within a grace of some seconds, the attempt has failed, too. If not, it is left
+behind and ``ObserverStuck`` says so: a thread is lost, and nobody knows what it still does.
 
 A cancellation from outside is passed on, and bounded as well: by what is left of the
 limit, and then the grace. A second one gives up at once, as ``adapt`` promises.
@@ -24,7 +24,7 @@ from feeds.feed import Change
 from .errors import ObserverStuck, ObserverTimedOut
 from .observer import CloseReason, Context, Observer
 
-_GRACE = 5.0
+_LONGEST_GRACE = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -36,10 +36,10 @@ class TimeLimited:
     not be: the observer must then not be called any more.
     """
 
-    def __init__(self, observer: Observer, seconds: float, *, grace: float = _GRACE) -> None:
+    def __init__(self, observer: Observer, seconds: float) -> None:
         self._observer = observer
         self._seconds = seconds
-        self._grace = grace
+        self._grace = min(_LONGEST_GRACE, seconds)
 
     async def open(self, context: Context) -> None:
         await self._bounded(context, "open", self._observer.open(context))

@@ -1,0 +1,107 @@
+"""A plain observer that hangs in its thread, in a fleet of two, in real seconds."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from feeds.feed import Change, RangeId
+from feeds.memory import MemoryFeed
+from host.assembly import wrapped
+from host.journal import Journal
+from host.settings import ObserverSettings
+from leases.lease import HostName
+from leases.memory import MemoryLeases
+from observers.adapt import adapt
+from observers.errors import ObserverStuck
+from observers.observer import CloseReason, Context
+from tests.support.fleet import Fleet
+
+pytestmark = pytest.mark.real_time
+
+R0, R1 = RangeId("r0"), RangeId("r1")
+QUICK = {
+    "expiration": 1.0,
+    "renew_interval": 0.2,
+    "fence_margin": 0.1,
+    "balance_interval": 0.1,
+    "rebalance_delay": 0.1,
+    "handoff_poll": 0.05,
+}
+
+
+@dataclass(kw_only=True)
+class Seen:
+    """What the observers of all hosts saw; the stuck one hangs until it is let go."""
+
+    done: list[tuple[str, RangeId, int]] = field(default_factory=list)
+    closed: list[tuple[str, RangeId, CloseReason]] = field(default_factory=list)
+    stuck: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+
+class Sticking:
+    """Hangs on a change of ``r0``, the first time it sees it."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    def process(self, context: Context, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if (change.range_id, change.sequence) == (R0, 3) and not self._seen.stuck.is_set():
+                self._seen.stuck.set()
+                self._seen.let_go.wait()
+                return
+            self._seen.done.append((context.host, change.range_id, change.sequence))
+
+    def close(self, context: Context, reason: CloseReason) -> None:
+        self._seen.closed.append((context.host, context.range.id, reason))
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    seen = Seen()
+    yield seen
+    seen.let_go.set()
+
+
+async def all_of(feed: MemoryFeed, range_id: RangeId) -> set[tuple[RangeId, int]]:
+    page = await feed.read(range_id, await feed.settle(range_id, "beginning"), 1000)
+    return {(x.range_id, x.sequence) for x in page.changes}
+
+
+async def test_a_stuck_observer_stops_its_host_and_its_lease_expires_to_another(
+    seen: Seen,
+) -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    for n in range(40):
+        feed.append(f"key-{n}")
+    everything = await all_of(feed, R0) | await all_of(feed, R1)
+    make = wrapped(
+        adapt(Sticking, {"seen": seen}),
+        ObserverSettings(timeout=0.2),
+        Journal(HostName("fleet")),
+        Random(1),
+    )
+    parts = {"leases": QUICK, "feed": {"poll_interval": 0.05, "page_size": 2}}
+    clock = asyncio.get_running_loop().time
+    async with Fleet(feed, container, parts=parts, make_observer=make) as fleet:
+        fleet.start("a")
+        with pytest.raises(ObserverStuck, match=r"range 'r0' is stuck: 'process'"):
+            await fleet.running.pop("a")
+        del fleet.hosts["a"]
+        ended = clock()
+        assert await fleet.owners() == {R0: "a", R1: None}  # one is kept, the other released
+        assert seen.closed == [("a", R1, CloseReason.STOPPING)]
+        assert {x[1:] for x in seen.done if x[1] == R0} == {(R0, 1), (R0, 2)}
+
+        fleet.start("b")
+        async with asyncio.timeout(10):
+            while {x[1:] for x in seen.done} < everything:  # noqa: ASYNC110 - from threads
+                await asyncio.sleep(0.02)
+        assert clock() - ended > 0.5  # the lease had to expire first
+        assert {x[1:] for x in seen.done} == everything
+        assert {host for host, r, n in seen.done if r == R0 and n >= 3} == {"b"}
