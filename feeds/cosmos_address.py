@@ -1,0 +1,178 @@
+"""Addresses of Cosmos DB containers, and what opens an account. Values only, no client.
+
+``cosmos://HOST:PORT/DATABASE/CONTAINER?option=value`` is reached over https, and
+``cosmos+http://…`` over plain http, which is for an emulator on this machine. Without a
+host, ``cosmos:///DATABASE/CONTAINER``, the connection string says where the account is.
+
+A key never stands in an address, because addresses are logged. It comes from
+``CHANGEFEED_COSMOS__KEY`` or ``CHANGEFEED_COSMOS__CONNECTION_STRING``, or it is the
+identity of the process in Azure. An endpoint on this machine is an emulator, whose key
+everybody knows.
+
+Feeds and leases both use this, and build their own clients: one account may be open to
+the one and closed to the other.
+"""
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+EMULATOR_KEY = (  # no secret: every Cosmos DB emulator answers to this key
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+)
+_KEY = "CHANGEFEED_COSMOS__KEY"
+_CONNECTION_STRING = "CHANGEFEED_COSMOS__CONNECTION_STRING"
+_FORM = "cosmos://HOST/DATABASE/CONTAINER"
+
+
+class AddressWrong(ValueError):
+    """The address, or what came with it, cannot be used. The text is the advice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CosmosAddress:
+    """Where a container is. ``endpoint`` is empty if the connection string is to say it."""
+
+    endpoint: str
+    database: str
+    container: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def host(self) -> str:
+        """The host of the endpoint without its port, as lease documents name an account."""
+        return urlsplit(self.endpoint).hostname or ""
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}{self.database}/{self.container}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CosmosAccess:
+    """What opens an account: a connection string, a key, or neither for an Azure identity.
+
+    Neither is shown by ``repr``.
+    """
+
+    key: str | None = field(default=None, repr=False)
+    connection_string: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "CosmosAccess":
+        return cls(
+            key=environ.get(_KEY) or None,
+            connection_string=environ.get(_CONNECTION_STRING) or None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """An endpoint, and the key to it; without one, Azure identities are asked."""
+
+    endpoint: str
+    key: str | None = field(default=None, repr=False)
+
+
+def read_address(scheme: str, place: str, *, known: Collection[str]) -> CosmosAddress:
+    """Read what stands after ``cosmos:`` or ``cosmos+http:``.
+
+    Raise ``AddressWrong`` for one that cannot be used, or has an option not in ``known``.
+    """
+    # No more than the scheme goes into a text before it is clear that no secret is in it.
+    parts = _split(scheme, place)
+    if parts.username is not None or parts.password is not None:
+        raise AddressWrong(
+            f"an address of Cosmos DB must not hold a key or password; set {_KEY} instead"
+        )
+    names = [unquote(x) for x in parts.path.split("/")[1:]]
+    if len(names) != 2 or not all(names):  # noqa: PLR2004 - database and container
+        raise AddressWrong(f"{scheme}:{place} names no container: write it as {_FORM}")
+    return CosmosAddress(
+        endpoint=_endpoint(scheme, parts),
+        database=names[0],
+        container=names[1],
+        options=_options(parts.query, known),
+    )
+
+
+def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
+    """Bring an address and its secrets together.
+
+    Raise ``AddressWrong`` if they contradict each other, or a key would cross a network
+    in plain text.
+    """
+    endpoint, key = address.endpoint, access.key
+    if access.connection_string is not None:
+        named, key = _read_connection_string(access.connection_string)
+        if endpoint and _place(named) != _place(endpoint):
+            raise AddressWrong(
+                f"the address leads to {endpoint}, the connection string to {named}: "
+                "leave the host out of the address (cosmos:///DATABASE/CONTAINER), or set "
+                f"{_KEY} instead of a connection string"
+            )
+        endpoint = endpoint or named
+    if not endpoint:
+        raise AddressWrong(
+            f"the address names no host, and there is no connection string: write {_FORM}, "
+            f"or set {_CONNECTION_STRING}"
+        )
+    here = is_this_machine(urlsplit(endpoint).hostname or "")
+    if endpoint.startswith("http://") and not here:
+        raise AddressWrong(
+            f"{endpoint} is not on this machine, and plain http would show everything to "
+            "the network: use cosmos:// instead of cosmos+http://"
+        )
+    return Account(endpoint=endpoint, key=key or (EMULATOR_KEY if here else None))
+
+
+def is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _split(scheme: str, place: str) -> SplitResult:
+    try:
+        parts = urlsplit(f"{scheme}:{place}")
+        parts.port  # noqa: B018 - raises for a port that is none
+    except ValueError as error:
+        raise AddressWrong(
+            f"this is no address of Cosmos DB ({error}): write {_FORM}"
+        ) from None
+    if not place.startswith("//"):
+        raise AddressWrong(f"{scheme}:{place} is no address of Cosmos DB: write {_FORM}")
+    return parts
+
+
+def _endpoint(scheme: str, parts: SplitResult) -> str:
+    if not parts.netloc:
+        return ""
+    return f"{'http' if scheme == 'cosmos+http' else 'https'}://{parts.netloc}/"
+
+
+def _options(query: str, known: Collection[str]) -> Mapping[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name in options:
+        if name not in known:
+            raise AddressWrong(
+                f"an address has no option {name!r} here; there are: "
+                f"{', '.join(sorted(known)) or 'none'}. (Keys do not belong there: set {_KEY}.)"
+            )
+    return options
+
+
+def _read_connection_string(text: str) -> tuple[str, str]:
+    parts = dict(x.strip().split("=", 1) for x in text.split(";") if "=" in x)
+    if not parts.get("AccountEndpoint") or not parts.get("AccountKey"):
+        raise AddressWrong(
+            "the connection string lacks AccountEndpoint=…; or AccountKey=…; (it is not "
+            "shown here, because it may hold a key)"
+        )
+    return parts["AccountEndpoint"].rstrip("/") + "/", parts["AccountKey"]
+
+
+def _place(endpoint: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(endpoint)
+    return parts.scheme, parts.hostname, parts.port or (80 if parts.scheme == "http" else 443)
