@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+SEEDS ?= 1000
+SEED ?=
 
-.PHONY: demo test check lint types imports format bench lock clean
+.PHONY: demo test simulate check lint types imports format bench lock clean
 
 demo: $(VENV)/.ready  ## Run the main job: a real feed, four host processes, one killed, and a proof.
 	$(BIN)/python -m samples.flights $(ARGS)
@@ -27,6 +29,9 @@ imports: $(VENV)/.ready
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix-only -q .
 	$(BIN)/ruff format -q .
+
+simulate: $(VENV)/.ready  ## Live through SEEDS seeds of the fleet, or through one SEED.
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 bench: $(VENV)/.ready  ## Measure; `make bench ARGS=failover` runs one.
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -15,10 +15,11 @@ from leases.opening import open_container, open_stores
 from observers.by_key import ByKey
 from observers.dead_letters import DeadLetters, open_dead_letters
 from observers.errors import ObserverRefused
+from observers.gate import Gate, Gated
 from observers.isolating import Isolating, Suspicion
 from observers.observer import Observer, ObserverFactory
 from observers.registry import load_observer
-from observers.retrying import Retrying, Sleep
+from observers.retrying import Retrying
 from observers.time_limit import TimeLimited
 
 from .host import Host
@@ -61,16 +62,16 @@ def wrapped(
     suspicions = defaultdict[RangeId, Suspicion](Suspicion)
     manual = settings.checkpoint == "manual"
 
-    def make_one(feed_range: FeedRange, sleep: Sleep) -> Observer:
+    def make_one(feed_range: FeedRange, gate: Gate) -> Observer:
         retrying = partial(
             Retrying,
             random=random,
             on_retry=partial(journal.observer_retrying, feed_range.id),
-            sleep=sleep,
+            sleep=gate.sleep,
         )
 
         def one_lane() -> Observer:
-            observer = make()
+            observer: Observer = Gated(make(), gate)
             if settings.timeout is not None:
                 observer = TimeLimited(observer, settings.timeout)
             patient = retrying(observer, settings.retry)

@@ -52,6 +52,8 @@ class Checkpoints:
         self._journal = journal
         self._patience = patience
         self._wanted = held.continuation
+        self.reached = held.continuation
+        """The position below which everything is done; it only moves forward."""
         self._said = 0
         self._written = 0
         self._stopped = False
@@ -65,10 +67,10 @@ class Checkpoints:
         """The newest position, if it is not stored yet."""
         return self._wanted if self._written < self._said else None
 
-    def advance(self, continuation: Continuation) -> int:
-        """Have ``continuation`` written soon; return its number for ``written``."""
-        if continuation != self._wanted:
-            self._wanted = continuation
+    def advance(self) -> int:
+        """Have what was reached written soon; return its number for ``written``."""
+        if self.reached != self._wanted:
+            self._wanted = self.reached
             self._said += 1
             self._news.set()
         return self._said

@@ -69,5 +69,6 @@ class WorkerContext:
     def _count(self, count: Callable[[Change], Change | None], change: Change) -> None:
         watermark = count(change)
         if watermark is not None:
-            self._checkpoints.advance(self._feed.continuation_after(watermark))
+            self._checkpoints.reached = self._feed.continuation_after(watermark)
+            self._checkpoints.advance()
         self.moved.set()

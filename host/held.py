@@ -78,9 +78,14 @@ class HeldLease:
         """When, on the loop's clock, this host must have stopped acting on the lease."""
         return self._fence_at
 
+    @property
+    def may_act(self) -> bool:
+        """Whether nobody else can own the lease yet."""
+        return not self.lost and self._clock() < self._fence_at
+
     def check(self) -> None:
         """Raise ``LeaseLost`` if the lease may not be acted upon any more."""
-        if self._clock() >= self._fence_at:
+        if not self.may_act:
             self.lose("it could not be renewed in time")
 
     def lose(self, why: str) -> Never:

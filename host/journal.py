@@ -315,4 +315,4 @@ class Journal:
         self._calls.add(1, {"call": call})
 
     def _observe_lag(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(lag, {"range": name}) for name, lag in self._lag.items()]
+        return [Observation(lag, {"range": name}) for name, lag in list(self._lag.items())]

@@ -24,13 +24,9 @@ async def create_missing(
 ) -> bool:
     """Create a lease for each range without one, its start settled once and for all.
 
-    A range whose parent is still being read gets its lease, and its start, from whoever
-    reads the parent to its end; settled here it might leave a gap. Return whether any
-    was missing.
+    Return whether any was missing. ``ranges`` come parents before their children.
     """
-    known = {x.range_id for x in leases}
-    unfinished = {x.range_id for x in leases if not x.ended}
-    missing = [x for x in ranges if x.id not in known and unfinished.isdisjoint(x.parents)]
+    missing = _missing(ranges, leases)
     few = asyncio.Semaphore(_AT_ONCE)
 
     async def create(missing: FeedRange) -> None:
@@ -44,6 +40,25 @@ async def create_missing(
         for feed_range in missing:
             group.create_task(create(feed_range))
     return bool(missing)
+
+
+def _missing(ranges: Sequence[FeedRange], leases: Sequence[Lease]) -> list[FeedRange]:
+    """Pick the ranges that need a lease from here.
+
+    A range with an ancestor that is still being read gets its lease, and its start, from
+    whoever reads its parent to the end; settled here it would come before its time.
+    """
+    known = {x.range_id for x in leases}
+    waiting = {x.range_id for x in leases if not x.ended}
+    missing = []
+    for found in ranges:
+        if found.id in known:
+            continue
+        if waiting.isdisjoint(found.parents):
+            missing.append(found)
+        else:
+            waiting.add(found.id)
+    return missing
 
 
 async def forget_finished(

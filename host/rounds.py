@@ -78,6 +78,29 @@ class Rounds:
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
 
+    async def leave_nothing(self) -> None:
+        """Take back what this host has asked for, and release what came too late.
+
+        A request that stands could still be granted to a host that is no longer there.
+        Once it is taken back, nothing more can come; what was granted meanwhile is found
+        in the second look.
+        """
+        for _ in range(2):
+            for lease in await self._container.list():
+                with suppress(LeaseConflict, LeaseGone):
+                    if self._is_ours_unread(lease):
+                        await self._container.replace(lease.released())
+                    elif lease.next_owner == self._me:
+                        await self._container.replace(lease.asked_by(None))
+
+    def _is_ours_unread(self, lease: Lease) -> bool:
+        """Whether it was handed to us, or claimed by us, and has no worker."""
+        return (
+            lease.owner == self._me
+            and lease.incarnation in (None, self._incarnation)
+            and lease.range_id not in self._crew.leases
+        )
+
     async def _in_turn(self, duty: Duty, lease: Lease) -> None:
         async with self._few:
             if self._stopping():

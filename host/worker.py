@@ -35,9 +35,9 @@ from feeds.feed import Feed, FeedRange, Page, RangeEnded
 from leases.container import LeaseContainer
 from leases.errors import ContainerError, LeaseGone, LeaseLost
 from leases.lease import HostName, Lease
-from observers.errors import ObserverFailed, ObserverStuck
+from observers.errors import ObserverBarred, ObserverFailed, ObserverStuck
+from observers.gate import Gate
 from observers.observer import CloseReason, Observer
-from observers.retrying import Sleep
 
 from .checkpoints import CheckpointPolicy, Checkpoints
 from .context import WorkerContext
@@ -52,12 +52,8 @@ _CLOSE_TIMEOUT = 10.0
 _LAST_RELEASE_TIMEOUT = 2.0
 _LONGEST_REASON = 500
 
-ObserverMaker = Callable[[FeedRange, Sleep], Observer]
-"""Makes the observer of one range, wrapped as the settings say.
-
-A wrapper that waits, to try again, must wait with the ``Sleep`` it is given: that ends
-with ``ObserverFailed`` when the worker has to part.
-"""
+ObserverMaker = Callable[[FeedRange, Gate], Observer]
+"""Makes the observer of one range, wrapped as the settings say, behind the worker's gate."""
 
 
 class Worker:
@@ -102,7 +98,6 @@ class Worker:
         self._pages: ReadAhead | None = None
         self._in_hand: asyncio.Timeout | None = None
         self._part_by: float | None = None
-        self._observed = held.continuation  # the end of what was handed to the observer
 
     @property
     def lease(self) -> Lease:
@@ -166,11 +161,11 @@ class Worker:
     async def _observe(self, group: asyncio.TaskGroup) -> CloseReason:
         """Open the observer and feed it, again after a rest whenever it has failed."""
         while True:
-            observer = self._make_observer(self._held.lease.range, self._sleep)
+            observer = self._make_observer(self._held.lease.range, self)
             try:
                 return await self._open_and_deliver(observer, group)
             except ObserverFailed as error:
-                self._checkpoint_all_done()
+                self._checkpoints.advance()
                 await self._checkpoints.written()  # reading begins there again
                 self._progress.forget()
                 if self._parting is None:
@@ -239,10 +234,10 @@ class Worker:
             if self._policy.automatic and self._policy.due(
                 len(page.changes), now=self._clock()
             ):
-                unwritten = self._checkpoints.advance(self._observed)
+                unwritten = self._checkpoints.advance()
         assert self._parting is not None, "only parting stops the reading"
         await self._until_acknowledged()
-        self._checkpoint_all_done()
+        self._checkpoints.advance()
         return self._parting
 
     async def _hand_to(self, observer: Observer, page: Page) -> None:
@@ -263,8 +258,8 @@ class Worker:
                 await observer.process(self._context, changes)
             if self._policy.automatic:
                 self._progress.all_done()
+                self._checkpoints.reached = page.continuation
             self._journal.batch(self._held.range_id, len(changes), self._clock() - began)
-        self._observed = page.continuation
 
     @asynccontextmanager
     async def _while_in_hand(self, call: str) -> AsyncIterator[None]:
@@ -272,6 +267,8 @@ class Worker:
         try:
             async with asyncio.timeout_at(self._part_by) as self._in_hand:
                 yield
+        except ObserverBarred:
+            self._held.lose("it could not be renewed in time")
         except TimeoutError as error:
             if self._part_by is None or self._clock() < self._part_by:
                 raise
@@ -305,16 +302,12 @@ class Worker:
     def _pass_over(self, page: Page) -> None:
         """At the end for now: there is time to write what policy had put off."""
         if not self._progress.unacknowledged:
-            self._observed = page.continuation
-        self._checkpoint_all_done()
-
-    def _checkpoint_all_done(self) -> None:
-        if not self._progress.unacknowledged:
-            self._checkpoints.advance(self._observed)
+            self._checkpoints.reached = page.continuation
+        self._checkpoints.advance()
 
     async def _prepare_successors(self, ended: RangeEnded) -> None:
         """Create the leases of the ranges that go on, before this one counts as ended."""
-        self._checkpoint_all_done()
+        self._checkpoints.advance()
         self._journal.ended(ended.range_id, [x.range for x in ended.successors])
         for successor in ended.successors:
             lease = Lease(range=successor.range, continuation=successor.start)
@@ -338,7 +331,12 @@ class Worker:
             async with asyncio.timeout(seconds):
                 await self._part_now.wait()
 
-    async def _sleep(self, seconds: float) -> None:
+    def check(self) -> None:
+        """Bar the observer from the moment on that the lease may be another's."""
+        if not self._held.may_act:
+            raise ObserverBarred(f"the lease of range {self._held.range_id!r} is not ours")
+
+    async def sleep(self, seconds: float) -> None:
         """Let a wrapper wait before it tries again, but not past the time to part."""
         await self._rest(seconds)
         if self._parting is not None:
@@ -407,9 +405,8 @@ class Worker:
         interval = self._settings.feed.lag_interval
         while True:
             try:
-                async with asyncio.timeout(self._settings.feed.read_timeout):
-                    lag = await self._feed.lag(self._held.range_id, self._observed)
+                lag = await self._feed.lag(self._held.range_id, self._checkpoints.reached)
                 self._journal.lag(self._held.range_id, lag)
-            except (FeedError, TimeoutError) as error:
+            except FeedError as error:
                 self._journal.retrying("lag", error, interval)
             await asyncio.sleep(interval)

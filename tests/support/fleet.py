@@ -9,8 +9,10 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from feeds.feed import Change, Feed, FeedRange, RangeId
+from feeds.feed import Change, Feed, RangeId
+from host.assembly import wrapped
 from host.host import Host
+from host.journal import Journal
 from host.settings import (
     FeedSettings,
     HostSettings,
@@ -21,8 +23,7 @@ from host.settings import (
 from host.worker import ObserverMaker
 from leases.container import LeaseContainer
 from leases.lease import HostName
-from observers.observer import CloseReason, Context, Observer
-from observers.retrying import Retrying, Sleep
+from observers.observer import CloseReason, Context
 
 
 class Log:
@@ -96,8 +97,13 @@ class Fleet:
         self.hosts: dict[str, Host] = {}
         self.running: dict[str, asyncio.Task[None]] = {}
         self._pace = pace
-        self._make_observer = make_observer or self.make_observer
         self._random = Random(seed)
+        self._make_observer = make_observer or wrapped(
+            lambda: LoggingObserver(self.log, pace=pace),
+            ObserverSettings(),
+            Journal(HostName("fleet")),
+            self._random,
+        )
         self._parts = parts or {}
 
     async def __aenter__(self) -> Self:
@@ -111,15 +117,6 @@ class Fleet:
     ) -> None:
         for name in [*self.running]:
             await self.kill(name)
-
-    def make_observer(self, feed_range: FeedRange, sleep: Sleep) -> Observer:
-        del feed_range
-        return Retrying(
-            LoggingObserver(self.log, pace=self._pace),
-            ObserverSettings().retry,
-            random=self._random,
-            sleep=sleep,
-        )
 
     def start(self, name: str, *, container: LeaseContainer | None = None) -> Host:
         host = Host(

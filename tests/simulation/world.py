@@ -1,0 +1,547 @@
+"""A story by seed: a fleet, a feed that is written to, and what goes wrong meanwhile."""
+
+import asyncio
+import contextvars
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, cast
+
+from feeds.feed import Change, Feed, FeedRange
+from feeds.memory import MemoryFeed
+from host.assembly import wrapped
+from host.host import Host
+from host.journal import Journal
+from host.membership import NameTaken
+from leases.container import LeaseContainer
+from leases.lease import Checkpoint, HostName, Lease
+from leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from leases.stores import CheckpointStore, OwnershipStore, SeparateStores
+from observers.observer import CloseReason, Context
+from tests.support.fleet import settings
+
+from .checkers import Call, Checker, Violation
+from .loop import HOST, FreezingLoop
+from .network import FeedLink, Link, Server, Weather
+
+_EPOCH = 1_700_000_000.0  # when the world begins, on a clock that is right
+_KEYS = 40
+_WRITES = ("create", "replace", "acquire", "checkpoint", "write")
+
+
+@dataclass(slots=True, kw_only=True)
+class Process:
+    """One start of a host: what a SIGKILL ends."""
+
+    name: str
+    start: int
+    host: Host
+    task: "asyncio.Task[None]"
+    context: contextvars.Context
+    clock_error: float
+    alive: bool = True
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}/{self.start}"
+
+
+class Witness:
+    """A store that tells the checker of every write, as the server does it."""
+
+    def __init__(self, store: Any, checker: Checker, writer: str) -> None:
+        self._store = store
+        self._checker = checker
+        self._writer = writer
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name not in _WRITES:
+            return method
+
+        async def watched(record: Lease | Checkpoint) -> Any:
+            before = await self._store.read(record.range_id)
+            answer = await method(record)
+            after = await self._store.read(record.range_id)
+            if after is not None and after != before:
+                self._checker.stored(before, after, self._writer)
+            return answer
+
+        return watched
+
+
+class SimulatedObserver:
+    """Takes its time, fails or hangs now and then, and tells the checker all it does."""
+
+    def __init__(self, world: "World", process: str) -> None:
+        self._world = world
+        self._process = process
+        self._closed = False
+
+    async def open(self, context: Context) -> None:
+        del context
+        await asyncio.sleep(0.01)
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        world, chance = self._world, self._world.random.random
+        if self._closed:
+            raise Violation(f"{self._process}: an observer was called after its close")
+        call = Call(process=self._process, range_id=context.range.id, epoch=context.epoch)
+        world.check(lambda: world.checker.began(call, changes))
+        try:
+            await asyncio.sleep(world.pace * len(changes) * chance() * 2)
+            if chance() < world.observer_hangs:
+                await asyncio.sleep(chance() * 120)
+            if chance() < world.observer_raises:
+                raise RuntimeError("the observer does not feel like it")
+            world.check(lambda: world.checker.finished(changes))
+        finally:
+            world.checker.ended(call)
+        if world.manual:
+            self._acknowledge(context, list(changes))
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        del context, reason
+        self._closed = True
+        await asyncio.sleep(0.01)
+
+    def _acknowledge(self, context: Context, changes: list[Change]) -> None:
+        """One by one in any order, or all at once."""
+        if self._world.random.random() < 0.5:
+            context.checkpoint(changes[-1])
+            return
+        self._world.random.shuffle(changes)
+        for change in changes:
+            context.acknowledge(change)
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a seed came to."""
+
+    seed: int
+    hours: float
+    events: int
+    deliveries: int
+    duplicates: int
+    story: list[str] = field(default_factory=list)
+
+
+class World:
+    """Everything a seed decides. ``graceful`` worlds know no failures, only moves."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.seed = seed
+        self.graceful = random.random() < 0.2
+        self.manual = random.random() < 0.25
+        self.pace = random.choice([0.0, 0.005, 0.05])
+        self.observer_raises = 0.0
+        self.observer_hangs = 0.0
+        self.classic = not self.graceful and random.random() < 0.1
+        self.checker = Checker(strict=not self.classic)
+        self.feed = MemoryFeed(random.choice([1, 2, 3, 5, 8, 12]), clock=self._right_time)
+        self.weather = Weather()
+        self.processes: dict[str, Process] = {}
+        self.starts: Counter[str] = Counter()
+        self.story: list[str] = []
+        self._servers = self._make_servers()
+        self._feed_server = Server(self.feed)
+        self._written = 0
+        self._violation: Violation | None = None
+        self._down: set[str] = set()
+        self._stopping: set[str] = set()
+        self._parts = self._choose_settings()
+
+    def _make_servers(self) -> list[object]:
+        if self.random.random() < 0.5:
+            return [MemoryLeases()]
+        return [MemoryOwnership(), MemoryCheckpoints()]
+
+    def _choose_settings(self) -> dict[str, dict[str, object]]:
+        random = self.random
+        modes = ["batch", "batch", "count", "interval"]
+        return {
+            "leases": {
+                "max_handoff_time": 0 if self.classic else random.choice([5.0, 30.0]),
+                "rebalance_delay": random.choice([0.0, 5.0, 10.0]),
+            },
+            "feed": {
+                "poll_interval": random.choice([2.0, 5.0]),
+                "page_size": random.choice([5, 50, 1000]),
+                "read_ahead": random.choice([1, 3]),
+                "ranges_interval": 20.0,
+                "lag_interval": 60.0,
+            },
+            "observer": {
+                "checkpoint": "manual" if self.manual else random.choice(modes),
+                "checkpoint_count": 70,
+                "max_unacknowledged": random.choice([7, 1000]),
+                "retry": {"first_delay": 0.5, "max_delay": 10.0},
+                "reopen_delay": 10.0,
+                "concurrency": random.choice([1, 1, 4]),
+            },
+        }
+
+    # telling
+
+    def tell(self, what: str) -> None:
+        self.story.append(f"{asyncio.get_running_loop().time():8.2f}  {what}")
+
+    def check(self, claim: Callable[[], None]) -> None:
+        """Keep the first violation: the host would take it for a failing observer."""
+        try:
+            claim()
+        except Violation as violation:
+            self._violation = self._violation or violation
+            raise
+
+    def _right_time(self) -> float:
+        return _EPOCH + asyncio.get_running_loop().time()
+
+    # processes
+
+    def start(self, name: str) -> None:
+        """Start a host, unless its last start has not ended yet."""
+        if name in self.processes or name in self._stopping:
+            return
+        self.starts[name] += 1
+        process_id = f"{name}/{self.starts[name]}"
+        error = self.random.uniform(-60, 60)  # two expirations to either side
+        context = contextvars.copy_context()
+        context.run(HOST.set, process_id)
+        host = context.run(self._make_host, name, process_id)
+        task = asyncio.get_running_loop().create_task(host.run(), context=context)
+        self.processes[name] = Process(
+            name=name,
+            start=self.starts[name],
+            host=host,
+            task=task,
+            context=context,
+            clock_error=error,
+        )
+        self.tell(f"start {process_id} (clock {error:+.0f} s)")
+
+    def _make_host(self, name: str, process_id: str) -> Host:
+        def wall() -> float:
+            process = self.processes.get(name)
+            return self._right_time() + (0.0 if process is None else process.clock_error)
+
+        own = settings(name, self._parts)
+        make_observer = wrapped(
+            lambda: SimulatedObserver(self, process_id),
+            own.observer,
+            Journal(HostName(name)),
+            self.random,
+        )
+        return Host(
+            own,
+            feed=cast("Feed", self._link(FeedLink, self._feed_server, process_id)),
+            container=self._connect(process_id),
+            make_observer=make_observer,
+            random=Random(self.random.random()),
+            wall=wall,
+        )
+
+    def _connect(self, process_id: str) -> LeaseContainer:
+        links = [
+            self._link(Link, Server(Witness(store, self.checker, process_id)), process_id)
+            for store in self._servers
+        ]
+        if len(links) == 1:
+            return cast("LeaseContainer", links[0])
+        ownership, checkpoints = links
+        return SeparateStores(
+            cast("OwnershipStore", ownership), cast("CheckpointStore", checkpoints)
+        )
+
+    def _link(self, kind: type[Link], server: Server, process_id: str) -> Link:
+        return kind(server, self.weather, self.random, down=lambda: process_id in self._down)
+
+    @property
+    def _loop(self) -> FreezingLoop:
+        return cast("FreezingLoop", asyncio.get_running_loop())
+
+    def kill(self, process: Process) -> None:
+        if self.processes.get(process.name) is not process:
+            return
+        self.tell(f"kill {process.id}")
+        process.alive = False
+        self._loop.bury(process.id)
+        self.checker.died(process.id)
+        del self.processes[process.name]
+
+    async def stop(self, process: Process) -> None:
+        if self.processes.get(process.name) is not process:
+            return  # something else has ended it meanwhile
+        self.tell(f"stop {process.id}")
+        del self.processes[process.name]
+        self._stopping.add(process.name)
+        process.context.run(process.host.stop)
+        await self._end_of(process)
+        self._stopping.discard(process.name)
+
+    async def _end_of(self, process: Process) -> None:
+        with suppress(NameTaken):
+            await asyncio.wait([process.task])
+            process.task.result()
+
+    # what happens
+
+    async def write(self) -> None:
+        """Append in bursts, now more, now less."""
+        while True:
+            for _ in range(self.random.choice([0, 1, 5, 40])):
+                key = f"k{self.random.randrange(_KEYS)}"
+                self._written += 1
+                self.checker.appended(self.feed.append(key, b"%d" % self._written))
+            await asyncio.sleep(self.random.uniform(0.2, 4.0))
+
+    def _somebody(self) -> Process | None:
+        return self.random.choice([*self.processes.values()]) if self.processes else None
+
+    async def event(self) -> None:
+        """Let one thing happen."""
+        gentle: list[Callable[[], Awaitable[None]]] = [
+            self._join_or_leave,
+            self._join_or_leave,
+            self._restart,
+            self._change_ranges,
+            self._roll,
+        ]
+        rough: list[Callable[[], Awaitable[None]]] = [
+            self._crash,
+            self._crash,
+            self._freeze,
+            self._storm,
+            self._partition,
+            self._clock_jump,
+            self._flap,
+            self._moody_observers,
+        ]
+        await self.random.choice(gentle if self.graceful else gentle + rough)()
+
+    async def _join_or_leave(self) -> None:
+        name = f"h{self.random.randrange(6)}"
+        process = self.processes.get(name)
+        if process is None:
+            self.start(name)
+        elif len(self.processes) > 1:
+            await self.stop(process)
+
+    async def _restart(self) -> None:
+        process = self._somebody()
+        if process is not None:
+            await self.stop(process)
+            self.start(process.name)
+
+    async def _roll(self) -> None:
+        """A rolling restart, as a deployment does it."""
+        for process in [*self.processes.values()]:
+            if self.processes.get(process.name) is process:
+                await self.stop(process)
+                self.start(process.name)
+                await asyncio.sleep(self.random.uniform(1, 20))
+
+    async def _change_ranges(self) -> None:
+        open_ranges = [x for x in await self.feed.ranges() if not self._has_ended(x)]
+        chosen = self.random.choice(open_ranges)
+        kind = self.random.random()
+        if kind < 0.6 and len(open_ranges) < 16:
+            self.tell(f"split {chosen.id}")
+            self.feed.split(chosen.id)
+        elif kind < 0.9:
+            after = next((x for x in open_ranges if x.low == chosen.high), None)
+            if after is not None:
+                self.tell(f"merge {chosen.id} and {after.id}")
+                self.feed.merge(chosen.id, after.id)
+        else:
+            self.tell("a new era")
+            self.feed.begin_era(self.random.choice([1, 3, 6]))
+
+    def _has_ended(self, found: FeedRange) -> bool:
+        return self.feed._ranges[found.id].successors is not None
+
+    async def _crash(self) -> None:
+        process = self._somebody()
+        if process is None:
+            return
+        self.kill(process)
+        if self.random.random() < 0.5:
+            await asyncio.sleep(self.random.uniform(0, 40))
+            if process.name not in self.processes:
+                self.start(process.name)
+
+    async def _freeze(self) -> None:
+        """SIGSTOP, for less or more than the expiration, and SIGCONT: a zombie."""
+        process = self._somebody()
+        if process is None:
+            return
+        seconds = self.random.choice([3.0, 20.0, 45.0, 90.0])
+        self.tell(f"freeze {process.id} for {seconds:.0f} s")
+        self._loop.freeze(process.id)
+        await asyncio.sleep(seconds)
+        if process.alive:
+            self.tell(f"thaw {process.id}")
+            self._loop.thaw(process.id)
+
+    async def _storm(self) -> None:
+        """Bad weather between everybody and everything for a while."""
+        random = self.random
+        self.weather.slow = random.choice([0.0, 0.05, 0.3])
+        self.weather.stall = random.choice([0.0, 0.02, 0.2])
+        self.weather.fail_before = random.choice([0.0, 0.1, 0.5])
+        self.weather.fail_after = random.choice([0.0, 0.1, 0.5])
+        self.weather.throttle = random.choice([0.0, 0.2])
+        self.weather.stale = random.choice([0.0, 0.3])
+        self.tell(f"storm: {self.weather}")
+        await asyncio.sleep(random.uniform(5, 60))
+        self.weather.clear()
+        self.tell("the storm is over")
+
+    async def _partition(self) -> None:
+        """One host gets no answers for a while."""
+        process = self._somebody()
+        if process is None:
+            return
+        self.tell(f"cut off {process.id}")
+        self._down.add(process.id)
+        await asyncio.sleep(self.random.uniform(5, 80))
+        self._down.discard(process.id)
+        self.tell(f"{process.id} is connected again")
+
+    async def _clock_jump(self) -> None:
+        process = self._somebody()
+        if process is not None:
+            process.clock_error = self.random.uniform(-60, 60)
+            self.tell(f"the clock of {process.id} jumps to {process.clock_error:+.0f} s")
+
+    async def _flap(self) -> None:
+        for _ in range(4):
+            await self._join_or_leave()
+            await asyncio.sleep(self.random.uniform(0, 8))
+
+    async def _moody_observers(self) -> None:
+        self.observer_raises = self.random.choice([0.0, 0.2, 0.7])
+        self.observer_hangs = self.random.choice([0.0, 0.02])
+        self.tell(f"observers raise {self.observer_raises}, hang {self.observer_hangs}")
+        await asyncio.sleep(self.random.uniform(5, 60))
+        self.observer_raises = self.observer_hangs = 0.0
+
+    # the story
+
+    async def live(self) -> Outcome:
+        """Tell the story; raise ``Violation`` with the story so far if something is wrong."""
+        try:
+            await self._live()
+        except Violation as violation:
+            raise self._told(violation) from None
+        finally:
+            if self._violation is not None:
+                raise self._told(self._violation)
+        loop = asyncio.get_running_loop()
+        return Outcome(
+            seed=self.seed,
+            hours=loop.time() / 3600,
+            events=self.checker.events,
+            deliveries=self.checker.deliveries,
+            duplicates=self.checker.duplicates,
+            story=self.story,
+        )
+
+    def _told(self, violation: Violation) -> Violation:
+        story = "\n".join(self.story)
+        return Violation(f"seed {self.seed}: {violation}\n{story}")
+
+    async def _live(self) -> None:
+        for n in range(self.random.choice([1, 2, 3, 5])):
+            self.start(f"h{n}")
+        writing = asyncio.create_task(self.write())
+        events = set[asyncio.Task[None]]()
+        for _ in range(self.random.randrange(3, 12)):
+            await asyncio.sleep(self.random.choice([0.5, 3.0, 15.0, 40.0]))
+            event = asyncio.create_task(cast("Any", self.event()))
+            events.add(event)
+            if self.graceful or self.random.random() < 0.5:
+                await asyncio.wait([event])
+            self._raise_violation()
+        for event in events:
+            await event
+        writing.cancel()
+        await self._settle_down()
+
+    async def _settle_down(self) -> None:
+        """Everything works again: the fleet must become whole, even, and still."""
+        await self._start_what_ended()
+        self.tell("everything works again")
+        await asyncio.sleep(400)
+        self._raise_violation()
+        before = await self._owners()
+        await asyncio.sleep(60)
+        after = await self._owners()
+        self._raise_violation()
+        if before != after:
+            raise Violation(f"leases still move: {before} became {after}")
+        self._check_owners(after)
+        missing = self.checker.undelivered()
+        if missing:
+            raise Violation(f"{len(missing)} changes were never delivered: {missing[:5]}")
+        if self.graceful and self.checker.duplicates:
+            raise Violation(f"{self.checker.duplicates} duplicates although nothing failed")
+
+    async def _start_what_ended(self) -> None:
+        """Start anew what was refused or gave up, as whoever supervises it would."""
+        if not self.processes:
+            self.start("h0")
+        for process in [*self.processes.values()]:
+            if process.task.done():
+                self.processes.pop(process.name)
+                await self._end_of(process)
+                self.start(process.name)
+
+    def _check_owners(self, after: dict[str, tuple[str | None, int]]) -> None:
+        if None in {owner for owner, _ in after.values()}:
+            raise Violation(f"not everything is owned: {after}")
+        loads = Counter(owner for owner, _ in after.values())
+        running = {x for x, process in self.processes.items() if not process.task.done()}
+        if not running:
+            raise Violation("no host is left running")
+        if set(loads) - running:
+            raise Violation(f"leases are owned by hosts that do not run: {loads}")
+        spread = max(loads[x] for x in running) - min(loads[x] for x in running)
+        if spread > 1:
+            raise Violation(f"the leases are not spread evenly: {loads}")
+
+    async def _owners(self) -> dict[str, tuple[str | None, int]]:
+        store = cast("OwnershipStore", self._servers[0])
+        return {x.range_id: (x.owner, x.epoch) for x in await store.list() if not x.ended}
+
+    def _raise_violation(self) -> None:
+        if self._violation is not None:
+            raise self._violation
+
+
+def simulate(seed: int) -> Outcome:
+    """Live through one seed, from a fresh loop to its end."""
+    loop = FreezingLoop()
+    try:
+        return loop.run_until_complete(_bounded(seed))
+    finally:
+        loop.thaw_all()
+        loop.run_until_complete(_end_all())
+        loop.close()
+
+
+async def _bounded(seed: int) -> Outcome:
+    async with asyncio.timeout(48 * 3600):
+        return await World(seed).live()
+
+
+async def _end_all() -> None:
+    """Cancel what the story has left behind, the killed and the frozen too."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others, timeout=1.0)
