@@ -144,6 +144,26 @@ async def test_when_a_lane_fails_the_others_finish_their_piece_and_no_more() -> 
     assert sorted(context.acknowledged) == sorted(x.sequence for x in other)
 
 
+async def test_what_failed_is_not_passed_over_when_it_comes_again() -> None:
+    made = Lanes(fails_on=[4])
+    observer, context = await opened(made, 2)
+    with pytest.raises(ObserverFailed):
+        await observer.process(context, batch(8, keys=4))
+    made.fails_on.clear()
+    made.done.clear()
+    await observer.process(context, batch(8, keys=4))
+    assert sorted(made.sequences) == list(range(1, 9))
+
+
+async def test_with_manual_checkpoints_a_key_never_overtakes_itself_in_another_lane() -> None:
+    made = Lanes()
+    observer, context = await opened(made, 4, manual=True)
+    for size in (40, 7, 90):
+        await observer.process(context, batch(size, keys=size // 3))
+    lanes_of = {(x.key, number) for number, x in made.done}
+    assert len(lanes_of) == len({x.key for _, x in made.done})
+
+
 async def test_what_was_done_before_a_failure_is_done() -> None:
     made = Lanes(fails_on=[31])
     observer, context = await opened(made, 4, piece=2)

@@ -1,6 +1,7 @@
 """Addresses, files of strangers, half lines, and replaying."""
 
 import asyncio
+import fcntl
 import os
 import re
 import sqlite3
@@ -89,6 +90,19 @@ async def test_the_half_line_of_a_killed_writer_is_cut_off(tmp_path: Path) -> No
         await letters.put(letter(3))
         assert [x.sequence for x in await letters.list()] == [1, 3]
         assert path.read_bytes().startswith(whole)
+
+
+async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    async with open_dead_letters(f"jsonl:{path}") as letters:
+        with path.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            putting = asyncio.create_task(letters.put(letter(1)))
+            await asyncio.sleep(0.1)
+            assert not putting.done()
+            assert path.read_bytes() == b""
+        await putting
+        assert await letters.list() == [letter(1)]
 
 
 async def test_a_letter_that_is_not_on_the_disk_is_not_taken_for_one_that_is(

@@ -146,6 +146,20 @@ async def test_an_outage_puts_nothing_aside_and_is_never_asked_fast() -> None:
         assert in_order_by_key(stage.log.changes)
 
 
+async def test_an_outage_of_single_changes_costs_one_letter_however_often_it_is_opened() -> (
+    None
+):
+    stage = Stage(feed=filled(1, 3), observer=DEAD_LETTER, fails_on=lambda _: now() < 4 * 3600)
+    async with stage.fleet(page_size=1) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(4 * 3600)
+        assert len(stage.log.opened) > 10
+        assert await stage.put_aside() == [0]
+        await asyncio.sleep(600)
+        assert await stage.put_aside() == [0]
+        assert stage.delivered() == [1, 2]
+
+
 async def test_a_host_killed_while_it_isolates_repeats_no_half_that_is_done() -> None:
     stage = Stage(feed=filled(1, 1000), observer=DEAD_LETTER, fails_on=number_in(900))
     async with stage.fleet() as fleet:
