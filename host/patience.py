@@ -14,6 +14,7 @@ from .journal import Journal
 
 T = TypeVar("T")
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
+_LATER = (FeedUnavailable, ContainerUnavailable)
 
 
 class Patience:
@@ -27,20 +28,34 @@ class Patience:
         """Await ``call()`` until it raises neither ``FeedUnavailable`` nor
         ``ContainerUnavailable``; ``doing`` names it in the log.
         """
+        try:
+            return await call()  # nearly always enough, and much cheaper than what follows
+        except _LATER as error:
+            return await self._ask_again(doing, call, error)
+
+    async def _ask_again(
+        self, doing: str, call: Callable[[], Awaitable[T]], error: Exception
+    ) -> T:
+        errors = [error]
+
+        async def replay_then_call() -> T:
+            if errors:
+                raise errors.pop()
+            return await call()
 
         def tell(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
-            if error is not None and state.next_action is not None:
-                self._journal.retrying(doing, error, state.next_action.sleep)
+            if error is not None:
+                self._journal.retrying(doing, error, state.upcoming_sleep)
 
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type((FeedUnavailable, ContainerUnavailable)),
+            retry=retry_if_exception_type(_LATER),
             wait=self._delay,
             sleep=asyncio.sleep,
             before_sleep=tell,
             reraise=True,
         )
-        return await retrying(call)
+        return await retrying(replay_then_call)
 
     def _delay(self, state: RetryCallState) -> float:
         """Grow with the attempts; never ask sooner than the other side wished."""

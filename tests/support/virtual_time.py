@@ -29,6 +29,8 @@ class _Skipping(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:  # something is ready to run: nobody waits, so nobody need be asked
+            return []
         ready = super().select(0)
         if not ready and timeout is None:
             raise NothingCanHappen("all tasks are waiting and no timer is set")
