@@ -41,6 +41,8 @@ class Crew:
         self._workers: dict[RangeId, Worker] = {}
         self._tasks: dict[asyncio.Task[None], Worker] = {}
         self._parting: CloseReason | None = None
+        self.abandoned: set[RangeId] = set()
+        """What has no worker any more, but perhaps a call that could not be ended."""
 
     @property
     def leases(self) -> Mapping[RangeId, Lease]:
@@ -90,6 +92,8 @@ class Crew:
         except Exception as error:  # noqa: BLE001 - told to whoever supervises the crew
             self._failed(error)
         finally:
+            if worker.abandoned:
+                self.abandoned.add(worker.lease.range_id)
             del self._workers[worker.lease.range_id]
             del self._tasks[task]
             self._ended()

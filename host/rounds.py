@@ -94,11 +94,12 @@ class Rounds:
                         await self._container.replace(lease.asked_by(None))
 
     def _is_ours_unread(self, lease: Lease) -> bool:
-        """Whether it was handed to us, or claimed by us, and has no worker."""
+        """Whether it was handed to us, or claimed by us, and no call of ours can run for it."""
         return (
             lease.owner == self._me
             and lease.incarnation in (None, self._incarnation)
             and lease.range_id not in self._crew.leases
+            and lease.range_id not in self._crew.abandoned
         )
 
     async def _in_turn(self, duty: Duty, lease: Lease) -> None:

@@ -93,7 +93,8 @@ class Worker:
         self._policy = CheckpointPolicy(settings.observer, now=self._clock())
         self._parting: CloseReason | None = None
         self._part_now = asyncio.Event()
-        self._abandoned = False
+        self.abandoned = False
+        """Whether a call may still run that could not be ended: the lease must expire."""
         self._pause: str | None = None
         self._pages: ReadAhead | None = None
         self._in_hand: asyncio.Timeout | None = None
@@ -120,7 +121,7 @@ class Worker:
 
     def abandon(self) -> None:
         """Stop waiting for a call that cannot be ended: the lease must then expire."""
-        self._abandoned = True
+        self.abandoned = True
 
     async def run(self) -> CloseReason:
         """Work until the lease is given up or lost; return why.
@@ -150,7 +151,7 @@ class Worker:
             if reason is CloseReason.FAILED:
                 reason = self._parting or reason
                 await self._release_at_last()
-            if self._abandoned and reason is not CloseReason.LEASE_LOST:
+            if self.abandoned and reason is not CloseReason.LEASE_LOST:
                 self._journal.abandoned(self.lease)
             else:
                 self._journal.parted(self.lease, reason)
@@ -370,7 +371,7 @@ class Worker:
 
     async def _release_at_last(self) -> None:
         """Spare the others the wait for the expiration, if the container answers at once."""
-        if self._abandoned:
+        if self.abandoned:
             return
         try:
             async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
