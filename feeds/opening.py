@@ -1,11 +1,13 @@
-"""Opening a feed by its address: ``eventlog:PATH``.
+"""Opening a feed by its address: ``eventlog:PATH``, ``cosmos://HOST/DATABASE/CONTAINER``.
 
 The part before the colon says which kind of feed it is, the rest is for that kind to
 read. A kind is imported when it is first asked for, so what one needs burdens no other.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 from .errors import FeedRefused
@@ -39,6 +41,21 @@ def _event_log(place: str) -> AbstractAsyncContextManager[Feed]:
     return EventLog.open(Path(place).expanduser())
 
 
+def _cosmos(scheme: str, place: str) -> AbstractAsyncContextManager[Feed]:
+    """Keys come from the environment: see ``cosmos_address``."""
+    from .cosmos import MODES, open_cosmos  # noqa: PLC0415 - only for those who use it
+    from .cosmos_address import AddressWrong, CosmosAccess, read_address  # noqa: PLC0415 - likewise
+
+    try:
+        address = read_address(scheme, place, known={"mode"})
+    except AddressWrong as error:
+        raise FeedRefused(str(error)) from error
+    mode = address.options.get("mode", "latest-version")
+    if mode not in MODES:
+        raise FeedRefused(f"a feed has no mode {mode!r}; there are: {', '.join(MODES)}")
+    return open_cosmos(address, CosmosAccess.of(os.environ), mode=MODES[mode])
+
+
 def _memory(place: str) -> AbstractAsyncContextManager[Feed]:
     raise FeedRefused(
         f"'memory:{place}' has no address: a feed in memory lives in the one process that "
@@ -46,4 +63,9 @@ def _memory(place: str) -> AbstractAsyncContextManager[Feed]:
     )
 
 
-_OPENERS: Mapping[str, Opener] = {"eventlog": _event_log, "memory": _memory}
+_OPENERS: Mapping[str, Opener] = {
+    "cosmos": partial(_cosmos, "cosmos"),
+    "cosmos+http": partial(_cosmos, "cosmos+http"),
+    "eventlog": _event_log,
+    "memory": _memory,
+}

@@ -1,0 +1,192 @@
+"""From the pages of a change feed, as bytes, to changes.
+
+A page is parsed twice, both times by msgspec: once to cut it into its items without looking
+into them, and once for the four fields of each that a change needs. The body of a change
+is the item as it came, system properties included, so no JSON is ever written here.
+
+What the modes can tell:
+
+* latest version: each item once, at its newest version. Whether that was an insert or a
+  replace is not said: it is a ``REPLACE``. Deletes do not appear. Times are whole seconds.
+* all versions and deletes: every version with its operation, and the image before it where
+  the container keeps one. A delete has no body.
+
+Limits: within one transaction, sequences count what the page holds of it. In latest version
+mode an item of it that was written again has moved on, so the others may be counted anew
+when they are read again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from feeds.errors import FeedRefused
+from feeds.feed import Change, Operation, RangeId
+
+from .positions import sequences
+
+_OPERATIONS = {
+    "create": Operation.INSERT,
+    "replace": Operation.REPLACE,
+    "delete": Operation.DELETE,
+}
+_MICROSECONDS = 1_000_000
+
+
+class _Page(msgspec.Struct, frozen=True, gc=False):
+    documents: list[msgspec.Raw] = msgspec.field(name="Documents")
+    container_rid: str = msgspec.field(name="_rid", default="")
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    operation_type: str
+    lsn: int
+    crts: int
+    id: str | None = None
+    partition_key: Any = None
+
+
+class _Version(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Metadata
+    current: msgspec.Raw = msgspec.Raw(b"{}")
+    previous: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Item(msgspec.Struct, frozen=True, gc=False):
+    """What an image of an item must have; ``keys`` are made for each container."""
+
+    id: str | None = None
+    lsn: int = msgspec.field(name="_lsn", default=0)
+    ts: int = msgspec.field(name="_ts", default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedPage:
+    """The changes of a page, and of which container they are."""
+
+    changes: Sequence[Change]
+    container_rid: str
+
+
+class Changes:
+    """Makes the changes of one container, whose partition keys lie at ``key_paths``."""
+
+    def __init__(self, key_paths: Sequence[str], *, all_versions: bool) -> None:
+        self._all_versions = all_versions
+        self._paths = [[_unquoted(y) for y in x.strip("/").split("/")] for x in key_paths]
+        heads = [x[0] for x in self._paths]
+        # Only the first step of each path is parsed; "id" is there anyway.
+        extra = [
+            (f"key_{n}", Any, msgspec.field(name=head, default=msgspec.UNSET))
+            for n, head in enumerate(heads)
+            if head != "id" and heads.index(head) == n
+        ]
+        names = {head: f"key_{heads.index(head)}" for head in heads if head != "id"}
+        self._heads = [names.get(x, "id") for x in heads]
+        item = msgspec.defstruct("Item", extra, bases=(_Item,), frozen=True, gc=False)
+        self._page = msgspec.json.Decoder(_Page)
+        self._version = msgspec.json.Decoder(_Version)
+        self._item: msgspec.json.Decoder[Any] = msgspec.json.Decoder(item)
+
+    def decode(self, range_id: RangeId, body: bytes) -> DecodedPage:
+        """Read the body of one answer. Raise ``FeedRefused`` where it is no change feed."""
+        try:
+            page = self._page.decode(body)
+            make = self._of_versions if self._all_versions else self._of_items
+            changes = make(range_id, page.documents)
+        except (msgspec.DecodeError, KeyError) as error:
+            raise FeedRefused(
+                f"range {range_id!r} answered what is no page of a change feed ({error}): "
+                f"check that the address leads to a Cosmos DB account"
+            ) from error
+        return DecodedPage(changes=changes, container_rid=page.container_rid)
+
+    def first_lsn(self, body: bytes) -> int:
+        """Return the LSN of the first change of a page."""
+        (first, *_) = self._page.decode(body).documents
+        if self._all_versions:
+            return int(self._version.decode(first).metadata.lsn)
+        return int(self._item.decode(first).lsn)
+
+    def _of_items(self, range_id: RangeId, raws: Sequence[msgspec.Raw]) -> Sequence[Change]:
+        items = [self._item.decode(x) for x in raws]
+        return [
+            Change(
+                range_id=range_id,
+                sequence=sequence,
+                key=self._key(item),
+                id=item.id,
+                operation=Operation.REPLACE,
+                body=bytes(raw),
+                committed_us=item.ts * _MICROSECONDS,
+            )
+            for raw, item, sequence in zip(
+                raws, items, sequences([x.lsn for x in items]), strict=True
+            )
+        ]
+
+    def _of_versions(self, range_id: RangeId, raws: Sequence[msgspec.Raw]) -> Sequence[Change]:
+        versions = [self._version.decode(x) for x in raws]
+        numbers = sequences([x.metadata.lsn for x in versions])
+        return [
+            self._of_version(range_id, version, sequence)
+            for version, sequence in zip(versions, numbers, strict=True)
+        ]
+
+    def _of_version(self, range_id: RangeId, version: _Version, sequence: int) -> Change:
+        told = version.metadata
+        operation = _OPERATIONS[told.operation_type]
+        deleted = operation is Operation.DELETE
+        image = self._item.decode((deleted and bytes(version.previous)) or version.current)
+        return Change(
+            range_id=range_id,
+            sequence=sequence,
+            key=self._key_of_deleted(told, image) if deleted else self._key(image),
+            id=image.id or told.id or "",
+            operation=operation,
+            body=b"" if deleted else bytes(version.current),
+            committed_us=told.crts * _MICROSECONDS,
+            previous=bytes(version.previous) or None,
+        )
+
+    def _key_of_deleted(self, told: _Metadata, image: Any) -> str:
+        """Read the key of what is gone from its metadata, by path, or from its last image."""
+        if not isinstance(told.partition_key, dict):
+            return self._key(image)
+        return _text([_walked(told.partition_key, path) for path in self._paths])
+
+    def _key(self, item: Any) -> str:
+        return _text(
+            [
+                _walked(getattr(item, head), path[1:])
+                for head, path in zip(self._heads, self._paths, strict=True)
+            ]
+        )
+
+
+def _walked(value: Any, path: Sequence[str]) -> Any:
+    for step in path:
+        if not isinstance(value, dict):
+            return msgspec.UNSET
+        value = value.get(step, msgspec.UNSET)
+    return value
+
+
+def _text(values: Sequence[Any]) -> str:
+    """Write a partition key as text: a string as it is, anything else as JSON.
+
+    A key of several levels is a JSON array. What is not there at all is empty, and within an
+    array ``{}``, as Cosmos DB writes it.
+    """
+    if len(values) > 1:
+        return msgspec.json.encode([{} if x is msgspec.UNSET else x for x in values]).decode()
+    (value,) = values
+    if isinstance(value, str):
+        return value
+    return "" if value is msgspec.UNSET else msgspec.json.encode(value).decode()
+
+
+def _unquoted(step: str) -> str:
+    return step[1:-1] if step[:1] in ("'", '"') else step

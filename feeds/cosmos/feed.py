@@ -1,0 +1,268 @@
+"""The change feed of a Cosmos DB container, one range of ours for each physical range.
+
+See ``positions`` for what a position is, ``topology`` for what becomes of ranges that are
+split or merged, ``changes`` for what the two modes can tell, and ``requests`` for why the
+client is watched so closely.
+
+A container that was deleted and made anew has other changes under the same positions. While
+a feed is open this shows in the container's resource id. Positions do not carry it (they are
+those of other change feed processors), so after a restart only a position beyond the end of
+its range gives the new container away: if a range stays shorter than its lease says, for
+longer than any replica lags, it is refused.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from feeds.cosmos_address import (
+    AddressWrong,
+    CosmosAccess,
+    CosmosAddress,
+    account_of,
+)
+from feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
+from feeds.feed import (
+    Change,
+    Continuation,
+    FeedRange,
+    Page,
+    RangeEnded,
+    RangeId,
+    StartAt,
+    Successor,
+)
+from feeds.instant import instant_us
+
+from .account import opened
+from .changes import Changes
+from .positions import (
+    BEGINNING,
+    check_position,
+    client_range,
+    client_token,
+    lsn_of,
+    position,
+    position_after,
+    session_lsn,
+)
+from .requests import Answer, RangeMoved, Requests, answering
+from .topology import Place, Topology
+
+Mode = Literal["latest-version", "all-versions"]
+MODES: Final[dict[str, Mode]] = {
+    "latest-version": "latest-version",
+    "all-versions": "all-versions",
+}
+_CLIENT_MODES: Final[dict[Mode, str]] = {
+    "latest-version": "LatestVersion",
+    "all-versions": "AllVersionsAndDeletes",
+}
+_NOT_MODIFIED: Final = 304
+_REPLICA_LAG: Final = 60.0  # seconds for which a replica may be behind a position
+
+
+@asynccontextmanager
+async def open_cosmos(
+    address: CosmosAddress,
+    access: CosmosAccess,
+    *,
+    mode: Mode = "latest-version",
+    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
+) -> AsyncIterator["CosmosFeed"]:
+    """Open the change feed of a container, as long as the block lasts.
+
+    ``timeout`` is for each request, in seconds. Raise ``FeedRefused`` if there is no such
+    container or no access to it, and ``FeedUnavailable`` if it does not answer.
+    """
+    try:
+        account = account_of(address, access)
+    except AddressWrong as error:
+        raise FeedRefused(str(error)) from error
+    where = f"{account.endpoint}{address.database}/{address.container}"
+    client = opened(account)
+    async with answering(where, timeout):
+        made = await client.__aenter__()
+    try:
+        database = made.get_database_client(address.database)
+        container = database.get_container_client(address.container)
+        requests = Requests(container, where=where, timeout=timeout)
+        found = await requests.container()
+        feed = CosmosFeed(
+            requests,
+            mode=mode,
+            container_rid=found["_rid"],
+            key_paths=found["partitionKey"]["paths"],
+        )
+        await feed.ranges()
+        yield feed
+    finally:
+        await client.__aexit__(None, None, None)
+
+
+class CosmosFeed:
+    """Made by ``open_cosmos``. Keeps the contract of ``Feed``, with these particulars.
+
+    Ranges that are gone are not listed, and end at once: their changes are read through
+    those that hold their keys now. In ``latest-version`` mode a time to start from is
+    taken down to its whole second. In ``all-versions`` mode a range starts from now.
+    Lag is in LSNs, which is changes where each was written by itself.
+    """
+
+    def __init__(
+        self,
+        requests: Requests,
+        *,
+        mode: Mode,
+        container_rid: str,
+        key_paths: Sequence[str],
+    ) -> None:
+        self._requests = requests
+        self._mode: Mode = mode
+        self._rid = container_rid
+        self._changes = Changes(key_paths, all_versions=mode == "all-versions")
+        self._topology = Topology(physical=())
+        self._behind: dict[RangeId, float] = {}
+        self._clock = asyncio.get_running_loop().time
+
+    def recall(self, ranges: Iterable[FeedRange]) -> None:
+        """Learn the bounds of ranges from their leases, before they are needed.
+
+        Cosmos DB forgets a range that was merged; who reads it knows. Call this with the
+        ranges of all leases before ``ranges``, and before reading what may be gone.
+        """
+        self._topology = self._topology.recalling(ranges)
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        await self._look()
+        return self._topology.listed()
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        instant = instant_us(start) if isinstance(start, datetime) else None
+        found = await self._find(range_id)
+        if self._mode == "all-versions" and start != "now":
+            raise FeedRefused(
+                "a feed of all versions and deletes keeps no old changes to start from: set "
+                "feed.start to now, or read the latest versions (?mode=latest-version)"
+            )
+        if start == "beginning" or (instant is not None and instant <= 0):
+            return BEGINNING
+        if not isinstance(found, Place):
+            raise RangeUnknown(range_id)  # it has ended meanwhile; its successors start anew
+        since: object = "Now"
+        if instant is not None:
+            since = datetime.fromtimestamp(instant // 1_000_000, UTC)
+        answer = await self._ask(found, range_id, since=since, limit=1)
+        if answer.status == _NOT_MODIFIED:
+            return Continuation(answer.etag)
+        return position(self._changes.first_lsn(answer.body) - 1)
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        assert limit > 0, "a page holds at least one change"
+        check_position(after)
+        found = await self._find(range_id)
+        if not isinstance(found, Place):
+            raise await self._ended(range_id, after)
+        try:
+            answer = await self._ask(found, range_id, after=after, limit=limit)
+        except _Ended as ended:
+            raise await self._ended(range_id, after) from ended
+        if answer.status == _NOT_MODIFIED:
+            return Page(changes=(), continuation=self._stands(found, range_id, after, answer))
+        page = self._changes.decode(range_id, answer.body)
+        self._requests.check_same(page.container_rid, self._rid)
+        return Page(changes=page.changes, continuation=Continuation(answer.etag))
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return position_after(change.sequence)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        check_position(after)
+        found = await self._find(range_id)
+        if not isinstance(found, Place):
+            return 0  # what is left of it counts as its successors'
+        try:
+            answer = await self._ask(found, range_id, after=after, limit=1)
+        except _Ended:
+            return 0
+        if answer.status == _NOT_MODIFIED:
+            return 0
+        newest, first = session_lsn(answer.session), self._changes.first_lsn(answer.body)
+        return max(1, (newest or first) - first + 1)
+
+    async def _ask(
+        self,
+        place: Place,
+        range_id: RangeId,
+        *,
+        limit: int,
+        after: Continuation | None = None,
+        since: object = "Beginning",
+    ) -> Answer:
+        """Ask for changes behind a position or since a time. Raise ``_Ended``."""
+        bounds, mode = place.bounds, _CLIENT_MODES[self._mode]
+        query: dict[str, Any] = {"max_item_count": limit}
+        if after is None or (after == BEGINNING and self._mode == "latest-version"):
+            query["feed_range"] = client_range(bounds.low, bounds.high)
+            query |= {"start_time": since, "mode": mode}
+        else:
+            query["continuation"] = client_token(
+                after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
+            )
+        try:
+            return await self._requests.changes(place.physical, **query)
+        except RangeMoved as moved:
+            await self._look()
+            if isinstance(await self._find(range_id), Place):
+                raise FeedUnavailable(f"range {range_id!r} is moving; ask again") from moved
+            raise _Ended from moved
+
+    async def _ended(self, range_id: RangeId, after: Continuation) -> RangeEnded:
+        await self._look()  # so that the successors are the latest there are
+        found = self._topology.find(range_id)
+        assert not isinstance(found, Place), "what is gone never comes back"
+        self._topology = self._topology.recalling(found)
+        return RangeEnded(range_id, tuple(Successor(range=x, start=after) for x in found))
+
+    async def _find(self, range_id: RangeId) -> Place | tuple[FeedRange, ...]:
+        try:
+            return self._topology.find(range_id)
+        except RangeUnknown:
+            await self._look()  # it may be new
+        return self._topology.find(range_id)
+
+    async def _look(self) -> None:
+        listed = await self._requests.ranges()
+        self._requests.check_same(listed.container_rid, self._rid)
+        topology = self._topology.replaced_by(listed.ranges)
+        if not topology.complete:
+            raise FeedUnavailable("the list of ranges has gaps: a split is going on; ask again")
+        self._topology = topology
+
+    def _stands(
+        self, place: Place, range_id: RangeId, after: Continuation, answer: Answer
+    ) -> Continuation:
+        """Return where a reader stands after it was told that there is nothing.
+
+        Only in a range that was there from the start can LSNs be compared: a merge begins
+        them again.
+        """
+        mine, newest = lsn_of(after), session_lsn(answer.session)
+        if not place.original or mine is None or newest is None or mine <= newest:
+            self._behind.pop(range_id, None)
+            return Continuation(answer.etag)
+        since = self._behind.setdefault(range_id, self._clock())
+        if self._clock() - since >= _REPLICA_LAG:
+            raise FeedRefused(
+                f"the position {after!r} lies beyond the end of range {range_id!r}, which is "
+                f"at {newest}: the container was deleted and made anew, or restored from an "
+                f"older copy, or the leases are those of another feed. Reset the leases of "
+                f"this feed"
+            )
+        return after
+
+
+class _Ended(Exception):
+    """The range is gone."""

@@ -1,0 +1,108 @@
+"""Positions and sequences of a Cosmos DB feed, and the tokens its client wants instead.
+
+A position is the etag of the change feed as it came, quotes included: ``"7052"`` says
+that everything up to LSN 7052 was read. Other change feed processors keep the same text,
+so a lease can pass between them. Of which range it is, the lease says; the opaque
+token of the client, which holds both, is made anew for each read.
+
+``"0"`` lies before everything. It is our own word for the beginning, where the server has none.
+
+A transaction has one LSN however many items it wrote, but each change needs a sequence of
+its own. So a sequence is the LSN times 65,536, plus the place within the transaction,
+where the last one always has the highest place there is: it alone then says whether a
+reader may go on behind this LSN, or has to read the transaction again.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from feeds.errors import FeedRefused
+from feeds.feed import Continuation
+
+BEGINNING: Final = Continuation('"0"')
+_POSITION: Final = re.compile(r'"[\x21\x23-\x7e]+"')  # an etag of one word
+_SESSION_LSN: Final = re.compile(r":(?:-?\d+#)?(\d+)")
+
+_PLACE_BITS: Final = 16
+_LAST: Final = (1 << _PLACE_BITS) - 1
+
+
+def check_position(after: Continuation) -> None:
+    """Refuse what no Cosmos DB feed can have given."""
+    if not _POSITION.fullmatch(after):
+        raise FeedRefused(
+            f"{after!r} is no position in a Cosmos DB change feed, which looks like "
+            f"'\"7052\"': it belongs to another kind of feed. Reset the leases of this feed"
+        )
+
+
+def position(lsn: int) -> Continuation:
+    """Return the position behind an LSN."""
+    return Continuation(f'"{lsn}"')
+
+
+def lsn_of(after: Continuation) -> int | None:
+    """Return the LSN of a position, or ``None`` where the server writes it otherwise."""
+    digits = after.strip('"')
+    return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def sequences(lsns: list[int]) -> list[int]:
+    """Number changes by their LSNs, which never fall; the last LSN must be complete."""
+    found: list[int] = []
+    place = 0
+    for n, lsn in enumerate(lsns):
+        last = n + 1 == len(lsns) or lsns[n + 1] != lsn
+        found.append((lsn << _PLACE_BITS) | (_LAST if last else min(place, _LAST - 1)))
+        place = 0 if last else place + 1
+    return found
+
+
+def position_after(sequence: int) -> Continuation:
+    """Return the position behind a change, or before its transaction if more of it follows."""
+    lsn, place = sequence >> _PLACE_BITS, sequence & _LAST
+    return position(lsn if place == _LAST else lsn - 1)
+
+
+def session_lsn(token: str | None) -> int | None:
+    """Read the newest LSN of a range from a session token of either version.
+
+    ``0:-1#12`` and ``0:12`` are version 1, ``0:3#12#1=11`` is version 2.
+    """
+    found = _SESSION_LSN.search(token or "")
+    return int(found.group(1)) if found else None
+
+
+def client_range(low: str, high: str) -> dict[str, object]:
+    """Return hash bounds the way the client writes a feed range."""
+    return {"Range": {"min": low, "max": high, "isMinInclusive": True, "isMaxInclusive": False}}
+
+
+def client_token(
+    after: Continuation, *, container_rid: str, mode: str, low: str, high: str
+) -> str:
+    """Return the continuation with which the client reads one range behind a position.
+
+    ``startFrom`` says Beginning whatever was true: the client sends it along, and with a
+    position it must not narrow anything.
+    """
+    bounds = client_range(low, high)
+    token = {
+        "v": "v2",
+        "containerRid": container_rid,
+        "mode": mode,
+        "startFrom": {"Type": "Beginning"},
+        "continuation": {
+            "v": "v2",
+            "rid": container_rid,
+            "continuation": [{"token": after, "range": bounds["Range"]}],
+            **bounds,
+        },
+    }
+    return _base64(msgspec.json.encode(token))
+
+
+def _base64(data: bytes) -> str:
+    return str(msgspec.to_builtins(data))  # msgspec writes bytes as Base64

@@ -1,0 +1,278 @@
+"""One question to the change feed is one request, whatever the client would make of it.
+
+The vendor's client does more than is asked: it follows a split on its own, into several
+ranges at once; it asks a hundred times where it is throttled, and a thousand where a
+split takes its time; and it reads on in a container that was made anew. So each
+answer that is about those things is taken from it as it comes in, by the hook that the
+client offers for looking at raw answers, and what to do is decided here. The rest (regions
+that are down, servers that are busy, connections that break) stays with the client,
+which knows the account's regions.
+
+A page is taken the same way, as bytes: the client would parse it into dictionaries
+that nobody here wants.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from azure.core.exceptions import AzureError
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from feeds.errors import FeedError, FeedRefused, FeedUnavailable
+from feeds.feed import FeedRange, RangeId
+
+_RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
+_GONE, _THROTTLED, _NOT_FOUND = 410, 429, 404
+_NOT_AUTHORIZED: Final = (401, 403)
+_BAD_REQUEST: Final = 400
+_SPLITTING: Final = 1007
+_MADE_ANEW: Final = 1024
+_NOT_YET_HERE: Final = 1002
+_WRONG_REGION: Final = (3, 1008)
+_SHORT: Final = 300
+_TRIES: Final = 3
+
+
+class RangeMoved(Exception):
+    """The physical range that was asked is gone; look at the ranges again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the server said, before anybody made something of it."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def substatus(self) -> int:
+        return int(self.headers.get("x-ms-substatus") or 0)
+
+    @property
+    def etag(self) -> str:
+        return self.headers.get("etag", "")
+
+    @property
+    def session(self) -> str | None:
+        return self.headers.get("x-ms-session-token")
+
+
+class _Taken(Exception):
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeList:
+    """The physical ranges, and the container they are of."""
+
+    ranges: tuple[FeedRange, ...]
+    container_rid: str
+
+
+class Requests:
+    """Asks one container. Every request ends within ``timeout`` seconds.
+
+    Raises ``FeedUnavailable``, ``FeedRefused`` and ``RangeMoved``.
+    """
+
+    def __init__(self, container: ContainerProxy, *, where: str, timeout: float) -> None:
+        self._container = container
+        self._where = where
+        self._timeout = timeout
+        self._listing = asyncio.Lock()
+
+    async def container(self) -> Mapping[str, Any]:
+        """Read the properties of the container."""
+        async with self._bounded():
+            return await self._container.read()
+
+    async def changes(self, physical: RangeId, **query: Any) -> Answer:
+        """Ask for one page: 200 with changes, or 304. ``query`` goes to the client."""
+
+        def check(request: Any) -> None:
+            if request.http_request.headers.get(_RANGE_HEADER) != physical:
+                raise RangeMoved
+
+        async with self._bounded():
+            pages = self._container.query_items_change_feed(
+                **query, raw_request_hook=check, raw_response_hook=_take
+            ).by_page()
+            try:
+                await anext(pages, None)
+            except _Taken as taken:
+                return self._judged(taken.answer)
+            except ValueError as error:
+                # what the client says before it asks: the token is of another container
+                raise FeedRefused(made_anew(self._where)) from error
+        raise FeedUnavailable(f"{self._where} gave no answer to read")
+
+    async def ranges(self) -> RangeList:
+        """List the physical ranges, and let the client know them too.
+
+        The client keeps one list for the whole process and gives away neither ids nor
+        ancestors; but it shows the raw answers from which it makes the list.
+        """
+        async with self._bounded(), self._listing:
+            for _ in range(_TRIES):
+                bodies: list[bytes] = []
+
+                def keep(response: Any, bodies: list[bytes] = bodies) -> None:
+                    if response.http_response.status_code == 200:  # noqa: PLR2004 - OK
+                        bodies.append(response.http_response.body())
+
+                found = self._container.read_feed_ranges(
+                    force_refresh=True, raw_response_hook=keep
+                )
+                async for _ in found:
+                    pass
+                if bodies:  # else another task was quicker, and the client asked nobody
+                    return _range_list(bodies)
+        raise FeedUnavailable(f"the ranges of {self._where} could not be listed just now")
+
+    def _bounded(self) -> AbstractAsyncContextManager[None]:
+        return answering(self._where, self._timeout)
+
+    def _judged(self, answer: Answer) -> Answer:
+        if answer.status == _GONE and answer.substatus != _SPLITTING:
+            raise RangeMoved
+        if answer.status >= _BAD_REQUEST:
+            raise error_of(self._where, answer, _message(answer.body))
+        if not answer.etag:
+            raise FeedUnavailable(f"{self._where} answered without saying where it stands")
+        return answer
+
+    def check_same(self, rid: str, expected: str) -> None:
+        """Refuse an answer of another container than was opened."""
+        if rid and rid != expected:
+            raise FeedRefused(made_anew(self._where))
+
+
+@asynccontextmanager
+async def answering(where: str, seconds: float) -> AsyncIterator[None]:
+    """Bound what is done with the client, and say what its errors mean to a reader."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise FeedUnavailable(f"{where} did not answer within {seconds:g} s") from error
+    except CosmosHttpResponseError as error:
+        message = str(error.message or "").partition("\n")[0]
+        raise error_of(where, _answer_of(error), message) from error
+    except RecursionError as error:  # how the client gives up on lasting splits
+        raise FeedUnavailable(f"{where} is being split or merged") from error
+    except AzureError as error:
+        raise FeedUnavailable(f"{where} cannot be reached: {_brief(error)}") from error
+
+
+def error_of(where: str, answer: Answer, message: str) -> FeedError:
+    """Say what an error means to a reader: ask again later, or tell a person."""
+    said = f"({answer.status}/{answer.substatus}) {message[:_SHORT]}".strip()
+    advice = _advice(where, answer, said)
+    if advice is not None:
+        return FeedRefused(advice)
+    if answer.status == _THROTTLED:
+        wait = float(answer.headers.get("x-ms-retry-after-ms") or 0) / 1000
+        return FeedUnavailable(f"{where} throttles: {said}", wait)
+    if answer.status == _GONE:
+        return FeedUnavailable(f"{where} is being split or merged {said}")
+    return FeedUnavailable(f"{where} could not answer {said}")
+
+
+def _advice(where: str, answer: Answer, said: str) -> str | None:
+    """Tell a person what to do, where asking again cannot help."""
+    status, substatus = answer.status, answer.substatus
+    if (status, substatus) == (_BAD_REQUEST, _MADE_ANEW):
+        return made_anew(where)
+    if status == _NOT_FOUND and substatus != _NOT_YET_HERE:
+        return (
+            f"{where} is not there {said}: check database and container in the address of "
+            f"the feed, or create the container"
+        )
+    if status in _NOT_AUTHORIZED and substatus not in _WRONG_REGION:
+        return (
+            f"{where} does not let us in {said}: check the key, the rights of the identity, "
+            f"the firewall of the account, and the clock of this machine"
+        )
+    if status == _BAD_REQUEST:
+        return (
+            f"{where} refused to be read {said}: if the position is older than the container "
+            f"keeps its changes, reset the lease of this range"
+        )
+    return None
+
+
+def made_anew(where: str) -> str:
+    return (
+        f"{where} was deleted and made anew: the positions of its leases mean nothing in "
+        f"the new one. Reset the leases of this feed to start it again"
+    )
+
+
+def _take(response: Any) -> None:
+    """Take an answer from the client, unless the client knows better what to do with it."""
+    http = response.http_response
+    answer = Answer(status=http.status_code, headers=http.headers)
+    ours = (
+        answer.status < _BAD_REQUEST
+        or answer.status in (_GONE, _THROTTLED)
+        or (answer.status, answer.substatus) == (_BAD_REQUEST, _MADE_ANEW)
+    )
+    if ours:
+        raise _Taken(
+            Answer(status=http.status_code, headers=http.headers, body=http.body() or b"")
+        )
+
+
+def _answer_of(error: CosmosHttpResponseError) -> Answer:
+    headers: dict[str, str] = dict(error.headers or {})
+    headers["x-ms-substatus"] = str(error.sub_status or 0)
+    return Answer(status=error.status_code or 0, headers=headers)
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body)["message"]).partition("\r\n")[0]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return ""
+
+
+def _brief(error: AzureError) -> str:
+    return (str(error.message) or type(error).__name__).partition("\n")[0][:_SHORT]
+
+
+class _Range(msgspec.Struct, frozen=True, rename="camel"):
+    id: str
+    min_inclusive: str
+    max_exclusive: str
+    parents: list[str] | None = None
+
+
+class _Ranges(msgspec.Struct, frozen=True):
+    ranges: list[_Range] = msgspec.field(name="PartitionKeyRanges")
+    container_rid: str = msgspec.field(name="_rid", default="")
+
+
+def _range_list(bodies: list[bytes]) -> RangeList:
+    """Read the pages of a list; what was replaced in the meantime is left out."""
+    pages = [msgspec.json.decode(x, type=_Ranges) for x in bodies]
+    found = {x.id: x for page in pages for x in page.ranges}
+    gone = {name for x in found.values() for name in x.parents or ()}
+    ranges = tuple(
+        FeedRange(
+            id=RangeId(x.id),
+            low=x.min_inclusive,
+            high=x.max_exclusive,
+            parents=tuple(RangeId(y) for y in x.parents or ()),
+        )
+        for x in found.values()
+        if x.id not in gone
+    )
+    return RangeList(ranges=ranges, container_rid=pages[-1].container_rid)
