@@ -39,11 +39,6 @@ class CosmosAddress:
     container: str
     options: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def host(self) -> str:
-        """The host of the endpoint without its port, as lease documents name an account."""
-        return urlsplit(self.endpoint).hostname or ""
-
     def __str__(self) -> str:
         return f"{self.endpoint}{self.database}/{self.container}"
 
@@ -72,6 +67,11 @@ class Account:
 
     endpoint: str
     key: str | None = field(default=None, repr=False)
+
+    @property
+    def host(self) -> str:
+        """The host without its port, as the ids of lease documents name an account."""
+        return urlsplit(self.endpoint).hostname or ""
 
 
 def read_address(scheme: str, place: str, *, known: Collection[str]) -> CosmosAddress:

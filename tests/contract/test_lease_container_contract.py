@@ -41,6 +41,9 @@ CONTAINERS = [
     pytest.param(made.same_object(made.memory_separate_delayed), id="memory-separate-delayed"),
     pytest.param(made.opened_each(made.sqlite), id="sqlite"),
     pytest.param(made.opened_each(made.sqlite_separate), id="sqlite-separate"),
+    pytest.param(made.cosmos, id="cosmos"),
+    pytest.param(made.cosmos_separate, id="cosmos-separate"),
+    pytest.param(made.cosmos_independent, id="cosmos-independent"),
 ]
 
 A, B = HostName("a"), HostName("b")

@@ -1,5 +1,6 @@
 """Fresh, empty lease containers for tests, and any number of clients to each."""
 
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -7,8 +8,10 @@ from random import Random
 
 from leases.container import LeaseContainer
 from leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from leases.opening import open_container, open_stores
+from leases.opening import Means, open_container, open_stores
 from leases.stores import SeparateStores
+from tests.integration.emulator.running import running
+from tests.support.independent_cosmos import independent_cosmos
 from tests.support.proxies import delaying, proxied
 
 Connect = Callable[[], Awaitable[LeaseContainer]]
@@ -68,3 +71,56 @@ def sqlite_separate(directory: Path) -> AbstractAsyncContextManager[LeaseContain
     return open_stores(
         f"sqlite:{directory / 'ownership.db'}", f"sqlite:{directory / 'checkpoints.db'}"
     )
+
+
+@asynccontextmanager
+async def cosmos(_: Path) -> AsyncIterator[Connect]:
+    """Over the emulator, with a client of its own for each."""
+    async with running() as url, _clients(lambda: _cosmos_at(url)) as connect:
+        yield connect
+
+
+@asynccontextmanager
+async def cosmos_separate(_: Path) -> AsyncIterator[Connect]:
+    """Ownership and checkpoints in two containers of the emulator."""
+    async with running() as url:
+        place = _address_of(url, "leases")
+        stores = _address_of(url, "checkpoints")
+        async with _clients(lambda: open_stores(place, stores, _CREATE)) as connect:
+            yield connect
+
+
+_fresh = itertools.count()
+
+
+@asynccontextmanager
+async def cosmos_independent(_: Path) -> AsyncIterator[Connect]:
+    """Over an endpoint that others have written; skipped where it cannot be had."""
+    url = await independent_cosmos()
+    name = f"leases-{next(_fresh)}"
+    async with _clients(lambda: _cosmos_at(url, name)) as connect:
+        yield connect
+
+
+_CREATE = Means(create=True)
+
+
+def _cosmos_at(url: str, name: str = "leases") -> AbstractAsyncContextManager[LeaseContainer]:
+    return open_container(_address_of(url, name), _CREATE)
+
+
+def _address_of(url: str, name: str) -> str:
+    """``http://HOST:PORT/`` as an address of leases."""
+    return f"cosmos+{url}d/{name}?prefix=fleet"
+
+
+@asynccontextmanager
+async def _clients(
+    make: Callable[[], AbstractAsyncContextManager[LeaseContainer]],
+) -> AsyncIterator[Connect]:
+    async with AsyncExitStack() as clients:
+
+        async def connect() -> LeaseContainer:
+            return await clients.enter_async_context(make())
+
+        yield connect

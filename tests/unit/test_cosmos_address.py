@@ -17,14 +17,16 @@ STRING = f"AccountEndpoint=https://acc.documents.azure.com:443/;AccountKey={SECR
 def test_an_address_names_endpoint_database_container_and_options() -> None:
     read = read_address("cosmos", "//acc.example:444/shop/or%20ders?mode=x", known={"mode"})
     assert read.endpoint == "https://acc.example:444/"
-    assert (read.host, read.database, read.container) == ("acc.example", "shop", "or ders")
+    assert (read.database, read.container) == ("shop", "or ders")
+    assert account_of(read, CosmosAccess()).host == "acc.example"
     assert read.options == {"mode": "x"}
     assert str(read) == "https://acc.example:444/shop/or ders"
 
 
 def test_plain_http_is_a_scheme_of_its_own() -> None:
     read = read_address("cosmos+http", "//[::1]:8081/d/c", known=())
-    assert (read.endpoint, read.host) == ("http://[::1]:8081/", "::1")
+    assert read.endpoint == "http://[::1]:8081/"
+    assert account_of(read, CosmosAccess()).host == "::1"
 
 
 @pytest.mark.parametrize(

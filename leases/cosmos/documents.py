@@ -1,0 +1,375 @@
+"""Lease documents of the .NET change feed processor v3, to leases and back. No I/O.
+
+A document holds what every processor reads: token, owner, continuation, timestamp. What
+is ours alone (epoch, renewals, a request for the lease) is JSON text in two entries of
+its ``properties``, a table of strings that other processors carry along untouched. So a
+fleet of ours and one of theirs can share the leases. One entry is about ownership, the
+other about the last write and the checkpoint, so that a checkpoint need not write what it
+does not know.
+
+They do not know our part, so it may be out of date. Ours repeats the owner and timestamp
+that were written with it: if they still stand, nobody else has written. If not, another
+processor has, and every such write counts as a sign of life of the owner it names, in an
+epoch after the one we wrote. When .NET splits a range it copies the properties of the
+parent into the children; ours name their range, and count for no other.
+
+A document whose continuation is null belongs to a range that was never read. It is no
+lease to us, who settle where a range starts when its lease is created: ``create`` then
+fills in the position, and touches nothing else.
+
+Limits: stamps of other processors are taken as they are, to the microsecond. A document
+in which another processor keeps no ``properties`` (Java's) forgets our part at each of
+its writes; take such leases over when its fleet has stopped.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from feeds.feed import Continuation, FeedRange, RangeId
+from leases.errors import ContainerRefused
+from leases.lease import HostName, Lease, Version
+
+from .java import raw_token
+from .names import Names
+
+Document: TypeAlias = dict[str, Any]
+Operation: TypeAlias = dict[str, Any]
+
+INCREMENTAL = "Incremental Feed"
+FULL_FIDELITY = "Full-Fidelity Feed"
+OWNERSHIP, WRITTEN = "changefeed", "changefeed-written"
+"""The entries of ``properties`` that are ours."""
+
+LISTED = (
+    "SELECT c.id, c._etag, c._ts, c.LeaseToken, c.FeedRange, c.feedRange, c.Owner,"
+    " c.properties, c.timestamp, c.Mode, IS_STRING(c.ContinuationToken) AS started"
+    " FROM c WHERE STARTSWITH(c.id, @begin)"
+)
+"""Selects what a listing needs: everything but the continuations."""
+
+
+class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who owns the range ``of``. ``owner`` and ``at`` repeat what was written as ``Owner``
+    and ``timestamp``.
+    """
+
+    of: str
+    owner: str | None = None
+    at: str | None = None
+    incarnation: str | None = None
+    epoch: int = 0
+    renewals: int = 0
+    next_owner: str | None = None
+    ended: bool = False
+    paused: str | None = None
+    stamp: float | None = None
+    parents: tuple[str, ...] = ()
+
+
+class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Our last write to the range ``of``; ``attempt`` is new for every try to write."""
+
+    of: str
+    attempt: str = ""
+    write_id: str | None = None
+    checkpoint_epoch: int = 0
+
+
+Entry = TypeVar("Entry", _Ownership, _Written)
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """What the version of a lease says of its document: a write needs to know it."""
+
+    etag: str
+    epoch: int
+    low: str
+    high: str
+    has_properties: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How the documents of one container look: their names, key and mode."""
+
+    names: Names
+    partitioned_by_id: bool = True
+    mode: str = INCREMENTAL
+
+
+def seen_in(version: Version) -> Seen | None:
+    """Return what a version says, ``None`` if it is none of ours."""
+    try:
+        return msgspec.json.decode(version, type=Seen)
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def new_document(form: Form, lease: Lease, attempt: str) -> Document:
+    """Return the document of a new lease, in the order in which .NET writes it."""
+    name = form.names.lease(lease.range_id)
+    key = {} if form.partitioned_by_id else {"partitionKey": name}
+    return {
+        "id": name,
+        **key,
+        "version": int(is_part(lease.range)),
+        "LeaseToken": lease.range_id,
+        "FeedRange": _feed_range(lease.range),
+        "Owner": lease.owner,
+        "ContinuationToken": lease.continuation,
+        "properties": {OWNERSHIP: _ownership_text(lease), WRITTEN: _written(lease, attempt)},
+        "timestamp": timestamp_of(lease.stamp),
+        "Mode": form.mode,
+    }
+
+
+def changes(lease: Lease, seen: Seen, attempt: str) -> list[Operation]:
+    """Return the partial update that writes ``lease``, with the continuation if carried."""
+    place = lease.range
+    operations = [
+        _set("/Owner", lease.owner),
+        _set("/timestamp", timestamp_of(lease.stamp)),
+        *_set_properties(
+            {OWNERSHIP: _ownership_text(lease), WRITTEN: _written(lease, attempt)}, seen
+        ),
+    ]
+    if (place.low, place.high) != (seen.low, seen.high):
+        operations.append(_set("/FeedRange", _feed_range(place)))
+    if lease.continuation is not None:
+        operations.append(_set("/ContinuationToken", lease.continuation))
+    return operations
+
+
+def checkpoint_changes(lease: Lease, seen: Seen, attempt: str) -> list[Operation]:
+    """Return the update that writes the continuation of ``lease``, and nothing else of it."""
+    return [
+        *_set_properties({WRITTEN: _written(lease, attempt)}, seen),
+        _set("/ContinuationToken", lease.continuation),
+    ]
+
+
+def first_position(continuation: Continuation) -> list[Operation]:
+    """Return the update that gives a document of another processor its first position."""
+    return [_set("/ContinuationToken", continuation)]
+
+
+def started(document: Mapping[str, Any]) -> bool:
+    """Whether it has a continuation, and so is a lease."""
+    return bool(document.get("started", document.get("ContinuationToken") is not None))
+
+
+def last_attempt(document: Mapping[str, Any]) -> str:
+    """Return the name of our last attempt that got through, if that is known."""
+    written = _entry(document, WRITTEN, _Written)
+    return "" if written is None else written.attempt
+
+
+def check_mode(document: Mapping[str, Any], mode: str) -> None:
+    """Refuse the leases of a fleet that reads the feed in another mode."""
+    found = document.get("Mode") or INCREMENTAL
+    if found != mode:
+        raise ContainerRefused(
+            f"lease {document.get('id')!r} was made for the mode {found!r}, and this host "
+            f"reads the feed as {mode!r}: their positions do not fit each other. Give the "
+            "leases of each mode a prefix of their own"
+        )
+
+
+def check_not_java(document: Mapping[str, Any]) -> None:
+    """Refuse to work with Java's version 1 leases: their positions have another form."""
+    if "feedRange" in document:
+        raise ContainerRefused(
+            f"lease {document.get('id')!r} is in the form of a Java processor, which cannot "
+            "be shared with: stop that processor, and import its leases under a prefix of "
+            "their own (changefeed leases import)"
+        )
+
+
+def lease_in(document: Mapping[str, Any]) -> Lease:
+    """Read a document. A listed one carries no continuation."""
+    ours = _entry(document, OWNERSHIP, _Ownership)
+    low, high = bounds_in(document)
+    lease = Lease(
+        range=FeedRange(
+            id=RangeId(str(document["LeaseToken"])),
+            low=low,
+            high=high,
+            parents=tuple(RangeId(x) for x in ours.parents) if ours else (),
+        ),
+        continuation=_continuation_in(document),
+        **_ownership(document, ours),
+    )
+    seen = Seen(
+        etag=document["_etag"],
+        epoch=lease.epoch,
+        low=low,
+        high=high,
+        has_properties=isinstance(document.get("properties"), dict),
+    )
+    return replace(lease, version=version_of(seen))
+
+
+def _continuation_in(document: Mapping[str, Any]) -> Continuation | None:
+    token = document.get("ContinuationToken")
+    if token is None:
+        return None
+    return Continuation(raw_token(token) if "feedRange" in document else token)
+
+
+def is_part(place: FeedRange) -> bool:
+    """Whether it is named by its hash bounds, as in version 1, not as a range of the feed."""
+    return bool(place.high) and place.id == f"{place.low}-{place.high}"
+
+
+def overlap(one: FeedRange, other: FeedRange) -> bool:
+    """Whether two ranges have hashes in common; none are known where bounds are empty."""
+    if not one.high or not other.high or one.id == other.id:
+        return False
+    return one.low < other.high and other.low < one.high
+
+
+def version_of(seen: Seen) -> Version:
+    return Version(msgspec.json.encode(seen).decode())
+
+
+def bounds_in(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the hash bounds of a lease, empty where an old document has none."""
+    # .NET writes FeedRange, Java feedRange.
+    found = document.get("FeedRange") or document.get("feedRange") or {}
+    bounds = found.get("Range") or {}
+    return bounds.get("min") or "", bounds.get("max") or ""
+
+
+def timestamp_of(stamp: float | None) -> str | None:
+    """Format seconds since 1970 as .NET does, with seven digits."""
+    if stamp is None:
+        return None
+    text = datetime.fromtimestamp(stamp, UTC).isoformat(timespec="microseconds")
+    return text.removesuffix("+00:00") + "0Z"
+
+
+def stamp_in(document: Mapping[str, Any]) -> float | None:
+    """Read the timestamp of any processor; the server's own, in whole seconds, stands in."""
+    text = document.get("timestamp")
+    if isinstance(text, str):
+        try:
+            # Java's once had the name of the zone behind the zone itself.
+            moment = datetime.fromisoformat(text.removesuffix("[UTC]"))
+        except ValueError:
+            pass
+        else:
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    found = document.get("_ts")
+    return None if found is None else float(found)
+
+
+def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str, Any]:
+    owner, at = document.get("Owner"), document.get("timestamp")
+    if ours is None or (owner, at) != (ours.owner, ours.at):
+        return _by_others(document, ours, HostName(owner) if owner else None)
+    written = _entry(document, WRITTEN, _Written) or _Written(of=ours.of)
+    return {
+        "owner": owner,
+        "incarnation": ours.incarnation,
+        "epoch": ours.epoch,
+        "renewals": ours.renewals,
+        "next_owner": ours.next_owner,
+        "ended": ours.ended,
+        "paused": ours.paused,
+        "stamp": ours.stamp,
+        "checkpoint_epoch": written.checkpoint_epoch,
+        "write_id": written.write_id,
+    }
+
+
+def _by_others(
+    document: Mapping[str, Any], ours: _Ownership | None, owner: HostName | None
+) -> dict[str, Any]:
+    """Tell what another processor has made of it since we last wrote, if we ever did.
+
+    Its stamp moves with each of its writes, so that is its sign of life. Whatever it had
+    to do with a request or a pause of ours, it does not know of them.
+    """
+    stamp = stamp_in(document)
+    written = document.get("timestamp") is not None or owner is not None
+    epoch = int(written)
+    if ours is not None:
+        # It may go on in an epoch that we have already given it.
+        same = ours.incarnation is None and ours.owner is not None and ours.owner == owner
+        epoch = ours.epoch + (0 if same else 1)
+    return {
+        "owner": owner,
+        "epoch": epoch,
+        "renewals": int((stamp or 0) * 1_000_000),
+        "ended": ours is not None and ours.ended,
+        "paused": None if ours is None else ours.paused,
+        "stamp": stamp,
+        "checkpoint_epoch": epoch if written and started(document) else 0,
+    }
+
+
+def _entry(document: Mapping[str, Any], name: str, kind: type[Entry]) -> Entry | None:
+    properties = document.get("properties")
+    text = properties.get(name) if isinstance(properties, dict) else None
+    if not isinstance(text, str):
+        return None
+    try:
+        entry = msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ContainerRefused(
+            f"lease {document.get('id')!r} has an entry {name!r} in its properties that "
+            f"cannot be read ({error}): it was written by a newer version of this program, "
+            "or changed by hand. Upgrade this host, or delete the entry while no host runs"
+        ) from error
+    return entry if entry.of == document.get("LeaseToken") else None
+
+
+def _ownership_text(lease: Lease) -> str:
+    return _text(
+        _Ownership(
+            of=lease.range_id,
+            owner=lease.owner,
+            at=timestamp_of(lease.stamp),
+            incarnation=lease.incarnation,
+            epoch=lease.epoch,
+            renewals=lease.renewals,
+            next_owner=lease.next_owner,
+            ended=lease.ended,
+            paused=lease.paused,
+            stamp=lease.stamp,
+            parents=lease.range.parents,
+        )
+    )
+
+
+def _written(lease: Lease, attempt: str) -> str:
+    return _text(
+        _Written(
+            of=lease.range_id,
+            attempt=attempt,
+            write_id=lease.write_id,
+            checkpoint_epoch=lease.checkpoint_epoch,
+        )
+    )
+
+
+def _text(entry: _Ownership | _Written) -> str:
+    return msgspec.json.encode(entry).decode()
+
+
+def _set_properties(entries: Mapping[str, str], seen: Seen) -> Sequence[Operation]:
+    if seen.has_properties:
+        return [_set(f"/properties/{name}", text) for name, text in entries.items()]
+    return [_set("/properties", dict(entries))]
+
+
+def _set(path: str, value: Any) -> Operation:
+    return {"op": "set", "path": path, "value": value}
+
+
+def _feed_range(feed_range: FeedRange) -> Document:
+    return {"Range": {"min": feed_range.low, "max": feed_range.high}}

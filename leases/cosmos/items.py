@@ -1,0 +1,148 @@
+"""The items of one container: conditional reads and writes, and what went wrong with them.
+
+The client sends a write again when its answer was lost, whatever it is told, so a
+conflict may be the echo of one's own success. Who writes must therefore be able to
+recognise his own write: ``Moved`` and ``Present`` say only that something is there.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar
+
+from azure.core import MatchConditions
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from .failures import errors_told
+
+Document: TypeAlias = dict[str, Any]
+Operations: TypeAlias = Sequence[Mapping[str, Any]]
+T = TypeVar("T")
+
+_PAGE = 1000
+_LONGEST_ETAG = 256
+
+
+class Missing(Exception):
+    """There is no such item."""
+
+
+class Moved(Exception):
+    """The item has another etag than the one given."""
+
+
+class Present(Exception):
+    """An item of that id is there already."""
+
+
+class Items:
+    """See the module. ``partitioned_by_id``: the partition key is ``/id``; else it is
+    ``/partitionKey``, which repeats the id. Raises ``ContainerUnavailable`` and
+    ``ContainerRefused`` beside its own errors.
+    """
+
+    def __init__(self, proxy: ContainerProxy, where: str, *, partitioned_by_id: bool) -> None:
+        self._proxy = proxy
+        self._where = where
+        self.partitioned_by_id = partitioned_by_id
+
+    def keyed(self, document: Document) -> Document:
+        """Return the document with its partition key in it."""
+        if self.partitioned_by_id:
+            return document
+        return {**document, "partitionKey": document["id"]}
+
+    async def read(self, name: str) -> Document | None:
+        try:
+            return dict(await self._asked(lambda: self._proxy.read_item(name, name)))
+        except Missing:
+            return None
+
+    async def create(self, document: Document) -> Document:
+        """Raise ``Present``; the echo of a success looks the same."""
+        return dict(await self._asked(lambda: self._proxy.create_item(document)))
+
+    async def replace(self, document: Document, etag: str) -> str:
+        """Write the whole item if its etag stands. Return the new etag."""
+        await self._check(document["id"], etag)
+        answer = await self._asked(
+            lambda: self._proxy.replace_item(
+                document["id"],
+                document,
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+                no_response=True,
+            )
+        )
+        return _etag_in(answer)
+
+    async def patch(self, name: str, operations: Operations, etag: str) -> str:
+        """Change parts of an item if its etag stands. Return the new etag."""
+        return _etag_in(await self._patched(name, operations, etag, no_response=True))
+
+    async def patch_whole(self, name: str, operations: Operations, etag: str) -> Document:
+        """Change parts of an item if its etag stands. Return all of it."""
+        return dict(await self._patched(name, operations, etag, no_response=False))
+
+    async def delete(self, name: str, etag: str) -> None:
+        await self._check(name, etag)
+        await self._asked(
+            lambda: self._proxy.delete_item(
+                name, name, etag=etag, match_condition=MatchConditions.IfNotModified
+            )
+        )
+
+    async def query(self, text: str, **parameters: str) -> list[Document]:
+        """Return what a query over the whole container finds."""
+        given: list[dict[str, object]] = [
+            {"name": f"@{name}", "value": value} for name, value in parameters.items()
+        ]
+        with errors_told(self._where):
+            found = self._proxy.query_items(text, parameters=given, max_item_count=_PAGE)
+            return [dict(x) async for x in found]
+
+    async def _check(self, name: str, etag: str) -> None:
+        """Raise ``Moved`` for what cannot be an etag: the client would leave out an empty
+        one, and write whatever stands there, and it cannot send every text.
+        """
+        if not (etag.isascii() and etag.isprintable() and 0 < len(etag) <= _LONGEST_ETAG):
+            raise Moved if await self.read(name) is not None else Missing
+
+    async def _patched(
+        self, name: str, operations: Operations, etag: str, *, no_response: bool
+    ) -> Any:
+        await self._check(name, etag)
+        return await self._asked(
+            lambda: self._proxy.patch_item(
+                name,
+                name,
+                [dict(x) for x in operations],
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+                no_response=no_response,
+            )
+        )
+
+    async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
+        with errors_told(self._where), _conflicts_told():
+            return await call()
+
+
+@contextmanager
+def _conflicts_told() -> Iterator[None]:
+    try:
+        yield
+    except CosmosHttpResponseError as error:
+        conflict = _CONFLICTS.get(error.status_code or 0)
+        if conflict is None or error.sub_status in _NOT_ABOUT_THE_ITEM:
+            raise
+        raise conflict from error
+
+
+_CONFLICTS: Mapping[int, type[Exception]] = {404: Missing, 409: Present, 412: Moved}
+_NOT_ABOUT_THE_ITEM = (1002, 1003)  # no session to read in; no such container
+
+
+def _etag_in(answer: Any) -> str:
+    """Take the etag from the answer: endpoints that send the item put it there as well."""
+    return str(answer.get("_etag") or answer.get_response_headers()["etag"])

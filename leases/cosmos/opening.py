@@ -1,0 +1,148 @@
+"""From an address to leases: the container found (or created), its form, its prefix.
+
+``cosmos://HOST/DATABASE/CONTAINER``, with these options:
+
+``prefix``     what the id of every lease begins with; ``changefeed`` unless given
+``processor``  with ``feed=DATABASE/CONTAINER`` of the same account, instead: the prefix
+               that a .NET processor of that name gives its leases
+``mode``       ``latest-version`` or ``all-versions``, as the feed is read
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosResourceNotFoundError
+
+from feeds.cosmos_address import Account, CosmosAccess, CosmosAddress
+from leases.errors import ContainerRefused
+
+from .connection import connected, lease_address
+from .documents import FULL_FIDELITY, INCREMENTAL, Form
+from .failures import errors_told
+from .items import Items
+from .leases import CosmosLeases
+from .names import Names, processor_prefix
+from .records import CosmosCheckpoints, CosmosOwnership
+
+OPTIONS = ("prefix", "processor", "feed", "mode")
+DEFAULT_PREFIX = "changefeed"
+MODES = {"latest-version": INCREMENTAL, "all-versions": FULL_FIDELITY}
+KEYS = ("/id", "/partitionKey")
+
+INDEXING: dict[str, Any] = {
+    # Ids are always indexed, and nothing else is asked for.
+    "indexingMode": "consistent",
+    "automatic": True,
+    "includedPaths": [],
+    "excludedPaths": [{"path": "/*"}],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A container that was found to be fit for leases."""
+
+    items: Items
+    form: Form
+
+
+@asynccontextmanager
+async def open_leases(
+    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
+) -> AsyncIterator[CosmosLeases]:
+    async with _opened(scheme, place, access, create=create) as opened:
+        yield CosmosLeases(opened.items, opened.form)
+
+
+@asynccontextmanager
+async def open_ownership(
+    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
+) -> AsyncIterator[CosmosOwnership]:
+    async with _opened(scheme, place, access, create=create) as opened:
+        yield CosmosOwnership(opened.items, opened.form.names)
+
+
+@asynccontextmanager
+async def open_checkpoints(
+    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
+) -> AsyncIterator[CosmosCheckpoints]:
+    async with _opened(scheme, place, access, create=create) as opened:
+        yield CosmosCheckpoints(opened.items, opened.form.names)
+
+
+@asynccontextmanager
+async def _opened(
+    scheme: str, place: str, access: CosmosAccess, *, create: bool
+) -> AsyncIterator[Opened]:
+    address = lease_address(scheme, place, OPTIONS)
+    mode = mode_of(address)
+    async with connected(address, access) as (client, account):
+        with errors_told(str(address)):
+            if create:
+                await create_container(client, address)
+            proxy = container_of(client, address)
+            by_id = partitioned_by_id(await proxy.read(), address)
+            prefix = await prefix_of(client, account, address)
+        form = Form(names=Names(prefix), partitioned_by_id=by_id, mode=mode)
+        yield Opened(Items(proxy, str(address), partitioned_by_id=by_id), form)
+
+
+def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
+    return client.get_database_client(address.database).get_container_client(address.container)
+
+
+async def create_container(client: CosmosClient, address: CosmosAddress) -> None:
+    """Create the lease container, and its database, if they are not there.
+
+    It is looked for first, because only keys may create; looking needs less.
+    """
+    try:
+        await container_of(client, address).read()
+    except CosmosResourceNotFoundError:
+        database = await client.create_database_if_not_exists(address.database)
+        await database.create_container_if_not_exists(
+            address.container, PartitionKey("/id"), default_ttl=-1, indexing_policy=INDEXING
+        )
+
+
+def mode_of(address: CosmosAddress) -> str:
+    name = address.options.get("mode", "latest-version")
+    if name not in MODES:
+        raise ContainerRefused(f"there is no mode {name!r}; there are: {', '.join(MODES)}")
+    return MODES[name]
+
+
+def partitioned_by_id(properties: Any, address: CosmosAddress) -> bool:
+    """Tell ``/id`` from ``/partitionKey``. Raise ``ContainerRefused`` for another key."""
+    paths = properties.get("partitionKey", {}).get("paths") or ["none"]
+    if len(paths) != 1 or paths[0] not in KEYS:
+        raise ContainerRefused(
+            f"{address} has the partition key {', '.join(paths)}, and leases need /id (or "
+            "/partitionKey): make another container for them, e.g. by naming a new one "
+            "with --create-lease-container"
+        )
+    return bool(paths[0] == "/id")
+
+
+async def prefix_of(client: CosmosClient, account: Account, address: CosmosAddress) -> str:
+    """Return the prefix that the address gives, or that a .NET processor would."""
+    options = address.options
+    processor, feed = options.get("processor"), options.get("feed")
+    if processor is None and feed is None:
+        return options.get("prefix") or DEFAULT_PREFIX
+    if processor is None or feed is None or "prefix" in options:
+        raise ContainerRefused(
+            "processor=NAME and feed=DATABASE/CONTAINER go together in an address of "
+            "leases, and make a prefix of their own: give both, or prefix=… alone"
+        )
+    database, _, name = feed.partition("/")
+    if not database or not name:
+        raise ContainerRefused(f"feed={feed} should be feed=DATABASE/CONTAINER")
+    monitored = client.get_database_client(database)
+    database_rid = (await monitored.read())["_rid"]
+    container_rid = (await monitored.get_container_client(name).read())["_rid"]
+    return processor_prefix(processor, account.host, database_rid, container_rid)
