@@ -1,0 +1,1 @@
+"""The smallest program: a function that greets whoever is new."""
