@@ -1,7 +1,7 @@
 """From the pages of a change feed, as bytes, to changes.
 
 A page is parsed twice, both times by msgspec: once to cut it into its items without looking
-into them, and once for the four fields of each that a change needs. The body of a change
+into them, and once for the few fields of each that a change needs. The body of a change
 is the item as it came, system properties included, so no JSON is ever written here.
 
 What the modes can tell:
@@ -18,6 +18,7 @@ when they are read again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -85,17 +86,27 @@ class Changes:
         ]
         names = {head: f"key_{heads.index(head)}" for head in heads if head != "id"}
         self._heads = [names.get(x, "id") for x in heads]
-        item = msgspec.defstruct("Item", extra, bases=(_Item,), frozen=True, gc=False)
+        self._first_head = attrgetter(self._heads[0])
+        self._simple = len(self._paths) == 1 and len(self._paths[0]) == 1
+        item: Any = msgspec.defstruct("Item", extra, bases=(_Item,), frozen=True, gc=False)
+        items = msgspec.defstruct(
+            "Items", [("items", list[item], msgspec.field(name="Documents"))], gc=False
+        )
         self._page = msgspec.json.Decoder(_Page)
         self._version = msgspec.json.Decoder(_Version)
         self._item: msgspec.json.Decoder[Any] = msgspec.json.Decoder(item)
+        self._items: msgspec.json.Decoder[Any] = msgspec.json.Decoder(items)
 
     def decode(self, range_id: RangeId, body: bytes) -> DecodedPage:
         """Read the body of one answer. Raise ``FeedRefused`` where it is no change feed."""
         try:
             page = self._page.decode(body)
-            make = self._of_versions if self._all_versions else self._of_items
-            changes = make(range_id, page.documents)
+            if self._all_versions:
+                changes = self._of_versions(range_id, page.documents)
+            else:
+                changes = self._of_items(
+                    range_id, page.documents, self._items.decode(body).items
+                )
         except (msgspec.DecodeError, KeyError) as error:
             raise FeedRefused(
                 f"range {range_id!r} answered what is no page of a change feed ({error}): "
@@ -110,8 +121,9 @@ class Changes:
             return int(self._version.decode(first).metadata.lsn)
         return int(self._item.decode(first).lsn)
 
-    def _of_items(self, range_id: RangeId, raws: Sequence[msgspec.Raw]) -> Sequence[Change]:
-        items = [self._item.decode(x) for x in raws]
+    def _of_items(
+        self, range_id: RangeId, raws: Sequence[msgspec.Raw], items: Sequence[Any]
+    ) -> Sequence[Change]:
         return [
             Change(
                 range_id=range_id,
@@ -158,6 +170,9 @@ class Changes:
         return _text([_walked(told.partition_key, path) for path in self._paths])
 
     def _key(self, item: Any) -> str:
+        first = self._first_head(item)
+        if self._simple and type(first) is str:  # nearly always
+            return first
         return _text(
             [
                 _walked(getattr(item, head), path[1:])

@@ -1,0 +1,139 @@
+"""A Cosmos DB container in an emulator in this process, its feed, and who changes both."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec.structs import replace
+
+from feeds.cosmos import CosmosFeed, Mode, open_cosmos
+from feeds.cosmos_address import CosmosAccess, CosmosAddress
+from feeds.eventlog import Record
+from feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from tests.integration.emulator.running import DOCS, Hand, running
+
+THROUGHPUT_OF_A_RANGE = 10_000
+_UPSERT = {"x-ms-documentdb-is-upsert": "True"}
+
+
+@dataclass(frozen=True)
+class CosmosWorld:
+    """An emulator with a container ``d/c`` by ``/pk``."""
+
+    url: str
+    by_hand: Hand
+
+    @property
+    def address(self) -> CosmosAddress:
+        return CosmosAddress(endpoint=self.url, database="d", container="c")
+
+    def feed(self, mode: Mode = "latest-version") -> Any:
+        """Open a feed of the container, one that remembers nothing yet."""
+        return open_cosmos(self.address, CosmosAccess(), mode=mode)
+
+    async def create(self, *, ranges: int = 1) -> None:
+        body = {"id": "c", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
+        throughput = {"x-ms-offer-throughput": str(ranges * THROUGHPUT_OF_A_RANGE)}
+        assert (await self.by_hand.send("POST", "/dbs/d/colls", body, throughput)).status == 201
+
+    async def delete(self) -> None:
+        assert (await self.by_hand.send("DELETE", "/dbs/d/colls/c")).status == 204
+
+    async def put(self, item_id: str, key: Any = "p", **more: Any) -> None:
+        header = {"x-ms-documentdb-partitionkey": json.dumps([key])} | _UPSERT
+        body = {"id": item_id, "pk": key, **more}
+        got = await self.by_hand.send("POST", DOCS, body, header)
+        assert got.status in {200, 201}, got.body
+
+    async def remove(self, item_id: str, key: str = "p") -> None:
+        assert (await self.by_hand.send("DELETE", f"{DOCS}/{item_id}", key=key)).status == 204
+
+    async def fault(self, **fault: Any) -> None:
+        await self.by_hand.control("POST", "faults", **fault)
+
+    async def no_faults(self) -> None:
+        await self.by_hand.control("DELETE", "faults")
+
+    async def counted(self) -> dict[str, dict[str, int]]:
+        """Return how often each operation was answered with each status since last asked."""
+        counts: dict[str, dict[str, int]] = await self.by_hand.control("GET", "requests")
+        await self.by_hand.control("DELETE", "requests")
+        return counts
+
+
+@asynccontextmanager
+async def cosmos_world(*, ranges: int = 1) -> AsyncIterator[CosmosWorld]:
+    async with running() as url, aiohttp.ClientSession() as session:
+        made = CosmosWorld(url, Hand(url, session))
+        await made.by_hand.send("POST", "/dbs", {"id": "d"})
+        await made.create(ranges=ranges)
+        yield made
+
+
+class Unwrapped:
+    """A Cosmos DB feed whose items each hold one record: their ids and bodies are its."""
+
+    def __init__(self, feed: CosmosFeed) -> None:
+        self._feed = feed
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        return await self._feed.ranges()
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        return await self._feed.settle(range_id, start)
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        page = await self._feed.read(range_id, after, limit)
+        return Page(
+            changes=[_unwrapped(x) for x in page.changes], continuation=page.continuation
+        )
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return self._feed.continuation_after(change)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        return await self._feed.lag(range_id, after)
+
+
+class _Wrapped(msgspec.Struct):
+    record: str
+    body: msgspec.Raw
+
+
+def _unwrapped(change: Change) -> Change:
+    item = msgspec.json.decode(change.body, type=_Wrapped)
+    return replace(change, id=item.record, body=bytes(item.body))
+
+
+class InCosmos:
+    """The harness of the contract suite: each record is an item of its own."""
+
+    can: frozenset[str] = frozenset()
+
+    def __init__(self, world: CosmosWorld, feed: CosmosFeed) -> None:
+        self.feed: Feed = Unwrapped(feed)
+        self._world = world
+        self._count = 0
+
+    async def append(self, records: Sequence[Record]) -> None:
+        for x in records:
+            self._count += 1
+            name = x.key if x.id is None else x.id
+            body = msgspec.Raw(x.body or b"null")
+            await self._world.put(f"n{self._count}", x.key, record=name, body=body)
+
+    async def split(self, range_id: RangeId) -> None:
+        await self._world.by_hand.split(range=range_id)
+
+    async def merge(self, range_ids: Sequence[RangeId]) -> None:
+        await self._world.by_hand.merge(*range_ids)
+
+
+@asynccontextmanager
+async def in_cosmos(ranges: int) -> AsyncIterator[InCosmos]:
+    async with cosmos_world(ranges=ranges) as world, world.feed() as feed:
+        yield InCosmos(world, feed)
