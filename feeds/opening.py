@@ -10,15 +10,19 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
+from .cosmos_address import AddressWrong, CosmosAccess, read_address
 from .errors import FeedRefused
 from .feed import Feed
 
-Opener = Callable[[str], AbstractAsyncContextManager[Feed]]
+Opener = Callable[[str, CosmosAccess], AbstractAsyncContextManager[Feed]]
 
 
-def open_feed(address: str) -> AbstractAsyncContextManager[Feed]:
+def open_feed(
+    address: str, cosmos: CosmosAccess | None = None
+) -> AbstractAsyncContextManager[Feed]:
     """Return the feed at an address, open as long as the block lasts.
 
+    ``cosmos`` opens accounts of Cosmos DB; it is taken from the environment if not given.
     Raise ``FeedRefused``, with advice, for an address of no kind we know, at once; and for
     one that leads to no feed, on entering the block.
     """
@@ -27,10 +31,10 @@ def open_feed(address: str) -> AbstractAsyncContextManager[Feed]:
     if not colon or opener is None:
         known = ", ".join(f"{name}:..." for name in sorted(_OPENERS) if name != "memory")
         raise FeedRefused(f"{address!r} is no address of a feed: write one of {known}")
-    return opener(place)
+    return opener(place, cosmos or CosmosAccess.of(os.environ))
 
 
-def _event_log(place: str) -> AbstractAsyncContextManager[Feed]:
+def _event_log(place: str, _: CosmosAccess) -> AbstractAsyncContextManager[Feed]:
     from .eventlog import EventLog  # noqa: PLC0415 - only for those who use it
 
     if not place:
@@ -41,10 +45,8 @@ def _event_log(place: str) -> AbstractAsyncContextManager[Feed]:
     return EventLog.open(Path(place).expanduser())
 
 
-def _cosmos(scheme: str, place: str) -> AbstractAsyncContextManager[Feed]:
-    """Keys come from the environment: see ``cosmos_address``."""
+def _cosmos(scheme: str, place: str, access: CosmosAccess) -> AbstractAsyncContextManager[Feed]:
     from .cosmos import MODES, open_cosmos  # noqa: PLC0415 - only for those who use it
-    from .cosmos_address import AddressWrong, CosmosAccess, read_address  # noqa: PLC0415 - likewise
 
     try:
         address = read_address(scheme, place, known={"mode"})
@@ -53,10 +55,10 @@ def _cosmos(scheme: str, place: str) -> AbstractAsyncContextManager[Feed]:
     mode = address.options.get("mode", "latest-version")
     if mode not in MODES:
         raise FeedRefused(f"a feed has no mode {mode!r}; there are: {', '.join(MODES)}")
-    return open_cosmos(address, CosmosAccess.of(os.environ), mode=MODES[mode])
+    return open_cosmos(address, access, mode=MODES[mode])
 
 
-def _memory(place: str) -> AbstractAsyncContextManager[Feed]:
+def _memory(place: str, _: CosmosAccess) -> AbstractAsyncContextManager[Feed]:
     raise FeedRefused(
         f"'memory:{place}' has no address: a feed in memory lives in the one process that "
         f"made it. Make a MemoryFeed in Python, or use eventlog:PATH"

@@ -11,7 +11,7 @@ from feeds.feed import FeedRange, RangeId
 from feeds.opening import open_feed
 from leases.container import LeaseContainer
 from leases.lease import HostName
-from leases.opening import open_container, open_stores
+from leases.opening import Means, open_container, open_stores
 from observers.by_key import ByKey
 from observers.dead_letters import DeadLetters, open_dead_letters
 from observers.errors import ObserverRefused
@@ -30,11 +30,13 @@ from .worker import ObserverMaker
 _HASTY_ATTEMPTS = 2  # of a part of a batch that has failed, when a change is looked for
 
 
-def open_leases(settings: LeaseSettings) -> AbstractAsyncContextManager[LeaseContainer]:
+def open_leases(settings: Settings) -> AbstractAsyncContextManager[LeaseContainer]:
     """Open the container that the settings name: one, or two stores that act as one."""
-    if settings.ownership is not None and settings.checkpoints is not None:
-        return open_stores(settings.ownership, settings.checkpoints)
-    return open_container(settings.container)
+    leases = settings.leases
+    means = Means(cosmos=settings.cosmos.access, create=leases.create_container)
+    if leases.ownership is not None and leases.checkpoints is not None:
+        return open_stores(leases.ownership, leases.checkpoints, means)
+    return open_container(leases.container, means)
 
 
 def observer_factory(settings: ObserverSettings) -> ObserverFactory:
@@ -110,8 +112,8 @@ async def assembled(
     journal = Journal(HostName(settings.host.name))
     random = Random()  # noqa: S311 - spreads timers, guards nothing
     async with (
-        open_feed(settings.feed.address) as feed,
-        open_leases(settings.leases) as container,
+        open_feed(settings.feed.address, settings.cosmos.access) as feed,
+        open_leases(settings) as container,
         _dead_letters(settings.observer) as dead_letters,
     ):
         maker = wrapped(make, settings.observer, journal, random, dead_letters=dead_letters)

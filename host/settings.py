@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -18,6 +18,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from feeds.cosmos_address import CosmosAccess
 from observers.retrying import RetrySettings
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -40,7 +41,7 @@ class FeedSettings(Part):
     """Where changes come from."""
 
     address: str = "eventlog:data/log"
-    """``eventlog:DIRECTORY``."""
+    """``eventlog:DIRECTORY`` or ``cosmos://HOST/DATABASE/CONTAINER``."""
     start: Literal["beginning", "now"] | AwareDatetime = "beginning"
     """Where to start a range that has no lease yet: beginning, now, or a time with its
     zone. Settled once, when its lease is created."""
@@ -65,7 +66,10 @@ class LeaseSettings(Part):
     """Where leases are kept, and how they live and die."""
 
     container: str = "sqlite:data/leases.db"
-    """``sqlite:FILE``: leases and checkpoints together."""
+    """``sqlite:FILE`` or ``cosmos://HOST/DATABASE/CONTAINER``: leases and checkpoints
+    together."""
+    create_container: bool = False
+    """Create a container of Cosmos DB for the leases if there is none, ready for use."""
     ownership: str | None = None
     """With ``checkpoints``, instead of ``container``: the two kept apart."""
     checkpoints: str | None = None
@@ -150,6 +154,28 @@ class LogSettings(Part):
     """``auto``: for people on a terminal, JSON elsewhere."""
 
 
+class CosmosSettings(Part):
+    """What opens Cosmos DB accounts: one of the two, or neither for an Azure identity.
+    Better set in the environment than written into a file."""
+
+    # A key of digits alone would otherwise be refused, and shown with the refusal.
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    key: SecretStr | None = None
+    connection_string: SecretStr | None = None
+    """May say where the account is, for addresses like ``cosmos:///DATABASE/CONTAINER``."""
+
+    @property
+    def access(self) -> CosmosAccess:
+        return CosmosAccess(
+            key=_shown(self.key), connection_string=_shown(self.connection_string)
+        )
+
+
+def _shown(secret: SecretStr | None) -> str | None:
+    return (secret.get_secret_value() or None) if secret else None
+
+
 class Settings(BaseSettings):
     """Everything a host is told."""
 
@@ -165,6 +191,7 @@ class Settings(BaseSettings):
     feed: FeedSettings = Field(default_factory=FeedSettings)
     leases: LeaseSettings = Field(default_factory=LeaseSettings)
     observer: ObserverSettings = Field(default_factory=ObserverSettings)
+    cosmos: CosmosSettings = Field(default_factory=CosmosSettings)
     web: WebSettings = Field(default_factory=WebSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 

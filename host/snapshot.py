@@ -38,7 +38,9 @@ class MemberSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseSeen:
-    """A lease and its checkpoint. ``lag`` is ``None`` where the feed could not tell."""
+    """A lease and its checkpoint. ``lag`` is ``None`` where the feed could not tell, or was
+    not asked: of what has ended. ``paused`` is the reason, ``None`` where it is not paused.
+    """
 
     range: str
     parents: tuple[str, ...]
@@ -47,6 +49,7 @@ class LeaseSeen:
     next_owner: str | None
     epoch: int
     ended: bool
+    paused: str | None
     continuation: str | None
     checkpoint_epoch: int
     lag: int | None
@@ -82,10 +85,12 @@ class Onlooker:
     async def of(cls, settings: Settings) -> "AsyncIterator[Onlooker]":
         """Open the container. That the feed cannot be opened is told in each snapshot."""
         async with AsyncExitStack() as stack:
-            container = await stack.enter_async_context(open_leases(settings.leases))
+            container = await stack.enter_async_context(open_leases(settings))
             feed, reason = None, ""
             try:
-                feed = await stack.enter_async_context(open_feed(settings.feed.address))
+                feed = await stack.enter_async_context(
+                    open_feed(settings.feed.address, settings.cosmos.access)
+                )
             except FeedError as error:
                 reason = str(error)
             yield cls(settings, container, feed, reason)
@@ -165,6 +170,7 @@ def _lease_seen(lease: Lease, lag: int | None, now: float) -> LeaseSeen:
         next_owner=lease.next_owner,
         epoch=lease.epoch,
         ended=lease.ended,
+        paused=lease.paused,
         continuation=lease.continuation,
         checkpoint_epoch=lease.checkpoint_epoch,
         lag=lag,

@@ -21,10 +21,11 @@ Config = Annotated[
     Path | None, typer.Option("--config", help="A TOML file with settings (see init-config).")
 ]
 Feed = Annotated[
-    str | None, typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY.")
+    str | None,
+    typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
 ]
 Leases = Annotated[
-    str | None, typer.Option("--leases", help="Where leases are kept: sqlite:FILE.")
+    str | None, typer.Option("--leases", help="Where leases are kept: sqlite:FILE, cosmos://…")
 ]
 Observer = Annotated[
     str | None,
