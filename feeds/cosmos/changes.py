@@ -56,11 +56,22 @@ class _Version(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Item(msgspec.Struct, frozen=True, gc=False):
-    """What an image of an item must have; ``keys`` are made for each container."""
+    """What the latest version of an item must have, besides its partition key."""
+
+    id: str
+    lsn: int = msgspec.field(name="_lsn")
+    ts: int = msgspec.field(name="_ts", default=0)
+
+
+class _Image(msgspec.Struct, frozen=True, gc=False):
+    """What may be left of an item among all versions."""
 
     id: str | None = None
-    lsn: int = msgspec.field(name="_lsn", default=0)
     ts: int = msgspec.field(name="_ts", default=0)
+    lsn: int = msgspec.field(name="_lsn", default=0)
+
+
+_FIELDS = {"id": "id", "_lsn": "lsn", "_ts": "ts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,18 +88,18 @@ class Changes:
     def __init__(self, key_paths: Sequence[str], *, all_versions: bool) -> None:
         self._all_versions = all_versions
         self._paths = [[_unquoted(y) for y in x.strip("/").split("/")] for x in key_paths]
-        heads = [x[0] for x in self._paths]
-        # Only the first step of each path is parsed; "id" is there anyway.
-        extra = [
-            (f"key_{n}", Any, msgspec.field(name=head, default=msgspec.UNSET))
-            for n, head in enumerate(heads)
-            if head != "id" and heads.index(head) == n
-        ]
-        names = {head: f"key_{heads.index(head)}" for head in heads if head != "id"}
-        self._heads = [names.get(x, "id") for x in heads]
+        heads = [x[0] for x in self._paths]  # only the first step of each path is parsed
+        fields = {x: f"key_{n}" for n, x in enumerate(dict.fromkeys(heads))} | _FIELDS
+        self._heads = [fields[x] for x in heads]
         self._first_head = attrgetter(self._heads[0])
         self._simple = len(self._paths) == 1 and len(self._paths[0]) == 1
-        item: Any = msgspec.defstruct("Item", extra, bases=(_Item,), frozen=True, gc=False)
+        extra = [
+            (fields[x], Any, msgspec.field(name=x, default=msgspec.UNSET))
+            for x in dict.fromkeys(heads)
+            if x not in _FIELDS
+        ]
+        base = _Image if all_versions else _Item
+        item: Any = msgspec.defstruct("Item", extra, bases=(base,), frozen=True, gc=False)
         items = msgspec.defstruct(
             "Items", [("items", list[item], msgspec.field(name="Documents"))], gc=False
         )

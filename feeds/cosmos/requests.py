@@ -28,6 +28,7 @@ from feeds.feed import FeedRange, RangeId
 
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
 _GONE, _THROTTLED, _NOT_FOUND = 410, 429, 404
+_REPEATED: Final = (_GONE, _THROTTLED)  # what the client would ask for again and again
 _NOT_AUTHORIZED: Final = (401, 403)
 _BAD_REQUEST: Final = 400
 _SPLITTING: Final = 1007
@@ -125,14 +126,19 @@ class Requests:
                 bodies: list[bytes] = []
 
                 def keep(response: Any, bodies: list[bytes] = bodies) -> None:
-                    if response.http_response.status_code == 200:  # noqa: PLR2004 - OK
-                        bodies.append(response.http_response.body())
+                    answer = _whole(response)
+                    if answer.status in _REPEATED:
+                        raise _Taken(answer)
+                    if answer.body:
+                        bodies.append(answer.body)
 
-                found = self._container.read_feed_ranges(
-                    force_refresh=True, raw_response_hook=keep
-                )
-                async for _ in found:
-                    pass
+                try:
+                    async for _ in self._container.read_feed_ranges(
+                        force_refresh=True, raw_response_hook=keep
+                    ):
+                        pass
+                except _Taken as taken:
+                    raise _error_in(self._where, taken.answer) from None
                 if bodies:  # else another task was quicker, and the client asked nobody
                     return _range_list(bodies)
         raise FeedUnavailable(f"the ranges of {self._where} could not be listed just now")
@@ -144,7 +150,7 @@ class Requests:
         if answer.status == _GONE and answer.substatus != _SPLITTING:
             raise RangeMoved
         if answer.status >= _BAD_REQUEST:
-            raise error_of(self._where, answer, _message(answer.body))
+            raise _error_in(self._where, answer)
         if not answer.etag:
             raise FeedUnavailable(f"{self._where} answered without saying where it stands")
         return answer
@@ -218,17 +224,15 @@ def made_anew(where: str) -> str:
 
 def _take(response: Any) -> None:
     """Take an answer from the client, unless the client knows better what to do with it."""
+    answer = _whole(response)
+    anew = (answer.status, answer.substatus) == (_BAD_REQUEST, _MADE_ANEW)
+    if answer.status < _BAD_REQUEST or answer.status in _REPEATED or anew:
+        raise _Taken(answer)
+
+
+def _whole(response: Any) -> Answer:
     http = response.http_response
-    answer = Answer(status=http.status_code, headers=http.headers)
-    ours = (
-        answer.status < _BAD_REQUEST
-        or answer.status in (_GONE, _THROTTLED)
-        or (answer.status, answer.substatus) == (_BAD_REQUEST, _MADE_ANEW)
-    )
-    if ours:
-        raise _Taken(
-            Answer(status=http.status_code, headers=http.headers, body=http.body() or b"")
-        )
+    return Answer(status=http.status_code, headers=http.headers, body=http.body() or b"")
 
 
 def _answer_of(error: CosmosHttpResponseError) -> Answer:
@@ -237,11 +241,12 @@ def _answer_of(error: CosmosHttpResponseError) -> Answer:
     return Answer(status=error.status_code or 0, headers=headers)
 
 
-def _message(body: bytes) -> str:
+def _error_in(where: str, answer: Answer) -> FeedError:
     try:
-        return str(msgspec.json.decode(body)["message"]).partition("\r\n")[0]
+        message = str(msgspec.json.decode(answer.body)["message"]).partition("\r\n")[0]
     except (msgspec.DecodeError, KeyError, TypeError):
-        return ""
+        message = ""
+    return error_of(where, answer, message)
 
 
 def _brief(error: AzureError) -> str:
