@@ -97,12 +97,14 @@ class Balancer:
     def steal(self, lease: Lease, *, now: float) -> Steal:
         """Decide the next step of a steal; remember when its owner was asked.
 
-        A host without a member record is of another kind and knows no handoffs. An owner
+        A host that keeps no member record and writes no incarnation is of another kind and
+        knows no handoffs. (A record alone may be missing from a torn listing.) An owner
         that was asked and neither hands over nor dies is robbed when it has had the time
         to finish and then as long as a dead one would have had.
         """
         settings = self._settings
-        if settings.max_handoff_time == 0 or lease.owner not in self._recorded:
+        of_our_kind = lease.owner in self._recorded or lease.incarnation is not None
+        if settings.max_handoff_time == 0 or not of_our_kind:
             return Steal.TAKE
         epoch, since = self._asked.get(lease.range_id, (lease.epoch, now))
         if epoch != lease.epoch:

@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from contextvars import Context, ContextVar
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -35,24 +36,20 @@ class CountedTask(asyncio.Task[Any]):
 class FreezingLoop(VirtualTimeLoop):
     def __init__(self) -> None:
         self._frozen: set[str] = set()
-        self._late: dict[str, list[tuple[Callable[..., Any], tuple[Any, ...], Context | None]]]
-        self._late = defaultdict(list)
+        self._late: dict[str, list[_Late]] = defaultdict(list)
         super().__init__()
         self.set_task_factory(
             lambda loop, coroutine, **kwargs: CountedTask(coroutine, loop=loop, **kwargs)
         )
 
     def freeze(self, host: str) -> None:
+        """Let nothing of ``host`` run until it is thawed; for ever, if it was killed."""
         self._frozen.add(host)
 
     def thaw(self, host: str) -> None:
         self._frozen.discard(host)
-        for callback, args, context in self._late.pop(host, ()):
-            self.call_soon(callback, *args, context=context)
-
-    def bury(self, host: str) -> None:
-        """Let nothing of ``host`` run any more, ever: it was killed."""
-        self._frozen.add(host)
+        for late in self._late.pop(host, ()):
+            super().call_soon(late.run, context=late.context)
 
     def thaw_all(self) -> None:
         """Let everything run again, the killed too: so that it can be ended."""
@@ -62,10 +59,13 @@ class FreezingLoop(VirtualTimeLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle | None:
-        if self._frozen and self._is_frozen(callback, args, context):
-            return asyncio.Handle(callback, args, self, context)
-        return super().call_soon(callback, *args, context=context)
+    ) -> asyncio.Handle:
+        host = self._frozen_host(context)
+        if host is None:
+            return super().call_soon(callback, *args, context=context)
+        late = _Late(asyncio.Handle(callback, args, self, context), callback, args, context)
+        self._late[host].append(late)
+        return late.handle
 
     def call_at(  # type: ignore[override]
         self,
@@ -74,19 +74,33 @@ class FreezingLoop(VirtualTimeLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        return super().call_at(when, self._fire, callback, args, context, context=context)
+        def fire() -> None:
+            host = self._frozen_host(context)
+            if host is None:
+                callback(*args)
+            else:
+                self._late[host].append(_Late(handle, callback, args, context))
 
-    def _fire(
-        self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context | None
-    ) -> None:
-        if not (self._frozen and self._is_frozen(callback, args, context)):
-            callback(*args)
+        handle = super().call_at(when, fire, context=context)
+        return handle
 
-    def _is_frozen(
-        self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context | None
-    ) -> bool:
+    def _frozen_host(self, context: Context | None) -> str | None:
+        """Return the host that a callback belongs to, if that is frozen."""
+        if not self._frozen:
+            return None
         host = HOST.get() if context is None else context.get(HOST)
-        if host not in self._frozen:
-            return False
-        self._late[host].append((callback, args, context))
-        return True
+        return host if host in self._frozen else None
+
+
+@dataclass(slots=True)
+class _Late:
+    """What a frozen host was to run. It can still be cancelled, by its handle."""
+
+    handle: asyncio.Handle
+    callback: Callable[..., Any]
+    args: tuple[Any, ...]
+    context: Context | None
+
+    def run(self) -> None:
+        if not self.handle.cancelled():
+            self.callback(*self.args)

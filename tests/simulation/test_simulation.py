@@ -12,6 +12,8 @@ REGRESSIONS = {
     200: "the same, in a fleet where nothing failed",
     351: "a grandchild of a range still being read got its lease before its parent had one",
     418: "an observer that was tried again was called under a lease that was over",
+    5069: "a timer that was cancelled while its process was frozen fired all the same",
+    5232: "a torn listing without the owner's record made it look like a host of another kind",
     639: "the same, after a freeze between two attempts",
 }
 

@@ -15,7 +15,10 @@ from host.assembly import wrapped
 from host.host import Host
 from host.journal import Journal
 from host.membership import NameTaken
+from host.pausing import pause, resume
+from leases.bounded import BoundedContainer
 from leases.container import LeaseContainer
+from leases.errors import ContainerUnavailable, LeaseConflict
 from leases.lease import Checkpoint, HostName, Lease
 from leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from leases.stores import CheckpointStore, OwnershipStore, SeparateStores
@@ -269,7 +272,7 @@ class World:
             return
         self.tell(f"kill {process.id}")
         process.alive = False
-        self._loop.bury(process.id)
+        self._loop.freeze(process.id)
         self.checker.died(process.id)
         del self.processes[process.name]
 
@@ -310,6 +313,7 @@ class World:
             self._restart,
             self._change_ranges,
             self._roll,
+            self._pause,
         ]
         rough: list[Callable[[], Awaitable[None]]] = [
             self._crash,
@@ -344,6 +348,26 @@ class World:
                 await self.stop(process)
                 self.start(process.name)
                 await asyncio.sleep(self.random.uniform(1, 20))
+
+    async def _pause(self) -> None:
+        """An operator pauses one range, or the whole fleet, and resumes it later."""
+        container = BoundedContainer(
+            self._connect("operator"), timeout=10.0, on_call=lambda _: None
+        )
+        open_ranges = [x.id for x in await self.feed.ranges() if not self._has_ended(x)]
+        chosen = None if self.random.random() < 0.5 else [self.random.choice(open_ranges)]
+        self.tell(f"pause {chosen or 'everything'}")
+        with suppress(ContainerUnavailable, LeaseConflict):
+            await pause(container, chosen, "an operator says so")
+        await asyncio.sleep(self.random.uniform(1, 60))
+        while True:
+            self.tell(f"resume {chosen or 'everything'}")
+            try:
+                await resume(container, chosen)
+            except (ContainerUnavailable, LeaseConflict):
+                await asyncio.sleep(1)
+            else:
+                return
 
     async def _change_ranges(self) -> None:
         open_ranges = [x for x in await self.feed.ranges() if not self._has_ended(x)]

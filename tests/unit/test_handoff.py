@@ -258,7 +258,8 @@ async def test_a_host_of_another_kind_is_not_asked_but_robbed() -> None:
         lease = Lease(range=(await feed.ranges())[n], continuation="0")  # type: ignore[arg-type]
         await container.create(lease)
         stored = await the_lease(container, lease.range_id)
-        await container.acquire(stored.taken_by(stranger, Incarnation("x")))
+        taken = stored.taken_by(stranger, Incarnation("none of theirs"))
+        await container.acquire(replace(taken, incarnation=None))
 
     async def renew_for_ever() -> None:
         while True:
