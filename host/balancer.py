@@ -95,7 +95,7 @@ class Balancer:
         self._quiet = at.answered - self._quiet_since >= self._settings.rebalance_delay
 
     def steal(self, lease: Lease, *, now: float) -> Steal:
-        """Decide the next step of a steal; remember when its owner was asked.
+        """Decide the next step of a steal; remember since when the request has stood.
 
         A host that keeps no member record and writes no incarnation is of another kind and
         knows no handoffs. (A record alone may be missing from a torn listing.) An owner
@@ -106,13 +106,15 @@ class Balancer:
         of_our_kind = lease.owner in self._recorded or lease.incarnation is not None
         if settings.max_handoff_time == 0 or not of_our_kind:
             return Steal.TAKE
+        if lease.next_owner != self._me:
+            self._asked.pop(lease.range_id, None)
+            return Steal.ASK
         epoch, since = self._asked.get(lease.range_id, (lease.epoch, now))
         if epoch != lease.epoch:
             epoch, since = lease.epoch, now
         self._asked[lease.range_id] = (epoch, since)
-        if now - since >= settings.max_handoff_time + settings.expiration:
-            return Steal.TAKE
-        return Steal.WAIT if lease.next_owner == self._me else Steal.ASK
+        patience = settings.max_handoff_time + settings.expiration
+        return Steal.TAKE if now - since >= patience else Steal.WAIT
 
     def next_look(self, *, now: float, jitter: float) -> float:
         """Return how many seconds to wait before the next look.

@@ -5,16 +5,12 @@ look, finishes what it has in hand and releases it; nobody takes it until it is 
 """
 
 from collections.abc import Callable, Collection
-from functools import partial
-
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from feeds.feed import RangeId
 from leases.container import LeaseContainer
-from leases.errors import LeaseConflict, LeaseGone
 from leases.lease import Lease
 
-_TRIES = 20  # its owner writes it, too: renewals, and checkpoints while it is busy
+from .rewriting import rewrite
 
 
 async def pause(
@@ -50,33 +46,4 @@ async def _change_all(
 ) -> list[RangeId]:
     listed = sorted(x.range_id for x in await container.list() if not x.ended)
     wanted = [x for x in listed if range_ids is None or x in range_ids]
-    return [x for x in wanted if await _change(container, x, change)]
-
-
-async def _change(
-    container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
-) -> bool:
-    """Change one lease, as it stands; say whether there was anything to change."""
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type(LeaseConflict),
-        stop=stop_after_attempt(_TRIES),
-        wait=wait_random(0.01, 0.1),
-        reraise=True,
-    )
-    return await retrying(partial(_change_once, container, range_id, change))
-
-
-async def _change_once(
-    container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
-) -> bool:
-    stored = await container.read(range_id)
-    if stored is None or stored.ended:
-        return False
-    changed = change(stored.without_continuation())
-    if changed is None:
-        return False
-    try:
-        await container.replace(changed)
-    except LeaseGone:
-        return False
-    return True
+    return [x for x in wanted if await rewrite(container, x, change) is not None]

@@ -21,6 +21,7 @@ from .crew import Crew
 from .held import acquire
 from .journal import Journal
 from .ranges import create_missing, forget_finished
+from .rewriting import rewrite
 from .settings import Settings
 
 _AT_ONCE = 16
@@ -91,7 +92,7 @@ class Rounds:
                     if self._is_ours_unread(lease):
                         await self._container.replace(lease.released())
                     elif lease.next_owner == self._me:
-                        await self._container.replace(lease.asked_by(None))
+                        await rewrite(self._container, lease.range_id, self._withdrawn)
 
     def _is_ours_unread(self, lease: Lease) -> bool:
         """Whether it was handed to us, or claimed by us, and no call of ours can run for it."""
@@ -120,8 +121,8 @@ class Rounds:
             case Duty.HAND_ON:
                 await self._container.replace(_handed_on(lease))
             case Duty.WITHDRAW:
-                await self._container.replace(lease.asked_by(None))
-                self._journal.withdrawn(lease)
+                if await rewrite(self._container, lease.range_id, self._withdrawn):
+                    self._journal.withdrawn(lease)
             case Duty.ACQUIRE:
                 await self._acquire(lease, "available" if lease.owner is None else "own")
             case Duty.ACQUIRE_EXPIRED:
@@ -143,12 +144,24 @@ class Rounds:
     async def _steal(self, lease: Lease) -> None:
         match self._balancer.steal(lease, now=self._clock()):
             case Steal.ASK:
-                await self._container.replace(lease.asked_by(self._me))
-                self._journal.asked(lease)
+                if await rewrite(self._container, lease.range_id, self._asked(lease)):
+                    self._journal.asked(lease)
             case Steal.TAKE:
                 await self._acquire(lease, "stolen")
             case Steal.WAIT:
                 pass
+
+    def _withdrawn(self, stored: Lease) -> Lease | None:
+        return stored.asked_by(None) if stored.next_owner == self._me else None
+
+    def _asked(self, planned: Lease) -> Callable[[Lease], Lease | None]:
+        """Ask for a lease, if it still is in the hands that the plan took it from."""
+
+        def ask(stored: Lease) -> Lease | None:
+            same = (stored.owner, stored.epoch) == (planned.owner, planned.epoch)
+            return stored.asked_by(self._me) if same else None
+
+        return ask
 
     async def _tend_ranges(self, leases: Sequence[Lease]) -> bool:
         """Look for new ranges now and then; say whether leases were created or deleted.
