@@ -1,0 +1,418 @@
+"""Leases in Cosmos DB, over the emulator: sharing with .NET, markers, faults, refusals."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from azure.core.exceptions import HttpResponseError
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from emulator import DEVELOPMENT_KEY
+from feeds.cosmos_address import CosmosAccess
+from feeds.feed import Continuation, FeedRange, RangeId
+from leases.container import LeaseContainer
+from leases.cosmos import markers
+from leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
+from leases.lease import HostName, Incarnation, Lease, Member, WriteId
+from leases.opening import Means, open_container
+from tests.integration.emulator.running import running
+from tests.support.dotnet_processor import DotNetHost
+
+pytestmark = pytest.mark.real_time
+
+RANGES = [
+    {"id": "0", "minInclusive": "", "maxExclusive": "1F"},
+    {"id": "1", "minInclusive": "1F", "maxExclusive": "FF"},
+]
+HALVES = [
+    FeedRange(id=RangeId("0"), high="1F"),
+    FeedRange(id=RangeId("1"), low="1F", high="FF"),
+]
+A, A1 = HostName("a"), Incarnation("a-1")
+C0, C1 = Continuation('"0"'), Continuation('"17"')
+
+
+class Place:
+    """An emulator with a database ``d``, and openers of leases in it."""
+
+    def __init__(self, url: str, client: CosmosClient, stack: AsyncExitStack) -> None:
+        self.url = url
+        self._client = client
+        self._stack = stack
+
+    async def leases(self, options: str = "?prefix=p", **means: Any) -> LeaseContainer:
+        address = f"cosmos+{self.url}d/leases{options}"
+        means = {"create": True} | means
+        return await self._stack.enter_async_context(open_container(address, Means(**means)))
+
+    async def raw(
+        self, name: str = "leases", key: str = "/id", **options: Any
+    ) -> ContainerProxy:
+        """The container itself, made if need be."""
+        database = await self._client.create_database_if_not_exists("d")
+        made: ContainerProxy = await database.create_container_if_not_exists(
+            name, PartitionKey(key), **options
+        )
+        return made
+
+    async def dotnet(self, name: str = "net-1") -> DotNetHost:
+        return DotNetHost(await self.raw(default_ttl=-1), "p", name)
+
+    async def fault(self, operation: str, effect: str, **more: Any) -> None:
+        body = {"effect": effect, "operation": operation, "times": 1} | more
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{self.url}_emulator/faults", json=body) as answer,
+        ):
+            assert answer.status == 200
+
+
+@pytest_asyncio.fixture
+async def place() -> AsyncIterator[Place]:
+    async with (
+        running() as url,
+        CosmosClient(url, DEVELOPMENT_KEY) as client,
+        AsyncExitStack() as stack,
+    ):
+        yield Place(url, client, stack)
+
+
+def new(n: int = 0) -> Lease:
+    return Lease(range=HALVES[n], continuation=C0)
+
+
+async def owned_by_a(leases: LeaseContainer) -> Lease:
+    return await leases.acquire((await leases.create(new())).taken_by(A, A1))
+
+
+# Sharing with .NET
+
+
+async def test_the_leases_of_a_dotnet_fleet_are_taken_over_where_they_stand(
+    place: Place,
+) -> None:
+    dotnet = await place.dotnet()
+    assert await dotnet.initialize(RANGES)
+    for n, token in enumerate(['"17"', '"4711"']):
+        lease = await dotnet.acquire(await dotnet.read(str(n)))
+        await dotnet.checkpoint(lease, token)
+    leases = await place.leases()
+    listed = sorted(await leases.list(), key=lambda x: x.range_id)
+    assert [(x.range, x.owner, x.epoch) for x in listed] == [
+        (half, "net-1", 1) for half in HALVES
+    ]
+    taken = [await leases.acquire(x.taken_by(A, A1)) for x in listed]
+    assert [(x.continuation, x.epoch, x.owner) for x in taken] == [
+        ('"17"', 2, A),
+        ('"4711"', 2, A),
+    ]
+
+
+async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
+    place: Place,
+) -> None:
+    leases = await place.leases()
+    held = await owned_by_a(leases)
+    held = await leases.checkpoint(held.advanced_to(C1))
+    dotnet = await place.dotnet()
+    (document,) = await dotnet.leases()
+    assert (document["Owner"], document["ContinuationToken"]) == ("a", '"17"')
+    assert (document["LeaseToken"], document["version"], document["Mode"]) == (
+        "0",
+        0,
+        "Incremental Feed",
+    )
+    robbed = await dotnet.acquire(document)
+    with pytest.raises(LeaseConflict, match="net-1"):
+        await leases.replace(held.without_continuation().renewed())
+    (found,) = await leases.list()
+    assert (found.owner, found.incarnation, found.epoch) == ("net-1", None, 2)
+    await dotnet.renew(robbed)
+    (later,) = await leases.list()
+    assert later.epoch == 2
+    assert later.sign_of_life != found.sign_of_life
+    await dotnet.checkpoint(robbed, '"30"')
+    await dotnet.release(robbed)
+    (free,) = await leases.list()
+    assert (free.owner, free.epoch) == (None, 2)
+    back = await leases.acquire(free.taken_by(A, A1))
+    assert (back.epoch, back.continuation) == (3, '"30"')
+
+
+async def test_a_lease_without_a_position_is_none_until_it_is_given_one(place: Place) -> None:
+    dotnet = await place.dotnet()
+    await dotnet.initialize(RANGES)
+    await dotnet.acquire(await dotnet.read("1"))
+    leases = await place.leases()
+    assert list(await leases.list()) == []
+    assert await leases.read(RangeId("1")) is None
+    created = await leases.create(new(1))
+    assert (created.owner, created.continuation) == ("net-1", C0)
+    assert [x.range_id for x in await leases.list()] == ["1"]
+    document = await dotnet.read("1")
+    assert (document["Owner"], document["timestamp"]) == (
+        "net-1",
+        "2026-08-01T10:00:01.0000000Z",
+    )
+
+
+async def test_the_children_of_a_split_by_dotnet_begin_afresh(place: Place) -> None:
+    leases = await place.leases()
+    held = await leases.checkpoint((await owned_by_a(leases)).advanced_to(C1))
+    dotnet = await place.dotnet()
+    robbed = await dotnet.acquire(await dotnet.read("0"))
+    children = [
+        {"id": "2", "minInclusive": "", "maxExclusive": "0F"},
+        {"id": "3", "minInclusive": "0F", "maxExclusive": "1F"},
+    ]
+    await dotnet.split(robbed, children)
+    listed = sorted(await leases.list(), key=lambda x: x.range_id)
+    assert [(x.range_id, x.owner, x.epoch) for x in listed] == [("2", None, 0), ("3", None, 0)]
+    taken = await leases.acquire(listed[0].taken_by(A, A1))
+    assert (taken.epoch, taken.continuation) == (1, C1)
+    assert held.epoch == 1
+
+
+async def test_a_range_over_leases_of_its_parts_is_not_begun_anew(place: Place) -> None:
+    dotnet = await place.dotnet()
+    bounds = {"Range": {"min": "1F", "max": "2F"}}
+    part = {"id": "1F-2F", "minInclusive": "1F", "maxExclusive": "2F"}
+    await dotnet.create(part, version=1, FeedRange=bounds, ContinuationToken='"9"')
+    leases = await place.leases()
+    (listed,) = await leases.list()
+    assert listed.range == FeedRange(id=RangeId("1F-2F"), low="1F", high="2F")
+    await leases.create(new(0))  # beside it
+    with pytest.raises(ContainerRefused, match="would read all of it again"):
+        await leases.create(new(1))
+
+
+async def test_leases_of_another_mode_stop_the_host(place: Place) -> None:
+    await (await place.leases()).create(new())
+    other = await place.leases("?prefix=p&mode=all-versions")
+    with pytest.raises(ContainerRefused, match="'Incremental Feed'"):
+        await other.list()
+
+
+async def test_the_prefix_of_a_dotnet_processor_is_made_from_its_feed(place: Place) -> None:
+    feed = await place.raw("orders", "/pk")
+    rid = (await feed.read())["_rid"]
+    leases = await place.leases("?processor=billing&feed=d/orders")
+    await leases.create(new())
+    container = await place.raw()
+    names = [x["id"] async for x in container.query_items("SELECT c.id FROM c")]
+    (lease,) = [x for x in names if ".." in x]
+    assert lease.startswith("billing127.0.0.1_")
+    assert lease.endswith(f"=_{rid}..0")
+
+
+@pytest.mark.parametrize("key", ["/id", "/partitionKey"])
+async def test_both_keys_of_lease_containers_will_do(place: Place, key: str) -> None:
+    container = await place.raw(key=key)
+    leases = await place.leases()
+    held = await owned_by_a(leases)
+    await leases.checkpoint(held.advanced_to(C1))
+    await leases.put_member(Member(name=A, incarnation=A1))
+    (listed,) = await leases.list()
+    await leases.delete(listed)
+    assert [x.name for x in await leases.members()] == [A]
+    items = [dict(x) async for x in container.query_items("SELECT * FROM c")]
+    assert all(x.get("partitionKey", x["id"]) == x["id"] for x in items)
+    assert all(("partitionKey" in x) == (key == "/partitionKey") for x in items)
+
+
+# Markers
+
+
+async def markers_in(container: ContainerProxy) -> set[str]:
+    names = [x["id"] async for x in container.query_items("SELECT c.id FROM c")]
+    return {x for x in names if x in ("p.info", "p.lock")}
+
+
+async def test_creating_leases_is_marked_while_and_after_it_happens(place: Place) -> None:
+    leases = await place.leases()
+    container = await place.raw()
+    await leases.create(new(0))
+    await leases.create(new(1))
+    assert await markers_in(container) == {"p.lock"}
+    dotnet = await place.dotnet()
+    assert not await dotnet.initialize(RANGES)
+    await leases.list()
+    assert await markers_in(container) == {"p.info"}
+    assert await dotnet.initialize(RANGES)
+    assert len(await dotnet.leases()) == 2
+
+
+async def test_missing_leases_are_created_although_all_are_said_to_be_there(
+    place: Place,
+) -> None:
+    dotnet = await place.dotnet()
+    await dotnet.initialize(RANGES[:1])
+    leases = await place.leases()
+    await leases.create(new(1))
+    assert [x.range_id for x in await leases.list()] == ["1"]
+    assert await markers_in(await place.raw()) == {"p.info"}
+
+
+async def test_who_creates_leases_is_waited_for_unless_he_is_dead(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = await place.raw()  # without a time to live: the lock stays for ever
+    await container.create_item({"id": "p.lock", "ttl": 30})
+    monkeypatch.setattr(markers, "_LOCK_SLACK", 0.2 - 30)
+    leases = await place.leases()
+    with pytest.raises(ContainerUnavailable, match="another processor is creating") as waits:
+        await leases.create(new())
+    assert waits.value.retry_after == 5.0
+    await asyncio.sleep(0.21)
+    await container.replace_item("p.lock", {"id": "p.lock", "ttl": 30})  # it lives
+    with pytest.raises(ContainerUnavailable):
+        await leases.create(new())
+    await asyncio.sleep(0.21)
+    await leases.create(new())
+    await leases.list()
+    assert await markers_in(container) == {"p.info"}
+
+
+# Lost answers, throttling, faults
+
+
+async def test_a_write_that_the_client_sends_twice_is_recognised(place: Place) -> None:
+    leases = await place.leases()
+    await leases.create(new(1))
+    await place.fault("create_item", "drop", when="after")
+    lease = await leases.create(new())
+    lease = replace(lease, write_id=WriteId("w"))
+    await place.fault("patch_item", "drop", when="after")
+    taken = await leases.acquire(lease.taken_by(A, A1))
+    await place.fault("patch_item", "drop", when="after")
+    taken = await leases.replace(taken.without_continuation().renewed())
+    await place.fault("patch_item", "drop", when="after")
+    taken = await leases.checkpoint(taken.advanced_to(C1))
+    assert await leases.read(RangeId("0")) == taken
+    assert (taken.renewals, taken.continuation, taken.write_id) == (2, C1, "w")
+    await place.fault("create_item", "drop", when="after")
+    member = await leases.put_member(Member(name=A, incarnation=A1))
+    await place.fault("replace_item", "drop", when="after")
+    member = await leases.put_member(replace(member, heartbeats=1))
+    assert list(await leases.members()) == [member]
+
+
+@pytest.mark.parametrize(
+    ("status", "substatus"), [(408, 0), (410, 1007), (449, 0), (503, 0), (404, 1002), (500, 0)]
+)
+async def test_what_may_pass_is_unavailable(place: Place, status: int, substatus: int) -> None:
+    leases = await place.leases()
+    await owned_by_a(leases)
+    fault = {"status": status, "substatus": substatus, "times": 10_000, "container": "leases"}
+    await place.fault("*", "error", **fault)
+    with pytest.raises(ContainerUnavailable):
+        await leases.list()
+    with pytest.raises(ContainerUnavailable):
+        await leases.read(RangeId("0"))
+
+
+async def test_a_throttled_container_says_when_to_ask_again_and_is_not_stormed(
+    place: Place,
+) -> None:
+    leases = await place.leases()
+    held = await owned_by_a(leases)
+    await place.fault("patch_item", "error", status=429, retry_after_ms=40, times=1000)
+    with pytest.raises(ContainerUnavailable, match="throughput") as throttled:
+        await leases.replace(held.without_continuation().renewed())
+    assert throttled.value.retry_after == 0.04
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{place.url}_emulator/requests") as answer,
+    ):
+        assert (await answer.json())["patch_item"]["429"] <= 4
+
+
+# What a person has to change
+
+
+async def refusal(place: Place, options: str = "?prefix=p", **means: Any) -> str:
+    with pytest.raises(ContainerRefused) as refused:
+        await place.leases(options, **means)
+    return str(refused.value)
+
+
+async def test_a_container_that_is_not_there_is_refused_or_created_ready_for_use(
+    place: Place,
+) -> None:
+    assert "--create-lease-container" in await refusal(place, create=False)
+    await place.leases(create=True)
+    await place.leases(create=True)
+    properties = await (await place.raw()).read()
+    assert properties["defaultTtl"] == -1
+    assert properties["partitionKey"]["paths"] == ["/id"]
+    assert properties["indexingPolicy"]["excludedPaths"] == [{"path": "/*"}]
+    await place.leases(create=False)
+
+
+async def test_a_container_by_another_key_is_refused(place: Place) -> None:
+    await place.raw(key="/pk")
+    assert "has the partition key /pk, and leases need /id" in await refusal(place)
+
+
+async def test_a_wrong_key_is_refused_and_shown_nowhere(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    wrong = DEVELOPMENT_KEY[:-6] + "AAAA=="
+    said = await refusal(place, cosmos=CosmosAccess(key=wrong))
+    assert "CHANGEFEED_COSMOS__KEY" in said
+    with pytest.raises(ContainerRefused) as refused:
+        await place.leases(cosmos=CosmosAccess(key=wrong))
+    chain: BaseException | None = refused.value
+    while chain is not None:
+        assert wrong not in repr(chain) + str(chain)
+        chain = chain.__cause__
+    assert wrong not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ("?prefix=p&mode=some", "there is no mode 'some'"),
+        ("?processor=p", "give both, or prefix="),
+        ("?processor=p&feed=orders", "should be feed=DATABASE/CONTAINER"),
+        ("?name=p", "no option 'name' here; there are: feed, mode, prefix, processor"),
+    ],
+)
+async def test_wrong_options_are_refused_with_advice(
+    place: Place, options: str, advice: str
+) -> None:
+    await place.raw()
+    assert advice in await refusal(place, options)
+
+
+async def test_an_endpoint_that_is_not_there_is_unavailable() -> None:
+    address = "cosmos+http://127.0.0.1:9/d/leases"
+    with pytest.raises(ContainerUnavailable, match="no answer"):
+        async with asyncio.timeout(20), open_container(address):
+            pass
+
+
+async def test_two_fleets_share_a_container_under_two_prefixes(place: Place) -> None:
+    one, other = await place.leases("?prefix=p"), await place.leases("?prefix=p2")
+    await one.create(new())
+    await one.put_member(Member(name=A, incarnation=A1))
+    assert list(await other.list()) == []
+    assert list(await other.members()) == []
+
+
+async def test_the_container_keeps_what_dotnet_needs_of_etags(place: Place) -> None:
+    leases = await place.leases()
+    held = await owned_by_a(leases)
+    dotnet = await place.dotnet()
+    (stale,) = await dotnet.leases()
+    await leases.replace(held.without_continuation().renewed())
+    with pytest.raises(HttpResponseError) as late:
+        await dotnet.acquire(stale)
+    assert late.value.status_code == 412
