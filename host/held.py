@@ -22,7 +22,7 @@ from uuid import uuid4
 from feeds.feed import Continuation, RangeId
 from leases.container import LeaseContainer
 from leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
-from leases.lease import Lease, WriteId
+from leases.lease import HostName, Incarnation, Lease, WriteId
 
 from .settings import LeaseSettings
 
@@ -53,7 +53,7 @@ class HeldLease:
         self._clock = asyncio.get_running_loop().time
         self._wall = wall
         self._writing = asyncio.Lock()
-        self._unclear: WriteId | None = None
+        self._unclear: Lease | None = None
         self.lost = False
         """Whether ``LeaseLost`` or ``LeaseGone`` has been raised."""
         self.noticed = asyncio.Event()
@@ -131,11 +131,11 @@ class HeldLease:
         async with self._writing:
             for _ in range(_TRIES):
                 if self._unclear is not None:
-                    await self._read_again()
+                    await self._read_again(self._unclear)
                 wanted = change(self._lease).stamped(
                     write_id=WriteId(uuid4().hex), stamp=self._wall()
                 )
-                self._unclear = wanted.write_id  # until the answer is here
+                self._unclear = wanted  # until the answer is here
                 try:
                     stored = await write(wanted)
                 except LeaseConflict:
@@ -149,16 +149,16 @@ class HeldLease:
                 f"lease {self.range_id!r} was written by others {_TRIES} times in a row"
             )
 
-    async def _read_again(self) -> None:
+    async def _read_again(self, unclear: Lease) -> None:
         stored = await self._container.read(self.range_id)
         if stored is None:
             self.lost = True
             raise LeaseGone(self._lease, "it is no longer there; was the container reset?")
-        ours = (self._lease.owner, self._lease.incarnation, self._lease.epoch)
-        if (
-            stored.write_id != self._unclear
-            and (stored.owner, stored.incarnation, stored.epoch) != ours
-        ):
+        ours = {_holder(self._lease)}
+        if stored.write_id == unclear.write_id:
+            # No proof by itself: a host of another kind carries it along when it takes over.
+            ours.add(_holder(unclear))
+        if _holder(stored) not in ours:
             self.lose(f"it is now held by {stored.owner!r}")
         self._take_over(stored)
 
@@ -168,6 +168,10 @@ class HeldLease:
         self._unclear = None
         if stored.next_owner is not None or stored.paused is not None:
             self.noticed.set()
+
+
+def _holder(lease: Lease) -> tuple[HostName | None, Incarnation | None, int]:
+    return (lease.owner, lease.incarnation, lease.epoch)
 
 
 async def acquire(
