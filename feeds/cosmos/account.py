@@ -18,9 +18,10 @@ async def opened(account: Account) -> AsyncIterator[CosmosClient]:
         if credential is None:
             credential = await stack.enter_async_context(_identity(account))
         # TLS is verified by the client, but for endpoints on this machine.
-        yield await stack.enter_async_context(
-            CosmosClient(account.endpoint, credential, user_agent_suffix="changefeed-host")
-        )
+        client = CosmosClient(account.endpoint, credential, user_agent_suffix="changefeed-host")
+        stack.push_async_exit(client)  # before it is entered: it leaves a session open if
+        await client.__aenter__()  # the account does not answer
+        yield client
 
 
 def _identity(account: Account) -> Any:

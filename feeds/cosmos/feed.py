@@ -13,7 +13,7 @@ longer than any replica lags, it is refused.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -49,7 +49,7 @@ from .positions import (
     session_lsn,
 )
 from .requests import Answer, RangeMoved, Requests, answering
-from .topology import Place, Topology
+from .topology import Bounds, Place, Topology
 
 Mode = Literal["latest-version", "all-versions"]
 MODES: Final[dict[str, Mode]] = {
@@ -61,6 +61,7 @@ _CLIENT_MODES: Final[dict[Mode, str]] = {
     "all-versions": "AllVersionsAndDeletes",
 }
 _NOT_MODIFIED: Final = 304
+_MOVES: Final = 3  # how often in a row to follow a range that was moved meanwhile
 _REPLICA_LAG: Final = 60.0  # seconds for which a replica may be behind a position
 
 
@@ -82,11 +83,10 @@ async def open_cosmos(
     except AddressWrong as error:
         raise FeedRefused(str(error)) from error
     where = f"{account.endpoint}{address.database}/{address.container}"
-    client = opened(account)
-    async with answering(where, timeout):
-        made = await client.__aenter__()
-    try:
-        database = made.get_database_client(address.database)
+    async with AsyncExitStack() as stack:
+        async with answering(where, timeout):
+            client = await stack.enter_async_context(opened(account))
+        database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
         requests = Requests(container, where=where, timeout=timeout)
         found = await requests.container()
@@ -98,8 +98,6 @@ async def open_cosmos(
         )
         await feed.ranges()
         yield feed
-    finally:
-        await client.__aexit__(None, None, None)
 
 
 class CosmosFeed:
@@ -141,7 +139,7 @@ class CosmosFeed:
 
     async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
         instant = instant_us(start) if isinstance(start, datetime) else None
-        found = await self._find(range_id)
+        await self._find(range_id)
         if self._mode == "all-versions" and start != "now":
             raise FeedRefused(
                 "a feed of all versions and deletes keeps no old changes to start from: set "
@@ -149,12 +147,13 @@ class CosmosFeed:
             )
         if start == "beginning" or (instant is not None and instant <= 0):
             return BEGINNING
-        if not isinstance(found, Place):
-            raise RangeUnknown(range_id)  # it has ended meanwhile; its successors start anew
         since: object = "Now"
         if instant is not None:
             since = datetime.fromtimestamp(instant // 1_000_000, UTC)
-        answer = await self._ask(found, range_id, since=since, limit=1)
+        try:
+            _, answer = await self._ask(range_id, since=since, limit=1)
+        except _Ended as ended:
+            raise RangeUnknown(range_id) from ended  # its successors start anew
         if answer.status == _NOT_MODIFIED:
             return Continuation(answer.etag)
         return position(self._changes.first_lsn(answer.body) - 1)
@@ -162,15 +161,12 @@ class CosmosFeed:
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         check_position(after)
-        found = await self._find(range_id)
-        if not isinstance(found, Place):
-            raise await self._ended(range_id, after)
         try:
-            answer = await self._ask(found, range_id, after=after, limit=limit)
+            place, answer = await self._ask(range_id, after=after, limit=limit)
         except _Ended as ended:
-            raise await self._ended(range_id, after) from ended
+            raise await self._end(range_id, after) from ended
         if answer.status == _NOT_MODIFIED:
-            return Page(changes=(), continuation=self._stands(found, range_id, after, answer))
+            return Page(changes=(), continuation=self._stands(place, range_id, after, answer))
         page = self._changes.decode(range_id, answer.body)
         self._requests.check_same(page.container_rid, self._rid)
         return Page(changes=page.changes, continuation=Continuation(answer.etag))
@@ -180,13 +176,10 @@ class CosmosFeed:
 
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
         check_position(after)
-        found = await self._find(range_id)
-        if not isinstance(found, Place):
-            return 0  # what is left of it counts as its successors'
         try:
-            answer = await self._ask(found, range_id, after=after, limit=1)
+            _, answer = await self._ask(range_id, after=after, limit=1)
         except _Ended:
-            return 0
+            return 0  # what is left of it counts as its successors'
         if answer.status == _NOT_MODIFIED:
             return 0
         newest, first = session_lsn(answer.session), self._changes.first_lsn(answer.body)
@@ -194,32 +187,44 @@ class CosmosFeed:
 
     async def _ask(
         self,
-        place: Place,
         range_id: RangeId,
         *,
         limit: int,
         after: Continuation | None = None,
         since: object = "Beginning",
-    ) -> Answer:
-        """Ask for changes behind a position or since a time. Raise ``_Ended``."""
-        bounds, mode = place.bounds, _CLIENT_MODES[self._mode]
-        query: dict[str, Any] = {"max_item_count": limit}
-        if after is None or (after == BEGINNING and self._mode == "latest-version"):
-            query["feed_range"] = client_range(bounds.low, bounds.high)
-            query |= {"start_time": since, "mode": mode}
-        else:
-            query["continuation"] = client_token(
-                after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
-            )
-        try:
-            return await self._requests.changes(place.physical, **query)
-        except RangeMoved as moved:
-            await self._look()
-            if isinstance(await self._find(range_id), Place):
-                raise FeedUnavailable(f"range {range_id!r} is moving; ask again") from moved
-            raise _Ended from moved
+    ) -> tuple[Place, Answer]:
+        """Ask for changes behind a position or since a time, wherever they are by now.
 
-    async def _ended(self, range_id: RangeId, after: Continuation) -> RangeEnded:
+        Raise ``_Ended`` where a position can no longer be asked for under this id.
+        """
+        for _ in range(_MOVES):
+            place = await self._find(range_id)
+            if not isinstance(place, Place):
+                raise _Ended
+            query = self._query(place.bounds, after, since)
+            try:
+                answer = await self._requests.changes(
+                    place.physical, max_item_count=limit, **query
+                )
+            except RangeMoved:
+                await self._look()
+            else:
+                return place, answer
+        raise FeedUnavailable(f"range {range_id!r} keeps moving; ask again")
+
+    def _query(
+        self, bounds: Bounds, after: Continuation | None, since: object
+    ) -> dict[str, Any]:
+        mode = _CLIENT_MODES[self._mode]
+        if after is None or (after == BEGINNING and self._mode == "latest-version"):
+            feed_range = client_range(bounds.low, bounds.high)
+            return {"feed_range": feed_range, "start_time": since, "mode": mode}
+        token = client_token(
+            after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
+        )
+        return {"continuation": token}
+
+    async def _end(self, range_id: RangeId, after: Continuation) -> RangeEnded:
         await self._look()  # so that the successors are the latest there are
         found = self._topology.find(range_id)
         assert not isinstance(found, Place), "what is gone never comes back"

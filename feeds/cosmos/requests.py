@@ -129,7 +129,7 @@ class Requests:
                     answer = _whole(response)
                     if answer.status in _REPEATED:
                         raise _Taken(answer)
-                    if answer.body:
+                    if answer.body and answer.status < _BAD_REQUEST:
                         bodies.append(answer.body)
 
                 try:

@@ -20,9 +20,13 @@ LOW, HIGH = made("1", "", "20", "0"), made("2", "20", "FF", "0")
 MERGED = made("3", "", "FF", "0", "1", "2")
 
 
-def ids(found: Place | tuple[FeedRange, ...]) -> list[str]:
+def parts(found: Place | tuple[FeedRange, ...]) -> tuple[FeedRange, ...]:
     assert not isinstance(found, Place)
-    return [x.id for x in found]
+    return found
+
+
+def ids(found: Place | tuple[FeedRange, ...]) -> list[str]:
+    return [x.id for x in parts(found)]
 
 
 def test_a_range_that_is_there_is_read_as_it_is() -> None:
@@ -55,7 +59,7 @@ def test_a_range_that_was_split_several_times_goes_on_in_what_is_left_at_the_end
 
 def test_halves_of_a_merged_range_are_read_on_within_their_own_bounds() -> None:
     topology = Topology(physical=[LOW, HIGH]).replaced_by([MERGED])
-    (low,), (high,) = (topology.find(RangeId(x)) for x in "12")
+    low, high = (part for x in "12" for part in parts(topology.find(RangeId(x))))
     assert low == made("-20", "", "20", "1")
     assert high == made("20-FF", "20", "FF", "2")
     assert topology.find(low.id) == Place(

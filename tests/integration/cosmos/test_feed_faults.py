@@ -1,0 +1,170 @@
+"""Servers that throttle, fail, stall or were replaced; and keys that nobody may see."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from emulator import EmulatorSettings
+from feeds.cosmos import CosmosFeed, open_cosmos
+from feeds.cosmos import feed as feed_module
+from feeds.cosmos_address import CosmosAccess, CosmosAddress
+from feeds.errors import FeedRefused, FeedUnavailable
+from feeds.feed import Continuation, RangeId
+from tests.integration.emulator.running import running
+from tests.support.cosmos_feeds import CosmosWorld
+
+pytestmark = pytest.mark.real_time
+ZERO = RangeId("0")
+BEGINNING = Continuation('"0"')
+SECRET = "c2VjcmV0LW9mLXRoZS1hY2NvdW50LW5vYm9keS1tYXktc2VlLWl0"
+
+
+async def test_throttling_is_passed_on_with_the_wait_that_is_asked_for_and_not_repeated(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    await world.put("a")
+    await world.fault(
+        effect="error", operation="change_feed", status=429, substatus=3200, retry_after_ms=70
+    )
+    await world.counted()
+    for ask in (
+        feed.read(ZERO, BEGINNING, 5),
+        feed.lag(ZERO, BEGINNING),
+        feed.settle(ZERO, "now"),
+    ):
+        with pytest.raises(FeedUnavailable, match="throttles") as throttled:
+            await ask
+        assert throttled.value.retry_after == 0.07
+    assert (await world.counted())["change_feed"] == {"429": 3}
+    await world.no_faults()
+    assert len((await feed.read(ZERO, BEGINNING, 5)).changes) == 1
+
+
+@pytest.mark.parametrize("status", [410, 429])
+async def test_a_listing_that_is_turned_away_is_not_repeated_either(
+    world: CosmosWorld, feed: CosmosFeed, status: int
+) -> None:
+    await world.fault(effect="error", operation="read_ranges", status=status)
+    await world.counted()
+    with pytest.raises(FeedUnavailable):
+        await feed.ranges()
+    assert (await world.counted())["read_ranges"] == {str(status): 1}
+
+
+@pytest.mark.parametrize("status", [408, 449, 500, 503])
+async def test_what_passes_by_itself_may_be_asked_again_and_is_asked_a_few_times_at_most(
+    world: CosmosWorld, feed: CosmosFeed, status: int
+) -> None:
+    await world.fault(effect="error", operation="change_feed", status=status)
+    await world.counted()
+    with pytest.raises(FeedUnavailable, match=str(status)):
+        await feed.read(ZERO, BEGINNING, 5)
+    assert (await world.counted())["change_feed"][str(status)] <= 4
+
+
+async def test_a_replica_that_is_behind_the_session_may_be_asked_again(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    await world.fault(effect="error", operation="change_feed", status=404, substatus=1002)
+    with pytest.raises(FeedUnavailable, match="404/1002"):
+        await feed.read(ZERO, BEGINNING, 5)
+
+
+@pytest.mark.parametrize(
+    ("status", "substatus", "advice"),
+    [(401, 0, "check the key"), (403, 5300, "the rights"), (400, 0, "refused to be read")],
+)
+async def test_what_does_not_pass_is_refused_with_advice(
+    world: CosmosWorld, feed: CosmosFeed, status: int, substatus: int, advice: str
+) -> None:
+    await world.fault(
+        effect="error", operation="change_feed", status=status, substatus=substatus
+    )
+    with pytest.raises(FeedRefused, match=advice):
+        await feed.read(ZERO, BEGINNING, 5)
+
+
+async def test_a_stalled_answer_is_given_up_in_time_and_the_next_one_is_read(
+    world: CosmosWorld,
+) -> None:
+    await world.put("a")
+    async with open_cosmos(world.address, CosmosAccess(), timeout=0.4) as feed:
+        await world.fault(effect="delay", operation="change_feed", seconds=1, times=1)
+        begun = time.monotonic()
+        with pytest.raises(FeedUnavailable, match=r"did not answer within 0\.4 s"):
+            await feed.read(ZERO, BEGINNING, 5)
+        assert time.monotonic() - begun < 0.9
+        assert len((await feed.read(ZERO, BEGINNING, 5)).changes) == 1
+
+
+async def test_a_dropped_connection_may_be_asked_again(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    await world.put("a")
+    async with asyncio.timeout(20):
+        await world.fault(effect="drop", operation="change_feed", times=1)
+        try:
+            page = await feed.read(ZERO, BEGINNING, 5)
+        except FeedUnavailable:
+            page = await feed.read(ZERO, BEGINNING, 5)
+    assert len(page.changes) == 1
+
+
+async def test_a_container_that_was_made_anew_is_refused_by_every_method(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    await world.put("a")
+    page = await feed.read(ZERO, BEGINNING, 5)
+    await world.delete()
+    with pytest.raises(FeedRefused, match=r"not there|deleted and made anew"):
+        await feed.read(ZERO, page.continuation, 5)
+    await world.create()
+    await world.put("other")
+    asked: list[Any] = [
+        feed.read(ZERO, page.continuation, 5),
+        feed.read(ZERO, BEGINNING, 5),
+        feed.ranges(),
+    ]
+    for ask in asked:
+        with pytest.raises(FeedRefused, match=r"deleted and made anew.*Reset the leases"):
+            await ask
+
+
+async def test_a_position_beyond_the_end_is_waited_for_and_then_refused(
+    world: CosmosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica may lag for a while; a container that was made anew stays behind."""
+    await world.put("a")
+    old = Continuation('"7052"')
+    async with world.feed() as feed:
+        page = await feed.read(ZERO, old, 5)
+        assert (list(page.changes), page.continuation) == ([], old)
+        monkeypatch.setattr(feed_module, "_REPLICA_LAG", 0.0)
+        with pytest.raises(FeedRefused, match=r"lies beyond the end.*is at 1.*made anew"):
+            await feed.read(ZERO, old, 5)
+        low, _ = await world.by_hand.split(range="0")
+        page = await feed.read(RangeId(low["id"]), old, 5)  # a merge may be in its past
+        assert not page.changes
+
+
+async def test_a_wrong_key_is_refused_and_no_key_is_ever_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings = EmulatorSettings(port=0, key=SECRET)
+    async with running(settings) as url:
+        address = CosmosAddress(endpoint=url, database="d", container="c")
+        wrong = CosmosAccess(key=SECRET[::-1].strip("=") + "==")
+        with pytest.raises(FeedRefused, match="check the key") as refused:
+            async with open_cosmos(address, wrong):
+                pass
+        right = CosmosAccess(key=SECRET)
+        with pytest.raises(FeedRefused, match="is not there") as missing:
+            async with open_cosmos(address, right):
+                pass
+        shown = repr(refused.value) + repr(missing.value) + caplog.text
+    for key in (SECRET, SECRET[::-1]):
+        assert key[:12] not in shown

@@ -1,0 +1,179 @@
+"""What both modes of the Cosmos DB feed tell, where they start, and how far they lag."""
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+
+from emulator import DEVELOPMENT_KEY
+from feeds.cosmos import CosmosFeed, open_cosmos
+from feeds.cosmos_address import CosmosAccess, CosmosAddress
+from feeds.errors import FeedRefused, FeedUnavailable
+from feeds.feed import Change, Operation, RangeId
+from feeds.opening import open_feed
+from tests.support.cosmos_feeds import CosmosWorld
+
+pytestmark = pytest.mark.real_time
+ZERO = RangeId("0")
+
+
+async def test_a_feed_is_opened_by_its_address_and_listed_by_its_physical_ranges(
+    world: CosmosWorld,
+) -> None:
+    address = world.url.replace("http://", "cosmos+http://") + "d/c"
+    async with open_feed(address) as feed:
+        (only,) = await feed.ranges()
+    assert (only.id, only.low, only.high, only.parents) == ("0", "", "FF", ())
+
+
+@pytest.mark.parametrize(
+    ("place", "advice"),
+    [
+        ("d/nowhere", "is not there .404.*check database and container"),
+        ("nowhere/c", "is not there"),
+        ("d/c?mode=every", "no mode 'every'; there are: latest-version, all-versions"),
+        ("d/c?key=abc", "CHANGEFEED_COSMOS__KEY"),
+    ],
+)
+async def test_an_address_that_leads_nowhere_is_refused_with_advice(
+    world: CosmosWorld, place: str, advice: str
+) -> None:
+    address = world.url.replace("http://", "cosmos+http://") + place
+    with pytest.raises(FeedRefused, match=advice):
+        async with open_feed(address):
+            pass
+
+
+async def test_a_server_that_is_not_there_may_be_asked_again_later() -> None:
+    address = CosmosAddress(endpoint="http://127.0.0.1:9/", database="d", container="c")
+    with pytest.raises(FeedUnavailable, match=r"127\.0\.0\.1:9/d/c"):
+        async with open_cosmos(address, CosmosAccess(), timeout=1):
+            pass
+
+
+async def test_an_item_is_told_as_it_is_stored_with_its_time_and_its_place(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    begun = int(time.time())
+    await world.put("a", "é", n=1)
+    await world.put("b", 7)
+    first, second = (await feed.read(ZERO, await feed.settle(ZERO, "beginning"), 10)).changes
+    assert (first.key, first.id, first.operation) == ("é", "a", Operation.REPLACE)
+    assert (second.key, second.id) == ("7", "b")
+    stored = msgspec.json.decode(first.body)
+    assert (stored["n"], stored["_lsn"], stored["pk"]) == (1, 1, "é")
+    assert begun <= first.committed_us / 1_000_000 <= time.time()
+    assert first.committed_us == stored["_ts"] * 1_000_000
+
+
+async def test_only_the_latest_version_is_told_and_no_delete(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    for n in range(3):
+        await world.put("a", n=n)
+    await world.put("b")
+    await world.remove("b")
+    page = await feed.read(ZERO, await feed.settle(ZERO, "beginning"), 10)
+    assert [(x.id, x.value()["n"]) for x in page.changes] == [("a", 2)]
+
+
+async def test_all_versions_and_deletes_are_told_with_the_images_before_them(
+    world: CosmosWorld,
+) -> None:
+    async with world.feed("all-versions") as feed:
+        await world.put("a", n=0)
+        now = await feed.settle(ZERO, "now")
+        await world.put("a", n=1)
+        await world.remove("a")
+        await world.put("a", n=2)
+        first = await feed.read(ZERO, now, 2)
+        second = await feed.read(ZERO, first.continuation, 2)
+        assert await feed.lag(ZERO, now) == 3
+
+    def told(x: Change) -> tuple[Operation, int | None, int | None]:
+        before = msgspec.json.decode(x.previous)["n"] if x.previous else None
+        return x.operation, x.value() and x.value()["n"], before
+
+    assert [told(x) for x in [*first.changes, *second.changes]] == [
+        (Operation.REPLACE, 1, 0),
+        (Operation.DELETE, None, 1),
+        (Operation.INSERT, 2, None),
+    ]
+    assert {(x.key, x.id) for x in first.changes} == {("p", "a")}
+
+
+async def test_all_versions_start_from_now_and_say_so(world: CosmosWorld) -> None:
+    async with world.feed("all-versions") as feed:
+        for start in ("beginning", datetime.now(UTC)):
+            with pytest.raises(FeedRefused, match=r"set feed\.start to now"):
+                await feed.settle(ZERO, start)
+
+
+async def test_a_time_starts_with_its_whole_second(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    await world.put("old")
+    await asyncio.sleep(1.1)
+    since = datetime.now(UTC)
+    await world.put("new")
+    cases: list[tuple[datetime, list[str]]] = [
+        (since, ["new"]),
+        (since.replace(microsecond=999_999), ["new"]),
+        (since - timedelta(minutes=1), ["old", "new"]),
+        (since + timedelta(minutes=1), []),
+        (datetime(1960, 1, 1, tzinfo=UTC), ["old", "new"]),
+    ]
+    for start, expected in cases:
+        settled = await feed.settle(ZERO, start)
+        page = await feed.read(ZERO, settled, 10)
+        assert [x.id for x in page.changes] == expected
+    settled = await feed.settle(ZERO, since + timedelta(minutes=1))
+    await world.put("newer")
+    assert [x.id for x in (await feed.read(ZERO, settled, 10)).changes] == ["newer"]
+
+
+async def test_a_reader_cannot_stop_inside_a_transaction(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    async with CosmosClient(world.url, DEVELOPMENT_KEY) as client:
+        items = client.get_database_client("d").get_container_client("c")
+        await items.create_item({"id": "a", "pk": "p"})
+        batch = [("create", ({"id": x, "pk": "p"},)) for x in "bcd"]
+        await items.execute_item_batch(batch, "p")
+        await items.create_item({"id": "e", "pk": "p"})
+    page = await feed.read(ZERO, await feed.settle(ZERO, "beginning"), 2)
+    a, b, c, d = page.changes
+    assert a.sequence < b.sequence < c.sequence < d.sequence
+    again = [await feed.read(ZERO, feed.continuation_after(x), 9) for x in (a, b, c, d)]
+    assert ["".join(x.id for x in y.changes) for y in again] == ["bcde", "bcde", "bcde", "e"]
+    assert feed.continuation_after(d) == page.continuation == '"2"'
+
+
+async def test_lag_is_exact_on_empty_fresh_and_drained_ranges(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    beginning = await feed.settle(ZERO, "beginning")
+    assert await feed.lag(ZERO, beginning) == 0
+    for n in range(5):
+        await world.put(f"i{n}")
+    assert await feed.lag(ZERO, beginning) == 5
+    page = await feed.read(ZERO, beginning, 3)
+    assert await feed.lag(ZERO, page.continuation) == 2
+    await world.put("i0")  # moves to the end, and leaves a gap where it was
+    assert await feed.lag(ZERO, page.continuation) == 3
+    assert await feed.lag(ZERO, await feed.settle(ZERO, "now")) == 0
+
+
+async def test_a_nested_partition_key_is_found(world: CosmosWorld) -> None:
+    async with CosmosClient(world.url, DEVELOPMENT_KEY) as client:
+        database = client.get_database_client("d")
+        items = await database.create_container("deep", PartitionKey("/owner/name"))
+        await items.create_item({"id": "a", "owner": {"name": "Ann"}})
+    address = CosmosAddress(endpoint=world.url, database="d", container="deep")
+    async with open_cosmos(address, CosmosAccess()) as feed:
+        (change,) = (await feed.read(ZERO, await feed.settle(ZERO, "beginning"), 9)).changes
+    assert change.key == "Ann"

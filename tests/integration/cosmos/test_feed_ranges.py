@@ -1,0 +1,194 @@
+"""Splits and merges under a reader, and while nobody was reading: nothing lost or twice."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from feeds.cosmos import CosmosFeed
+from feeds.errors import FeedRefused, FeedUnavailable
+from feeds.feed import Change, Continuation, FeedRange, RangeEnded, RangeId
+from tests.support.cosmos_feeds import CosmosWorld
+
+pytestmark = pytest.mark.real_time
+KEYS = [f"key-{n}" for n in range(24)]
+
+
+class Reader:
+    """Reads a feed as a fleet would: a lease for each range, replaced when it ends.
+
+    Its leases are all that outlives it.
+    """
+
+    def __init__(self) -> None:
+        self.leases: dict[RangeId, tuple[FeedRange, Continuation]] = {}
+        self.seen: list[Change] = []
+
+    async def begin(self, feed: CosmosFeed) -> None:
+        feed.recall(x for x, _ in self.leases.values())
+        for x in await feed.ranges():
+            if x.id not in self.leases and self.leases.keys().isdisjoint(x.parents):
+                self.leases[x.id] = (x, await feed.settle(x.id, "beginning"))
+
+    async def read(self, feed: CosmosFeed, *, pages: int = 1000, limit: int = 5) -> None:
+        """Read until there is nothing for now, or so many pages of each range."""
+        for range_id in list(self.leases):
+            await self._read_range(feed, range_id, pages, limit)
+
+    async def _read_range(
+        self, feed: CosmosFeed, range_id: RangeId, pages: int, limit: int
+    ) -> None:
+        for _ in range(pages):
+            held, after = self.leases[range_id]
+            try:
+                page = await feed.read(range_id, after, limit)
+            except RangeEnded as ended:
+                del self.leases[range_id]
+                for x in ended.successors:
+                    assert x.range.id not in self.leases
+                    self.leases[x.range.id] = (x.range, x.start)
+                    await self._read_range(feed, x.range.id, pages, limit)
+                return
+            self.leases[range_id] = (held, page.continuation)
+            if not page.changes:
+                return
+            self.seen += page.changes
+
+    def steps_by_key(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for x in self.seen:
+            found.setdefault(x.key, []).append(x.value()["step"])
+        return found
+
+
+async def write(world: CosmosWorld, step: int) -> None:
+    """Write a new item of every key; items stay, so that no version is replaced."""
+    for key in KEYS:
+        await world.put(f"{key}-{step}", key, step=step)
+
+
+async def test_splits_several_levels_deep_while_nobody_ran_lose_and_repeat_nothing(
+    world: CosmosWorld,
+) -> None:
+    reader = Reader()
+    await write(world, 0)
+    async with world.feed() as feed:
+        await reader.begin(feed)
+        await reader.read(feed, pages=2)
+    assert len(reader.seen) == 10
+    low, high = await world.by_hand.split(range="0")
+    await write(world, 1)
+    await world.by_hand.split(range=low["id"])
+    lowest, _ = await world.by_hand.split(range=high["id"])
+    await world.by_hand.split(range=lowest["id"])
+    await write(world, 2)
+    async with world.feed() as feed:
+        await reader.begin(feed)
+        assert list(reader.leases) == ["0"]
+        await reader.read(feed)
+        assert [x.id for x in await feed.ranges()] == list(reader.leases)
+    assert reader.steps_by_key() == {x: [0, 1, 2] for x in KEYS}
+
+
+async def test_a_merge_while_nobody_ran_is_read_on_in_halves(world: CosmosWorld) -> None:
+    reader = Reader()
+    low, high = await world.by_hand.split(range="0")
+    await write(world, 0)
+    async with world.feed() as feed:
+        await reader.begin(feed)
+        await reader.read(feed, pages=1)
+    await world.by_hand.merge(low["id"], high["id"])
+    await write(world, 1)
+    async with world.feed() as feed:
+        await reader.begin(feed)
+        await reader.read(feed)
+        assert sorted(reader.leases) == [f"-{low['high']}", f"{low['high']}-FF"]
+    await write(world, 2)
+    async with world.feed() as feed:  # and once more, from the leases of the halves alone
+        await reader.begin(feed)
+        await reader.read(feed)
+        assert len(reader.leases) == 2
+    assert reader.steps_by_key() == {x: [0, 1, 2] for x in KEYS}
+
+
+async def test_a_lease_without_bounds_is_not_followed_through_a_merge(
+    world: CosmosWorld,
+) -> None:
+    low, high = await world.by_hand.split(range="0")
+    await world.by_hand.merge(low["id"], high["id"])
+    async with world.feed() as feed:
+        with pytest.raises(FeedRefused, match="was merged with another"):
+            await feed.read(RangeId(low["id"]), Continuation('"0"'), 5)
+        feed.recall([FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])])
+        with pytest.raises(RangeEnded):
+            await feed.read(RangeId(low["id"]), Continuation('"0"'), 5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_is_split_and_merged_every_change_is_read_once_and_in_order(
+    world: CosmosWorld, seed: int
+) -> None:
+    random, reader = Random(seed), Reader()
+    async with world.feed() as first:
+        await reader.begin(first)
+    for step in range(6):
+        await write(world, step)
+        for _ in range(random.randrange(3)):
+            await change_ranges(world, random)
+        if random.random() < 0.7:
+            async with world.feed() as feed:
+                await reader.begin(feed)
+                await reader.read(feed, pages=random.randrange(1, 4), limit=3)
+                await change_ranges(world, random)
+                await reader.read(feed, pages=1)
+    async with world.feed() as feed:
+        await reader.begin(feed)
+        await reader.read(feed)
+        assert {await feed.lag(x, after) for x, (_, after) in reader.leases.items()} == {0}
+    assert reader.steps_by_key() == {x: list(range(6)) for x in KEYS}
+    assert max(Counter(x.id for x in reader.seen).values()) == 1
+
+
+async def change_ranges(world: CosmosWorld, random: Random) -> None:
+    state = await world.by_hand.control("GET", "")
+    (container,) = state
+    living = [x for x in container["ranges"] if not x["gone"]]
+    living.sort(key=lambda x: x["low"])
+    if len(living) > 1 and random.random() < 0.5:
+        at = random.randrange(len(living) - 1)
+        await world.by_hand.merge(*(x["id"] for x in living[at : at + 2]))
+    else:
+        await world.by_hand.split(range=random.choice(living)["id"])
+
+
+async def test_a_feed_that_another_one_showed_the_split_ends_its_range_too(
+    world: CosmosWorld,
+) -> None:
+    """The client shares one list of ranges among all feeds of a process."""
+    await write(world, 0)
+    async with world.feed() as first, world.feed() as second:
+        await world.by_hand.split(range="0")
+        assert len(await second.ranges()) == 2
+        for start in ('"0"', '"3"'):
+            with pytest.raises(RangeEnded) as ended:
+                await first.read(RangeId("0"), Continuation(start), 5)
+            assert [x.start for x in ended.value.successors] == [start, start]
+
+
+async def test_while_a_split_is_going_on_the_reader_is_asked_to_wait_with_one_request(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    await world.fault(effect="error", operation="change_feed", status=410, substatus=1007)
+    await world.counted()
+    with pytest.raises(FeedUnavailable, match="being split or merged"):
+        await feed.read(RangeId("0"), Continuation('"0"'), 5)
+    assert (await world.counted())["change_feed"] == {"410": 1}
+
+
+async def test_a_range_that_ended_has_no_lag_and_no_now(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    await write(world, 0)
+    await world.by_hand.split(range="0")
+    assert await feed.lag(RangeId("0"), Continuation('"0"')) == 0
+    assert await feed.lag(RangeId("0"), Continuation('"0"')) == 0  # known by now
