@@ -16,6 +16,7 @@ from feeds.cosmos_address import CosmosAccess
 
 from .container import LeaseContainer
 from .errors import ContainerRefused
+from .findings import Finding
 from .sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
 from .stores import CheckpointStore, OwnershipStore, SeparateStores
 
@@ -113,6 +114,15 @@ async def open_stores(
         _opened(checkpoints_address, _CHECKPOINTS, means) as checkpoints,
     ):
         yield SeparateStores(ownership, checkpoints)
+
+
+async def check_cosmos(address: str, means: Means) -> AsyncIterator[Finding]:
+    """Look at a container of Cosmos DB, and say what is wrong with it for leases."""
+    from .cosmos.checking import check  # noqa: PLC0415 - only for those who use it
+
+    scheme, _, place = address.partition(":")
+    async for found in check(scheme, place, _access(means)):
+        yield found
 
 
 def _opened(

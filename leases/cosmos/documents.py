@@ -168,6 +168,13 @@ def last_attempt(document: Mapping[str, Any]) -> str:
     return "" if written is None else written.attempt
 
 
+def is_foreign(document: Mapping[str, Any]) -> bool:
+    """Whether another processor was the last to write to it."""
+    ours = _entry(document, OWNERSHIP, _Ownership)
+    now = (document.get("Owner"), document.get("timestamp"))
+    return ours is None or now != (ours.owner, ours.at)
+
+
 def check_mode(document: Mapping[str, Any], mode: str) -> None:
     """Refuse the leases of a fleet that reads the feed in another mode."""
     found = document.get("Mode") or INCREMENTAL
@@ -268,8 +275,8 @@ def stamp_in(document: Mapping[str, Any]) -> float | None:
 
 
 def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str, Any]:
-    owner, at = document.get("Owner"), document.get("timestamp")
-    if ours is None or (owner, at) != (ours.owner, ours.at):
+    owner = document.get("Owner")
+    if ours is None or is_foreign(document):
         return _by_others(document, ours, HostName(owner) if owner else None)
     written = _entry(document, WRITTEN, _Written) or _Written(of=ours.of)
     return {

@@ -42,10 +42,11 @@ INDEXING: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A container that was found to be fit for leases."""
 
+    address: CosmosAddress
     items: Items
     form: Form
 
@@ -54,7 +55,7 @@ class Opened:
 async def open_leases(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[CosmosLeases]:
-    async with _opened(scheme, place, access, create=create) as opened:
+    async with opened_container(scheme, place, access, create=create) as opened:
         yield CosmosLeases(opened.items, opened.form)
 
 
@@ -62,7 +63,7 @@ async def open_leases(
 async def open_ownership(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[CosmosOwnership]:
-    async with _opened(scheme, place, access, create=create) as opened:
+    async with opened_container(scheme, place, access, create=create) as opened:
         yield CosmosOwnership(opened.items, opened.form.names)
 
 
@@ -70,14 +71,15 @@ async def open_ownership(
 async def open_checkpoints(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[CosmosCheckpoints]:
-    async with _opened(scheme, place, access, create=create) as opened:
+    async with opened_container(scheme, place, access, create=create) as opened:
         yield CosmosCheckpoints(opened.items, opened.form.names)
 
 
 @asynccontextmanager
-async def _opened(
-    scheme: str, place: str, access: CosmosAccess, *, create: bool
+async def opened_container(
+    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[Opened]:
+    """Open the container at an address. Raise ``ContainerRefused`` if it cannot be used."""
     address = lease_address(scheme, place, OPTIONS)
     mode = mode_of(address)
     async with connected(address, access) as (client, account):
@@ -88,7 +90,8 @@ async def _opened(
             by_id = partitioned_by_id(await proxy.read(), address)
             prefix = await prefix_of(client, account, address)
         form = Form(names=Names(prefix), partitioned_by_id=by_id, mode=mode)
-        yield Opened(Items(proxy, str(address), partitioned_by_id=by_id), form)
+        items = Items(proxy, str(address), partitioned_by_id=by_id)
+        yield Opened(address=address, items=items, form=form)
 
 
 def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
