@@ -16,7 +16,11 @@ from .settings import LogSettings
 
 Form = Literal["json", "console"]
 
-_TALKATIVE = ("aiosqlite", "asyncio")  # at "debug" they tell of every call
+_TALKATIVE = {
+    "aiosqlite": logging.INFO,  # at "debug" they tell of every call
+    "asyncio": logging.INFO,
+    "azure": logging.WARNING,  # at "info" it tells of every request, in thirty lines
+}
 
 
 def set_up_logs(settings: LogSettings, more: Sequence[logging.Handler] = ()) -> None:
@@ -49,8 +53,8 @@ def set_up_logs(settings: LogSettings, more: Sequence[logging.Handler] = ()) -> 
     )
     logging.basicConfig(level=level, handlers=[lines, *more], force=True)
     logging.captureWarnings(True)
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(max(level, logging.INFO))
+    for name, least in _TALKATIVE.items():
+        logging.getLogger(name).setLevel(max(level, least))
 
 
 def form_of(settings: LogSettings, *, terminal: bool) -> Form:
