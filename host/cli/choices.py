@@ -42,6 +42,10 @@ Start = Annotated[
     str | None,
     typer.Option("--start", help="Where ranges without a lease start: beginning, now, a time."),
 ]
+CreateLeases = Annotated[
+    bool,
+    typer.Option("--create-lease-container", help="Create it in Cosmos DB if it is not there."),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting (see init-config)."),
@@ -58,6 +62,7 @@ class Choices:
     observer: str | None = None
     name: str | None = None
     start: str | None = None
+    create_leases: bool = False
     options: Sequence[str] = ()
     sets: Sequence[str] = ()
 
@@ -90,6 +95,8 @@ class Choices:
             _put(flags, path.split("."), _valued(value))
         for name, given in self._named():
             _put(flags, name, given)
+        if self.create_leases:
+            _put(flags, ["leases", "create_container"], True)
         for text in self.options:
             key, value = _pair(text, "--option", "key=value")
             _put(flags, ["observer", "options", key], _parsed(value))
@@ -107,6 +114,7 @@ class Choices:
         several = (("--option", self.options), ("--set", self.sets))
         return [
             *(f"{flag}={given}" for flag, given in single if given is not None),
+            *(["--create-lease-container"] if self.create_leases else []),
             *(f"{flag}={given}" for flag, all_given in several for given in all_given),
         ]
 

@@ -14,7 +14,18 @@ from host.logs import set_up_logs
 from host.settings import Settings
 from host.supervisor import Supervisor, child_names
 
-from .choices import Choices, Config, Feed, Leases, Name, Observer, Option, Set, Start
+from .choices import (
+    Choices,
+    Config,
+    CreateLeases,
+    Feed,
+    Leases,
+    Name,
+    Observer,
+    Option,
+    Set,
+    Start,
+)
 from .mistakes import Mistake, mistakes_told
 
 _SLACK = 15.0
@@ -33,6 +44,7 @@ def hosts(
     name: Name = None,
     option: Option = None,
     start: Start = None,
+    create_lease_container: CreateLeases = False,
     set_: Set = None,
 ) -> None:
     """Run several hosts on this machine, NAME-1, NAME-2 and so on, under one supervisor.
@@ -48,6 +60,7 @@ def hosts(
             observer=observer,
             name=name,
             start=start,
+            create_leases=create_lease_container,
             options=option or (),
             sets=set_ or (),
         )

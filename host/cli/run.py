@@ -6,7 +6,18 @@ import typer
 
 from host.process import run_host
 
-from .choices import Choices, Config, Feed, Leases, Name, Observer, Option, Set, Start
+from .choices import (
+    Choices,
+    Config,
+    CreateLeases,
+    Feed,
+    Leases,
+    Name,
+    Observer,
+    Option,
+    Set,
+    Start,
+)
 from .mistakes import mistakes_told
 
 
@@ -19,6 +30,7 @@ def run(
     name: Name = None,
     option: Option = None,
     start: Start = None,
+    create_lease_container: CreateLeases = False,
     set_: Set = None,
     stop_at_eof: Annotated[
         bool,
@@ -41,6 +53,7 @@ def run(
             observer=observer,
             name=name,
             start=start,
+            create_leases=create_lease_container,
             options=option or (),
             sets=set_ or (),
         )

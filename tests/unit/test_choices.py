@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from feeds.cosmos_address import CosmosAccess
 from host.cli.choices import Choices
 from host.cli.mistakes import Mistake
 from host.settings import Settings
@@ -176,3 +177,20 @@ def test_a_value_within_a_value_is_refused() -> None:
 
 def test_without_anything_said_settings_are_the_defaults() -> None:
     assert Choices().settings().model_dump() == Settings().model_dump()
+
+
+def test_to_create_the_lease_container_is_a_flag_that_children_get_as_well() -> None:
+    choices = Choices(create_leases=True)
+    assert choices.settings().leases.create_container
+    assert choices.arguments() == ["--create-lease-container"]
+    assert not Choices().settings().leases.create_container
+
+
+def test_secrets_of_cosmos_are_taken_from_the_environment_and_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHANGEFEED_COSMOS__KEY", "c2VjcmV0")
+    monkeypatch.setenv("CHANGEFEED_COSMOS__CONNECTION_STRING", "")
+    settings = Choices().settings()
+    assert settings.cosmos.access == CosmosAccess(key="c2VjcmV0")
+    assert "c2VjcmV0" not in repr(settings) + str(settings) + settings.model_dump_json()
