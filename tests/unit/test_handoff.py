@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Self
 
@@ -51,6 +52,19 @@ async def the_lease(container: MemoryLeases, range_id: RangeId = R0) -> Lease:
     lease = await container.read(range_id)
     assert lease is not None
     return lease
+
+
+@asynccontextmanager
+async def in_mid_handoff(*, changes: int) -> AsyncIterator[Fleet]:
+    """``a`` has half of the changes of each of two ranges in hand; ``b`` asks for one."""
+    feed = MemoryFeed(2)
+    fill(feed, changes)
+    async with Fleet(feed, MemoryLeases(), pace=1.0) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        fleet.start("b")
+        await asyncio.sleep(10)
+        yield fleet
 
 
 def reasons(fleet: Fleet) -> Counter[CloseReason]:
@@ -131,14 +145,8 @@ async def test_without_handoff_time_a_lease_is_stolen_at_once() -> None:
 
 
 async def test_an_owner_that_dies_in_mid_handoff_is_robbed_when_its_lease_expires() -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-    fill(feed, 100)
-    async with Fleet(feed, container, pace=1.0) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(5)
-        fleet.start("b")
-        await asyncio.sleep(10)
-        asked_for = [x for x in await container.list() if x.next_owner == "b"]
+    async with in_mid_handoff(changes=100) as fleet:
+        asked_for = [x for x in await fleet.container.list() if x.next_owner == "b"]
         assert len(asked_for) == 1
         await fleet.kill("a")
         await asyncio.sleep(30 + 2 * 5.5)
@@ -146,28 +154,16 @@ async def test_an_owner_that_dies_in_mid_handoff_is_robbed_when_its_lease_expire
 
 
 async def test_an_owner_that_restarts_in_mid_handoff_passes_the_lease_on() -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-    fill(feed, 100)
-    async with Fleet(feed, container, pace=1.0) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(5)
-        fleet.start("b")
-        await asyncio.sleep(10)
+    async with in_mid_handoff(changes=100) as fleet:
         await fleet.kill("a")
         fleet.start("a")
         await asyncio.sleep(30)
         assert await fleet.loads() == {"a": 1, "b": 1}
-        assert all(x.next_owner is None for x in await container.list())
+        assert all(x.next_owner is None for x in await fleet.container.list())
 
 
 async def test_the_lease_stays_when_the_host_that_asked_for_it_dies() -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-    fill(feed, 60)
-    async with Fleet(feed, container, pace=1.0) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(5)
-        fleet.start("b")
-        await asyncio.sleep(10)
+    async with in_mid_handoff(changes=60) as fleet:
         await fleet.kill("b")
         await asyncio.sleep(90)
         assert await fleet.loads() == {"a": 2}
@@ -176,13 +172,7 @@ async def test_the_lease_stays_when_the_host_that_asked_for_it_dies() -> None:
 
 
 async def test_a_host_that_asked_and_restarts_still_gets_the_lease() -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-    fill(feed, 60)
-    async with Fleet(feed, container, pace=1.0) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(5)
-        fleet.start("b")
-        await asyncio.sleep(10)
+    async with in_mid_handoff(changes=60) as fleet:
         await fleet.kill("b")
         fleet.start("b")
         await asyncio.sleep(90)
