@@ -97,6 +97,10 @@ class Lease:
             self, owner=None, incarnation=None, next_owner=None, renewals=self.renewals + 1
         )
 
+    def vacated(self) -> "Lease":
+        """Take it from its owner, whoever that is: an epoch begins that is nobody's."""
+        return replace(self.released(), epoch=self.epoch + 1)
+
     def finished(self) -> "Lease":
         """The range has been read to its end: nobody owns it, and nobody ever will."""
         return replace(self.released(), ended=True)

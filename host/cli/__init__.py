@@ -5,9 +5,16 @@ from typing import Annotated
 
 import typer
 
+from .check import check
+from .dead_letters import dead_letters
+from .emulator import emulator
 from .hosts import hosts
 from .init_config import init_config
+from .lease_import import leases
+from .pause import pause, resume
 from .produce import produce
+from .release import release
+from .reset import reset
 from .run import run
 from .status import status
 
@@ -40,5 +47,13 @@ def _main(
 app.command()(run)
 app.command()(hosts)
 app.command()(status)
+app.command()(pause)
+app.command()(resume)
+app.command()(release)
+app.command()(reset)
+app.add_typer(dead_letters, name="dead-letters")
 app.command()(produce)
 app.command("init-config")(init_config)
+app.command()(check)
+app.add_typer(leases, name="leases")
+app.command()(emulator)

@@ -18,7 +18,7 @@ from feeds.errors import FeedError, FeedRefused
 from host.membership import NameTaken
 from host.telemetry import TelemetryRefused
 from host.web import AddressRefused
-from leases.errors import ContainerError, ContainerRefused, MemberConflict
+from leases.errors import ContainerError, ContainerRefused, LeaseError, MemberConflict
 from observers.errors import DeadLettersRefused, ObserverError, ObserverRefused
 
 FAILED = 1
@@ -39,7 +39,7 @@ _MISTAKES = (
     AddressRefused,
     TelemetryRefused,
 )
-_FAILURES = (FeedError, ContainerError, ObserverError, MemberConflict, OSError)
+_FAILURES = (FeedError, ContainerError, LeaseError, ObserverError, MemberConflict, OSError)
 
 
 def explained(error: BaseException) -> tuple[str, int] | None:

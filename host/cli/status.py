@@ -1,9 +1,9 @@
 """``changefeed status``: who is in the fleet, who owns what, and how far each range is."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -13,12 +13,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from host.settings import LeaseSettings, Settings
+from host.settings import Settings
 from host.snapshot import LeaseSeen, MemberSeen, Onlooker, Snapshot
 from leases.errors import ContainerUnavailable
 
 from .choices import Choices, Config, Feed, Leases, Set
-from .mistakes import Mistake, mistakes_told
+from .existing import refuse_to_create
+from .mistakes import mistakes_told
 
 _EVERY = 1.0
 
@@ -39,19 +40,10 @@ def status(
     with mistakes_told():
         choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
         settings = choices.settings()
-        _refuse_to_create(settings.leases)
+        refuse_to_create(settings.leases)
         show = _print_json if json else _watch if watch else _print_tables
         with suppress(KeyboardInterrupt):
             asyncio.run(show(settings, watch=watch))
-
-
-def _refuse_to_create(settings: LeaseSettings) -> None:
-    """Opening a SQLite container makes the file; to look at it must not."""
-    stores = (settings.ownership, settings.checkpoints)
-    for address in (settings.container,) if None in stores else stores:
-        kind, _, place = (address or "").partition(":")
-        if kind == "sqlite" and not Path(place).exists():
-            raise Mistake(f"there are no leases at {place} yet: no host has run with them")
 
 
 async def _print_tables(settings: Settings, *, watch: bool) -> None:
@@ -85,12 +77,19 @@ async def _watch(settings: Settings, *, watch: bool) -> None:
 def rendered(seen: Snapshot) -> RenderableType:
     """Return the snapshot as tables, with what needs attention below."""
     lag = [x.lag for x in seen.leases if x.lag is not None]
-    unowned = sum(1 for x in seen.leases if x.owner is None and not x.ended)
+    states = Counter(_state(x) for x in seen.leases)
+    told = [f"{states[x]} {x}" for x in ("without owner", "paused", "ended") if states[x]]
+    leases = f"{len(seen.leases)} leases" + (f" ({', '.join(told)})" if told else "")
     summary = (
-        f"{len(seen.members)} members, {len(seen.leases)} leases ({unowned} without owner), "
+        f"{len(seen.members)} members, {leases}, "
         f"{sum(lag):,} changes behind in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
     )
     notes = [Text(x, style="red") for x in sorted(set(seen.problems))]
+    notes += [
+        Text(f"paused: {x.range}: {x.paused}", style="yellow")
+        for x in seen.leases
+        if _state(x) == "paused"
+    ]
     if seen.ranges_without_lease:
         notes.append(Text(f"without a lease yet: {', '.join(seen.ranges_without_lease)}"))
     caption = (
@@ -115,15 +114,25 @@ def _members(members: Iterable[MemberSeen]) -> Table:
 
 
 def _leases(leases: Iterable[LeaseSeen]) -> Table:
-    table = Table("range", "owner", "epoch", "position", "lag", "stamp age")
+    table = Table("range", "owner", "state", "epoch", "position", "lag", "stamp age")
     for x in leases:
-        owner = "(ended)" if x.ended else x.owner or "-"
+        owner = x.owner or ("-" if _state(x) == "without owner" else "")
         if x.next_owner is not None:
             owner = f"{owner} → {x.next_owner}"
         lag = "" if x.lag is None else f"{x.lag:,}"
-        position = x.continuation or ""
-        table.add_row(x.range, owner, str(x.epoch), position, lag, _seconds(x.stamp_age))
+        position = Text(x.continuation or "")  # it may look like markup
+        state = _state(x) if _state(x) in ("paused", "ended") else ""
+        age = _seconds(x.stamp_age)
+        table.add_row(x.range, owner, state, str(x.epoch), position, lag, age)
     return table
+
+
+def _state(lease: LeaseSeen) -> str:
+    if lease.ended:
+        return "ended"
+    if lease.paused is not None:
+        return "paused"
+    return "without owner" if lease.owner is None else "owned"
 
 
 def _seconds(age: float | None) -> str:

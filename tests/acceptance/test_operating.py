@@ -1,0 +1,297 @@
+"""The commands of operators, over real files: paused, released, reset, put aside."""
+
+import asyncio
+import json
+import re
+import shutil
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from host.cli import app
+from tests.support.commands import (
+    PLACES,
+    QUICK,
+    Running,
+    a_log_of,
+    changefeed,
+    owners,
+    running,
+    status,
+)
+
+pytestmark = pytest.mark.real_time
+
+OPERATE = ("--leases=sqlite:leases.db", *QUICK)
+OBSERVE = ("run", *PLACES, *QUICK, "--name=anna")
+RANGES = [f"e1.p{n:02}.v00-ff" for n in range(4)]
+
+PICKY = """
+import pathlib
+
+def picky(changes):
+    for change in changes:
+        if change.value()["n"] in (7, 57) and not pathlib.Path("mended").exists():
+            raise ValueError("I want no [bold]sevens")
+
+def idle(changes):
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    a_log_of(100, folder)
+    (folder / "observing.py").write_text(PICKY)
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Path:
+    """A folder with a log of 100 changes in 4 ranges, for this test alone."""
+    return Path(shutil.copytree(made, tmp_path / "place"))
+
+
+async def until_all_is_read(host: Running, place: Path) -> None:
+    await host.says('"event": "lease.acquired"', times=4)
+    await host.reaches(lambda: sum(positions(place)) == 100)
+
+
+def positions(place: Path) -> list[int]:
+    """Return the position of each lease, read past all code of ours."""
+    with closing(sqlite3.connect(place / "leases.db")) as leases:
+        rows = leases.execute("select continuation from leases order by range_id").fetchall()
+    return [int(x.partition("/")[2]) for (x,) in rows]
+
+
+async def stopped(host: Running) -> None:
+    host.process.send_signal(signal.SIGTERM)
+    assert await host.ends() == 0
+
+
+async def read_once(place: Path, *more: str) -> Running:
+    """Let a host read everything there is, and stop."""
+    async with running(*OBSERVE, "--observer=observing:idle", *more, cwd=place) as host:
+        await until_all_is_read(host, place)
+        await stopped(host)
+    return host
+
+
+def operate(place: Path, *arguments: str, stdin: str = "") -> CompletedProcess[str]:
+    return changefeed(*arguments, *OPERATE, cwd=place, stdin=stdin)
+
+
+def leases_of(place: Path) -> dict[str, Any]:
+    return {x["range"]: x for x in status(place)["leases"]}
+
+
+async def test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again(
+    place: Path,
+) -> None:
+    async with running(*OBSERVE, "--observer=observing:idle", cwd=place) as host:
+        await until_all_is_read(host, place)
+        said = operate(place, "pause", RANGES[1], "--reason=the [disk] is full")
+        assert (said.returncode, said.stdout) == (
+            0,
+            f"{RANGES[1]}: paused; anna finishes what it has in hand and releases it\n",
+        )
+        await host.reaches(lambda: owners(place) == ["anna", None, "anna", "anna"])
+        shown = changefeed("status", *PLACES, cwd=place, env={"COLUMNS": "150"}).stdout
+        assert "4 leases (1 paused)" in shown
+        assert f"paused: {RANGES[1]}: the [disk] is full" in shown
+        assert leases_of(place)[RANGES[1]]["paused"] == "the [disk] is full"
+        again = operate(place, "pause", RANGES[1])
+        assert again.stdout == f"{RANGES[1]}: was paused before: the [disk] is full\n"
+
+        resumed = operate(place, "resume", RANGES[0], RANGES[1])
+        assert resumed.stdout == f"{RANGES[1]}: resumed\n{RANGES[0]}: was not paused\n"
+        await host.reaches(lambda: owners(place) == ["anna"] * 4)
+        await stopped(host)
+
+
+async def test_the_whole_fleet_is_paused_and_resumed_where_no_range_is_named(
+    place: Path,
+) -> None:
+    async with running(*OBSERVE, "--observer=observing:idle", cwd=place) as host:
+        await until_all_is_read(host, place)
+        assert operate(place, "pause").stdout.count(": paused; anna finishes") == 4
+        await host.reaches(lambda: owners(place) == [None] * 4)
+        assert {x["paused"] for x in status(place)["leases"]} == {"paused by hand"}
+        assert operate(place, "resume").stdout.count(": resumed") == 4
+        await host.reaches(lambda: owners(place) == ["anna"] * 4)
+        await stopped(host)
+    assert operate(place, "resume").stdout == "no range was paused\n"
+
+
+async def test_a_lease_is_taken_from_a_killed_owner_and_another_goes_on_at_once(
+    place: Path,
+) -> None:
+    long = ("--set=leases.expiration=600", "--set=leases.renew_interval=10")
+    async with running(*OBSERVE, *long, "--observer=observing:idle", cwd=place) as host:
+        await until_all_is_read(host, place)
+        host.process.kill()
+        await host.ends()
+    said = operate(place, "release", RANGES[2])
+    assert said.returncode == 0
+    assert said.stdout.startswith(f"{RANGES[2]}: taken from anna; its epoch 1 is over")
+    assert owners(place) == ["anna", "anna", None, "anna"]
+    assert leases_of(place)[RANGES[2]]["epoch"] == 2
+    nobody = operate(place, "release", RANGES[2])
+    assert nobody.stdout == f"{RANGES[2]}: nobody owns it; there is nothing to release\n"
+    options = ("--name=ben", "--observer=observing:idle", *long)
+    async with running(*OBSERVE[:-1], *options, cwd=place) as ben:
+        await ben.reaches(lambda: owners(place)[2] == "ben")
+        assert owners(place)[0] == "anna"
+        await stopped(ben)
+
+
+async def test_a_reset_says_what_it_means_asks_and_delivers_again(place: Path) -> None:
+    options = ("--observer=jsonl", "--option=path=out.jsonl")
+    await read_once(place, *options)
+    before = positions(place)
+    reset = ("reset", "--all", "--to=beginning", "--feed=eventlog:log")
+    refused = operate(place, *reset, stdin="n\n")
+    assert refused.returncode == 1
+    assert "Move 4 ranges?" in refused.stdout
+    assert "nothing was changed" in refused.stdout
+    assert positions(place) == before
+    said = operate(place, *reset, "--yes")
+    assert said.returncode == 0
+    counts = [int(x) for x in re.findall(r"(\d+) delivered again", said.stdout)]
+    assert sum(counts) == 100
+    assert (counts, positions(place)) == (before, [0] * 4)
+    await read_once(place, *options)
+    lines = [json.loads(x) for x in (place / "out.jsonl").read_text().splitlines()]
+    assert sorted(x["body"]["n"] for x in lines) == sorted([*range(100), *range(100)])
+
+
+async def test_a_reset_is_refused_while_a_host_reads_unless_the_range_is_paused(
+    place: Path,
+) -> None:
+    async with running(*OBSERVE, "--observer=observing:idle", cwd=place) as host:
+        await until_all_is_read(host, place)
+        reset = ("reset", RANGES[0], "--to=beginning", "--yes", "--feed=eventlog:log")
+        refused = operate(place, *reset)
+        assert refused.returncode == 2
+        assert f"{RANGES[0]} is owned by anna, which lives: pause the range" in refused.stderr
+        operate(place, "pause", RANGES[0])
+        allowed = operate(place, *reset)
+        assert allowed.returncode == 0, allowed.stderr
+        assert "it is paused, changefeed resume lets it go on" in allowed.stdout
+        assert positions(place)[0] == 0
+        operate(place, "resume")
+        await until_all_is_read(host, place)
+        await stopped(host)
+
+
+async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mended(
+    place: Path,
+) -> None:
+    kept = "--set=observer.dead_letters=sqlite:dead.db"
+    failing = (
+        "--set=observer.on_failure=dead-letter",
+        "--set=observer.retry.attempts=2",
+        "--set=observer.retry.first_delay=0.05",
+    )
+    async with running(
+        *OBSERVE, kept, *failing, "--observer=observing:picky", cwd=place
+    ) as host:
+        await host.says('"event": "change.dead_lettered"', times=2)
+        await until_all_is_read(host, place)
+        await stopped(host)
+
+    def letters(*arguments: str) -> CompletedProcess[str]:
+        wide = {"COLUMNS": "150"}
+        return changefeed("dead-letters", *arguments, kept, cwd=place, env=wide)
+
+    listed = json.loads(letters("list", "--json").stdout)
+    assert [(x["key"], x["kind"]) for x in listed] == [("key-7", "ValueError")] * 2
+    assert "body" not in listed[0]
+    assert "I want no [bold]sevens" in letters("list").stdout
+    first, second = (x["id"] for x in listed)
+    shown = json.loads(letters("show", first, "--json").stdout)
+    assert shown["body"] == {"k": "key-7", "n": 7}
+    assert "raise ValueError" in shown["trace"]
+    assert "raise ValueError" in letters("show", first).stdout
+
+    failed = letters("replay", "--all", "--observer=observing:picky")
+    assert failed.returncode == 1
+    assert f"{first}: failed, and stays: ValueError: I want no [bold]sevens" in failed.stderr
+    assert f"{second}: left out, as an earlier change of its key failed" in failed.stderr
+    (place / "mended").touch()
+    one = letters("replay", second, "--observer=observing:picky")
+    assert (one.returncode, one.stdout) == (0, f"{second}: handled\n")
+    assert [x["id"] for x in json.loads(letters("list", "--json").stdout)] == [first]
+    assert letters("replay", "--all", "--observer=observing:picky").returncode == 0
+    assert letters("list").stdout == "there are no dead letters\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pause", "e1.p01.v0-ff"], "did you mean e1.p01.v00-ff?"),
+        (["pause", "x"], "changefeed status lists them"),
+        (["resume", "x"], "there is no lease of a range 'x'"),
+        (["release", "x"], "there is no lease of a range 'x'"),
+        (["release"], "Missing argument"),
+        (["reset", "--to=now"], "name the ranges to reset, or all of them with --all"),
+        (["reset", RANGES[0], "--all", "--to=now"], "or all of them with --all"),
+        (["reset", "x", "--to=now"], "there is no lease of a range 'x'"),
+        (["reset", "--all", "--to=7/3"], "which is a position in one range"),
+        (["reset", RANGES[0], "--to=2026-01-31"], "has no zone"),
+        (["reset", RANGES[0], "--to=12345678/3"], "is of another log than this one"),
+        (["reset", RANGES[0], "--to=now", "--feed=eventlog:none"], "none"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_a_mistake_is_told_and_changes_nothing(
+    read: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    feed = ("--feed=eventlog:log",) if "--feed" not in " ".join(arguments) else ()
+    more = feed if arguments[0] == "reset" else ()
+    before = positions(read)
+    monkeypatch.chdir(read)
+    ended = CliRunner().invoke(app, [*arguments, *more, "--leases=sqlite:leases.db"])
+    assert ended.exit_code == 2, ended.output
+    assert says in ended.output
+    assert positions(read) == before
+
+
+@pytest.fixture(scope="module")
+def read(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose log was read to its end, for tests that change nothing."""
+    place = Path(shutil.copytree(made, tmp_path_factory.mktemp("read") / "place"))
+    asyncio.run(read_once(place))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pause"], "there are no leases at"),
+        (["resume"], "there are no leases at"),
+        (["release", "r"], "there are no leases at"),
+        (["reset", "--all", "--to=now"], "there are no leases at"),
+        (["dead-letters", "list"], "there are no dead letters at"),
+        (["dead-letters", "show", "r:1"], "there are no dead letters at"),
+        (["dead-letters", "replay", "--all", "--observer=log"], "there are no dead letters at"),
+        (["dead-letters", "replay", "--observer=log"], "name the letters to replay"),
+        (["dead-letters", "replay", "--all"], "no observer was named"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_what_is_not_there_is_told_and_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(app, arguments)
+    assert ended.exit_code == 2
+    assert says in ended.output
+    assert list(tmp_path.iterdir()) == []
