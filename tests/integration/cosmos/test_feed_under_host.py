@@ -1,0 +1,109 @@
+"""A host over a Cosmos DB feed, in real seconds: splits with it, and without it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from feeds.feed import Change
+from host.assembly import assembled
+from host.settings import FeedSettings, HostSettings, LeaseSettings, Settings, WebSettings
+from observers.adapt import adapt
+from tests.support.cosmos_feeds import CosmosWorld
+
+pytestmark = pytest.mark.real_time
+KEYS = [f"key-{n}" for n in range(12)]
+
+
+class Seen:
+    """What observers were given, by key, in order."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, list[int]] = {x: [] for x in KEYS}
+        self._more = asyncio.Condition()
+
+    async def see(self, changes: Sequence[Change]) -> None:
+        for x in changes:
+            self.steps[x.key].append(x.value()["step"])
+        async with self._more:
+            self._more.notify_all()
+
+    async def reach(self, step: int) -> None:
+        """Wait until every key has got so far."""
+        async with asyncio.timeout(20), self._more:
+            await self._more.wait_for(
+                lambda: all(x and x[-1] >= step for x in self.steps.values())
+            )
+
+
+def settings(world: CosmosWorld, path: Path, **feed: object) -> Settings:
+    address = world.url.replace("http://", "cosmos+http://") + "d/c"
+    return Settings(
+        host=HostSettings(name="anna"),
+        feed=FeedSettings.model_validate(
+            {"address": address, "poll_interval": 0.05, "ranges_interval": 0.1, **feed}
+        ),
+        leases=LeaseSettings(
+            container=f"sqlite:{path}",
+            balance_interval=0.05,
+            rebalance_delay=0,
+            expiration=4,
+            renew_interval=1,
+        ),
+        web=WebSettings(enabled=False),
+    )
+
+
+@asynccontextmanager
+async def running_host(settings: Settings, seen: Seen) -> AsyncIterator[None]:
+    async with assembled(settings, adapt(seen.see)) as host, asyncio.TaskGroup() as group:
+        group.create_task(host.run())
+        try:
+            yield
+        finally:
+            host.stop()
+
+
+async def write(world: CosmosWorld, step: int) -> None:
+    for key in KEYS:
+        await world.put(f"{key}-{step}", key, step=step)
+
+
+async def test_a_host_follows_splits_that_happen_with_it_and_without_it(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    told, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
+    await write(world, 0)
+    async with running_host(told, seen):
+        await seen.reach(0)
+        low, _ = await world.by_hand.split(range="0")
+        await write(world, 1)
+        await seen.reach(1)
+    lowest, _ = await world.by_hand.split(range=low["id"])
+    await world.by_hand.split(range=lowest["id"])
+    await write(world, 2)
+    async with running_host(told, seen):
+        await seen.reach(2)
+        await asyncio.sleep(0.5)  # time for what should not come
+    assert seen.steps == {x: [0, 1, 2] for x in KEYS}
+
+
+async def test_a_throttled_feed_loses_nothing_and_is_not_asked_in_a_tight_loop(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    told, seen = settings(world, tmp_path / "leases.db"), Seen()
+    async with running_host(told, seen):
+        await write(world, 0)
+        await seen.reach(0)
+        await world.fault(
+            effect="error", operation="change_feed", status=429, retry_after_ms=200
+        )
+        await world.counted()
+        await write(world, 1)
+        await asyncio.sleep(1.0)
+        assert 1 <= (await world.counted())["change_feed"]["429"] <= 8
+        await world.no_faults()
+        await seen.reach(1)
+    assert seen.steps == {x: [0, 1] for x in KEYS}
