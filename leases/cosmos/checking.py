@@ -70,7 +70,7 @@ async def _account(client: CosmosClient, address: CosmosAddress) -> list[Finding
     return [
         *_writes_in(account),
         *_consistency(account.ConsistencyPolicy or {}),
-        *_clock(headers, between),
+        *clock_findings(headers, between),
     ]
 
 
@@ -99,7 +99,7 @@ def _consistency(policy: Mapping[str, Any]) -> Iterator[Finding]:
         yield fine("consistency", level)
 
 
-def _clock(headers: Mapping[str, str], here: float) -> Iterator[Finding]:
+def clock_findings(headers: Mapping[str, str], here: float) -> Iterator[Finding]:
     text = next((y for x, y in headers.items() if x.lower() == "date"), None)
     if text is None:
         return

@@ -226,6 +226,16 @@ async def test_both_keys_of_lease_containers_will_do(place: Place, key: str) -> 
     assert all(("partitionKey" in x) == (key == "/partitionKey") for x in items)
 
 
+async def test_to_acquire_a_lease_writes_no_position_even_if_one_is_carried(
+    place: Place,
+) -> None:
+    leases = await place.leases()
+    held = await owned_by_a(leases)
+    stale = replace(held, continuation=C1)
+    again = await leases.acquire(stale.taken_by(HostName("b"), Incarnation("b-1")))
+    assert (again.owner, again.continuation) == ("b", C0)
+
+
 # Markers
 
 

@@ -1,0 +1,127 @@
+"""``changefeed emulator``, ``check`` and ``leases import``, as processes."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from emulator import DEVELOPMENT_KEY
+from tests.support.commands import changefeed
+from tests.support.dotnet_processor import DotNetHost
+from tests.support.emulator_process import control, emulator_process, free_port
+
+pytestmark = pytest.mark.real_time
+
+
+async def command(*arguments: str, cwd: Path) -> tuple[int, str]:
+    """Run a command while this loop goes on; return its code and all it said."""
+    done = await asyncio.to_thread(changefeed, *arguments, cwd=cwd)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+async def container(
+    client: CosmosClient, name: str, key: str, **options: Any
+) -> ContainerProxy:
+    database = await client.create_database_if_not_exists("d")
+    made: ContainerProxy = await database.create_container_if_not_exists(
+        name, PartitionKey(key), **options
+    )
+    return made
+
+
+async def ranges_of(url: str, name: str) -> list[dict[str, Any]]:
+    """Return the living ranges of a container as partition key ranges."""
+    (found,) = [x for x in await control(url, "GET", "") if x["container"] == name]
+    return [
+        {"id": x["id"], "minInclusive": x["low"], "maxExclusive": x["high"]}
+        for x in found["ranges"]
+        if not x["gone"]
+    ]
+
+
+async def test_the_emulator_keeps_its_data_and_its_port_and_ends_in_order(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    async with emulator_process(tmp_path, "--data=kept", port=port) as (process, url):
+        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+            items = await container(client, "c", "/pk")
+            await items.create_item({"id": "1", "pk": "p"})
+        code, said = await command("emulator", f"--port={port}", cwd=tmp_path)
+        assert (code, f"port {port} is taken" in said) == (2, True)
+        code, said = await command("emulator", "--port=0", "--data=kept", cwd=tmp_path)
+        assert (code, "kept" in said) == (2, True)
+        process.process.kill()
+        await process.ends()
+    async with emulator_process(tmp_path, "--data=kept", port=port) as (process, url):
+        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+            items = await container(client, "c", "/pk")
+            assert (await items.read_item("1", "p"))["pk"] == "p"
+        process.process.send_signal(signal.SIGTERM)
+        assert await process.ends() == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "advice"),
+    [
+        ("--key=%%%", "must be base64"),
+        ("--host=192.0.2.1", "cannot listen at 192.0.2.1"),
+        ("--data=file/below", "cannot be used"),
+    ],
+)
+async def test_what_the_emulator_cannot_use_is_told(
+    tmp_path: Path, argument: str, advice: str
+) -> None:
+    (tmp_path / "file").touch()
+    code, said = await command("emulator", "--port=0", argument, cwd=tmp_path)
+    assert (code, advice in said) == (2, True), said
+
+
+async def test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended(
+    tmp_path: Path,
+) -> None:
+    async with emulator_process(tmp_path) as (_, url):
+        places = (f"--feed=cosmos+{url}d/orders", f"--leases=cosmos+{url}d/leases")
+        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+            await container(client, "orders", "/pk")
+            code, said = await command("check", *places, cwd=tmp_path)
+            assert (code, "--create-lease-container" in said.replace("\n", "")) == (2, True)
+            await container(client, "leases", "/id", default_ttl=-1)
+        code, said = await command("check", *places, "--json", cwd=tmp_path)
+        found = {x["about"]: x["gravity"] for x in json.loads(said)}
+        assert (code, found["feed"], found["rights"]) == (0, "ok", "ok")
+        assert found["indexing"] == "warning"
+        other = f"--feed=cosmos+{url}d/orders?mode=all-versions"
+        code, said = await command("check", other, places[1], cwd=tmp_path)
+        assert (code, "another mode" in said) == (2, True)
+
+
+async def test_leases_of_a_stopped_fleet_are_imported_where_they_stand(tmp_path: Path) -> None:
+    async with emulator_process(tmp_path) as (_, url):
+        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+            await container(client, "orders", "/pk", offer_throughput=20_000)
+            theirs = await container(client, "theirs", "/id", default_ttl=-1)
+            ranges = await ranges_of(url, "orders")
+            dotnet = DotNetHost(theirs, "p", "net-1")
+            await dotnet.initialize(ranges)
+            lease = await dotnet.acquire(await dotnet.read(ranges[0]["id"]))
+            await dotnet.checkpoint(lease, '"42"')
+        source = f"cosmos+{url}d/theirs?prefix=p"
+        places = (f"--feed=cosmos+{url}d/orders", "--leases=sqlite:leases.db")
+        code, said = await command(
+            "leases", "import", source, *places, "--dry-run", cwd=tmp_path
+        )
+        assert (code, 'would start at "42"' in said) == (0, True), said
+        code, said = await command("leases", "import", source, *places, cwd=tmp_path)
+        assert (code, "1 of them never read" in said) == (0, True), said
+        code, said = await command("leases", "import", source, *places, cwd=tmp_path)
+        assert (code, 'there already, at "42"' in said) == (0, True), said
+        none = f"cosmos+{url}d/theirs?prefix=q"
+        code, said = await command("leases", "import", none, *places, cwd=tmp_path)
+        assert (code, "no leases under the prefix 'q'" in said) == (2, True), said

@@ -1,0 +1,123 @@
+"""What ``changefeed check`` finds out about a lease container in Cosmos DB."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient, DatabaseProxy
+
+from emulator import DEVELOPMENT_KEY
+from feeds.cosmos_address import CosmosAccess
+from feeds.feed import Continuation, FeedRange, RangeId
+from leases.cosmos import checking
+from leases.findings import Finding, Gravity
+from leases.lease import Lease
+from leases.opening import Means, check_cosmos, open_container
+from tests.integration.emulator.running import running
+from tests.support.dotnet_processor import DotNetHost
+
+pytestmark = pytest.mark.real_time
+
+RANGE = {"id": "0", "minInclusive": "", "maxExclusive": "FF"}
+
+
+class Place:
+    def __init__(self, url: str, database: DatabaseProxy) -> None:
+        self.address = f"cosmos+{url}d/leases"
+        self.database = database
+
+    async def container(self, key: str = "/id", **options: Any) -> Any:
+        return await self.database.create_container("leases", PartitionKey(key), **options)
+
+    async def found(self, options: str = "", key: str | None = None) -> dict[str, Finding]:
+        """Return the gravest finding about each thing."""
+        means = Means(cosmos=CosmosAccess(key=key))
+        found: dict[str, Finding] = {}
+        async for x in check_cosmos(self.address + options, means):
+            if x.gravity is not Gravity.FINE or x.about not in found:
+                found[x.about] = x
+        return found
+
+
+def wrong(found: dict[str, Finding]) -> dict[str, Gravity]:
+    return {x.about: x.gravity for x in found.values() if x.gravity is not Gravity.FINE}
+
+
+@pytest_asyncio.fixture
+async def place() -> AsyncIterator[Place]:
+    async with running() as url, CosmosClient(url, DEVELOPMENT_KEY) as client:
+        yield Place(url, await client.create_database("d"))
+
+
+async def test_a_container_that_we_made_has_nothing_wrong_with_it(place: Place) -> None:
+    async with open_container(place.address, Means(create=True)) as leases:
+        feed_range = FeedRange(id=RangeId("0"), high="FF")
+        await leases.create(Lease(range=feed_range, continuation=Continuation('"0"')))
+        found = await place.found()
+        assert wrong(found) == {}
+        assert found["prefix"].text == "1 leases under 'changefeed'"
+        assert len(await leases.list()) == 1
+    items = place.database.get_container_client("leases").query_items("SELECT c.id FROM c")
+    assert not [x["id"] async for x in items if ".check." in x["id"]]
+
+
+async def test_a_container_that_is_not_there_comes_with_advice(place: Place) -> None:
+    found = await place.found()
+    assert wrong(found) == {"leases": Gravity.PROBLEM}
+    assert "--create-lease-container" in found["leases"].text
+
+
+async def test_a_wrong_key_is_told_without_the_key(place: Place) -> None:
+    secret = DEVELOPMENT_KEY[:-6] + "AAAA=="
+    found = await place.found(key=secret)
+    assert wrong(found) == {"leases": Gravity.PROBLEM}
+    assert "CHANGEFEED_COSMOS__KEY" in found["leases"].text
+    assert secret not in repr(found)
+
+
+async def test_a_container_with_defaults_costs_more_than_it_needs_to(place: Place) -> None:
+    await place.container()
+    assert wrong(await place.found()) == {
+        "time to live": Gravity.WARNING,
+        "indexing": Gravity.WARNING,
+    }
+
+
+async def test_leases_that_would_expire_are_a_problem(place: Place) -> None:
+    await place.container(default_ttl=3600)
+    found = await place.found()
+    assert found["time to live"].gravity is Gravity.PROBLEM
+    assert "3600 s" in found["time to live"].text
+
+
+async def test_a_container_by_another_key_is_a_problem(place: Place) -> None:
+    await place.container(key="/pk")
+    assert wrong(await place.found())["leases"] is Gravity.PROBLEM
+
+
+async def test_leases_under_other_prefixes_are_named(place: Place) -> None:
+    dotnet = DotNetHost(await place.container(default_ttl=-1), "theirs", "net-1")
+    await dotnet.initialize([RANGE])
+    found = await place.found()
+    assert found["prefix"].gravity is Gravity.WARNING
+    assert "'theirs'" in found["prefix"].text
+    lease = await dotnet.acquire(await dotnet.read("0"))
+    await dotnet.checkpoint(lease, '"5"')
+    found = await place.found("?prefix=theirs")
+    assert "net-1" in found["other processors"].text
+    assert wrong(await place.found("?prefix=theirs&mode=all-versions"))["leases"] is (
+        Gravity.PROBLEM
+    )
+
+
+@pytest.mark.parametrize(
+    ("difference", "gravity"),
+    [(0, Gravity.FINE), (-60, Gravity.WARNING), (400, Gravity.PROBLEM)],
+)
+def test_clocks_that_differ_are_told(difference: float, gravity: Gravity) -> None:
+    headers = {"Date": "Sat, 01 Aug 2026 10:00:00 GMT"}
+    (found,) = checking.clock_findings(headers, 1785578400.5 + difference)
+    assert found.gravity is gravity
+    assert list(checking.clock_findings({}, 0.0)) == []
