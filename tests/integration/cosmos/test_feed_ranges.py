@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from feeds.cosmos import CosmosFeed
+from feeds.cosmos.requests import RangeList
 from feeds.errors import FeedRefused, FeedUnavailable
 from feeds.feed import Change, Continuation, FeedRange, RangeEnded, RangeId
 from tests.support.cosmos_feeds import CosmosWorld
@@ -192,3 +193,43 @@ async def test_a_range_that_ended_has_no_lag_and_no_now(
     await world.by_hand.split(range="0")
     assert await feed.lag(RangeId("0"), Continuation('"0"')) == 0
     assert await feed.lag(RangeId("0"), Continuation('"0"')) == 0  # known by now
+
+
+async def test_what_goes_on_after_a_range_is_the_latest_there_is(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    low, high = await world.by_hand.split(range="0")
+    assert len(await feed.ranges()) == 2
+    children = await world.by_hand.split(range=low["id"])
+    with pytest.raises(RangeEnded) as ended:
+        await feed.read(RangeId("0"), Continuation('"0"'), 5)
+    names = [x.range.id for x in ended.value.successors]
+    assert names == [*(x["id"] for x in children), high["id"]]
+
+
+async def test_nobody_is_offered_a_merged_range_whose_halves_are_being_read(
+    world: CosmosWorld, feed: CosmosFeed
+) -> None:
+    low, high = await world.by_hand.split(range="0")
+    await feed.ranges()
+    merged = await world.by_hand.merge(low["id"], high["id"])
+    with pytest.raises(RangeEnded) as ended:
+        await feed.read(RangeId(low["id"]), Continuation('"0"'), 5)
+    (half,) = ended.value.successors
+    (listed,) = await feed.ranges()
+    assert listed.id == merged["id"]
+    assert listed.parents == ("0", low["id"], high["id"], half.range.id)
+
+
+async def test_a_list_of_ranges_with_a_gap_is_not_believed(
+    feed: CosmosFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def with_a_gap() -> RangeList:
+        part = FeedRange(id=RangeId("1"), low="", high="1F", parents=(RangeId("0"),))
+        return RangeList(ranges=(part,), container_rid="")
+
+    monkeypatch.setattr(feed._requests, "ranges", with_a_gap)
+    with pytest.raises(FeedUnavailable, match="gaps"):
+        await feed.ranges()
+    monkeypatch.undo()
+    assert [x.id for x in await feed.ranges()] == ["0"]
