@@ -1,0 +1,86 @@
+"""A fleet in memory and in virtual time, and a count of what its hosts ask of the leases."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TypeVar
+
+from feeds.memory import MemoryFeed
+from leases.bounded import BoundedContainer
+from leases.container import LeaseContainer
+from leases.errors import LeaseConflict
+from leases.lease import HostName, Lease
+from leases.memory import MemoryLeases
+from tests.support.fleet import Fleet
+from tests.support.virtual_time import VirtualTimeLoop
+
+T = TypeVar("T")
+
+
+class Watched(BoundedContainer):
+    """The container as one host uses it: its calls are counted."""
+
+    def __init__(self, inner: LeaseContainer, me: str) -> None:
+        super().__init__(inner, timeout=60.0, on_call=self._count)
+        self.calls: Counter[str] = Counter()
+        self.asked_at: list[int] = []
+        """For each lease that was asked for: at which look, counted from 1."""
+        self.conflicts = 0
+        self._me = HostName(me)
+
+    async def replace(self, lease: Lease) -> Lease:
+        if lease.next_owner == self._me != lease.owner:
+            self.asked_at.append(self.calls["list"])
+        try:
+            return await super().replace(lease)
+        except LeaseConflict:
+            self.conflicts += 1
+            raise
+
+    def _count(self, call: str) -> None:
+        self.calls[call] += 1
+
+
+class WatchedFleet(Fleet):
+    """Hosts with the default settings over so many empty ranges."""
+
+    def __init__(self, leases: int) -> None:
+        super().__init__(MemoryFeed(leases), MemoryLeases())
+        self.watched: dict[str, Watched] = {}
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop all at once, so that the end is as quiet as the rest."""
+        for host in self.hosts.values():
+            host.stop()
+        await asyncio.gather(*self.running.values())
+
+    @property
+    def acquisitions(self) -> int:
+        return sum(x.calls["acquire"] for x in self.watched.values())
+
+    def start_watched(self, *names: str) -> None:
+        for name in names:
+            self.watched[name] = Watched(self.container, name)
+            self.start(name, container=self.watched[name])
+
+    async def until_even(self, leases: int) -> None:
+        """Wait until so many leases are worked on, and no two hosts differ by more than one."""
+        while True:
+            loads = [len(x.leases) for x in self.hosts.values()]
+            if sum(loads) == leases and max(loads) - min(loads) <= 1:
+                return
+            await asyncio.sleep(0.1)
+
+
+def in_virtual_time(story: Callable[[], Awaitable[T]]) -> T:
+    async def told() -> T:
+        return await story()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(told())

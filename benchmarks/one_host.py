@@ -1,0 +1,126 @@
+"""One host in this process, from its joining to the last change of a feed, timed.
+
+The feed is held shut until the host has every lease, so that only the reading is timed,
+and no page was fetched before. A bare loop goes through the same gate.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from time import perf_counter
+
+from feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from host.assembly import wrapped
+from host.host import Host
+from host.journal import Journal
+from host.settings import FeedSettings, HostSettings, LeaseSettings, ObserverSettings, Settings
+from leases.container import LeaseContainer
+from leases.lease import HostName
+from observers.adapt import adapt
+
+Parts = Mapping[str, Mapping[str, object]]
+"""Settings that differ from the defaults, by part."""
+
+
+class HeldShut:
+    """A feed that nothing can be read from before ``open`` is set."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self.open = asyncio.Event()
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        return await self._feed.ranges()
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        return await self._feed.settle(range_id, start)
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        await self.open.wait()
+        return await self._feed.read(range_id, after, limit)
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return self._feed.continuation_after(change)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        return await self._feed.lag(range_id, after)
+
+
+class Until:
+    """An observer that counts, waits for ``pause`` with each change, and tells the end."""
+
+    def __init__(self, changes: int, pause: float = 0.0) -> None:
+        self.all_here = asyncio.Event()
+        self._left = changes
+        self._pause = pause
+
+    async def process(self, changes: Sequence[Change]) -> None:
+        if self._pause:
+            for _ in changes:
+                await asyncio.sleep(self._pause)
+        self._left -= len(changes)
+        if self._left <= 0:
+            self.all_here.set()
+
+
+async def seconds_of_host(
+    feed: Feed, container: LeaseContainer, parts: Parts, until: Until
+) -> float:
+    """Return how long one host takes to deliver everything; it stops in order after."""
+    shut = HeldShut(feed)
+    settings = _settings(parts)
+    host = Host(
+        settings,
+        feed=shut,
+        container=container,
+        make_observer=wrapped(
+            adapt(until.process), settings.observer, Journal(HostName("bench")), Random(1)
+        ),
+    )
+    running = asyncio.create_task(host.run())
+    ranges = len(await feed.ranges())
+    while len(host.leases) < ranges:
+        assert not running.done(), "the host has ended before it had its leases"
+        await asyncio.sleep(0.02)
+    began = perf_counter()
+    shut.open.set()
+    await until.all_here.wait()
+    seconds = perf_counter() - began
+    host.stop()
+    await running
+    return seconds
+
+
+async def seconds_of_loop(feed: Feed, changes: int) -> float:
+    """Return how long a bare loop takes: one task for each range, reading page after page."""
+    shut = HeldShut(feed)
+    size = FeedSettings().page_size
+    left, all_here = changes, asyncio.Event()
+
+    async def read(range_id: RangeId) -> None:
+        nonlocal left
+        after = await shut.settle(range_id, "beginning")
+        while (page := await shut.read(range_id, after, size)).changes:
+            after = page.continuation
+            left -= len(page.changes)
+        if left <= 0:
+            all_here.set()
+
+    async with asyncio.TaskGroup() as group:
+        for found in await feed.ranges():
+            group.create_task(read(found.id))
+        await asyncio.sleep(0.05)
+        began = perf_counter()
+        shut.open.set()
+        await all_here.wait()
+        return perf_counter() - began
+
+
+def _settings(parts: Parts) -> Settings:
+    """Settings that no environment variable and no file of this machine changes."""
+    return Settings.model_construct(
+        host=HostSettings(name="bench"),
+        feed=FeedSettings.model_validate(parts.get("feed", {})),
+        leases=LeaseSettings.model_validate(parts.get("leases", {})),
+        observer=ObserverSettings.model_validate(parts.get("observer", {})),
+    )

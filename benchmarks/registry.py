@@ -1,0 +1,36 @@
+"""All benchmarks, by name. A new one is one more line here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from . import (
+    at_rest,
+    balance,
+    cosmos,
+    failover,
+    handoff,
+    keys,
+    restart,
+    throughput,
+)
+from .result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """``about`` is one line for people; ``measure`` takes up to half a minute."""
+
+    about: str
+    measure: Callable[[], Sequence[Result]]
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "balance": Benchmark("rounds and moves until 100 leases are even", balance.measure),
+    "at-rest": Benchmark("calls of the lease container when nothing happens", at_rest.measure),
+    "throughput": Benchmark("one host against a bare loop over the feed", throughput.measure),
+    "keys": Benchmark("16 keys at once against one after the other", keys.measure),
+    "handoff": Benchmark("ranges that move between living hosts", handoff.measure),
+    "restart": Benchmark("hosts that are restarted one by one", restart.measure),
+    "failover": Benchmark("a host that is killed", failover.measure),
+    "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
+}
