@@ -101,8 +101,7 @@ class Membership:
                 stored = await self._stored()
                 if stored is not None and stored.incarnation != self._member.incarnation:
                     raise NameTaken(self._member.name, stored.incarnation) from None
-                version = Version("") if stored is None else stored.version
-                self._member = replace(self._member, version=version)
+                self._member = _going_on_from(stored, self._member)
 
     async def _write(self) -> None:
         beating = replace(
@@ -130,3 +129,12 @@ class Membership:
                 return
             if stored.sign_of_life != found.sign_of_life:
                 raise NameTaken(self._member.name, stored.incarnation)
+
+
+def _going_on_from(stored: Member | None, member: Member) -> Member:
+    """Write over our own record next time. A heartbeat that got through has been seen: the
+    next one must differ from it, or it is no sign of life.
+    """
+    if stored is None:
+        return replace(member, version=Version(""))
+    return replace(member, version=stored.version, heartbeats=stored.heartbeats)
