@@ -128,11 +128,12 @@ async def test_but_not_one_that_another_host_has_taken_meanwhile() -> None:
 # Unclear writes
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
+@pytest.mark.parametrize("lost", ["before its effect", "after its effect"])
 async def test_a_renewal_whose_answer_was_lost_is_looked_up_and_renewed_again(
-    after: bool,
+    lost: str,
 ) -> None:
     leases = await one_lease()
+    after = lost == "after its effect"
     cut = Cutting(LOST, at=1, after=after, only=lambda x: x == "replace")
     held = await hold(proxied(leases, cut))
     before = (await stored(leases)).renewals
@@ -143,10 +144,12 @@ async def test_a_renewal_whose_answer_was_lost_is_looked_up_and_renewed_again(
     assert not held.lost
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
-async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(after: bool) -> None:
+@pytest.mark.parametrize("lost", ["before its effect", "after its effect"])
+async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: str) -> None:
     leases = await one_lease()
-    cut = Cutting(LOST, at=1, after=after, only=lambda x: x == "checkpoint")
+    cut = Cutting(
+        LOST, at=1, after=lost == "after its effect", only=lambda x: x == "checkpoint"
+    )
     held = await hold(proxied(leases, cut))
     with pytest.raises(ContainerUnavailable):
         await held.checkpoint(C5)

@@ -1,0 +1,127 @@
+"""Which ranges need a lease, and which leases nobody needs any more."""
+
+from collections.abc import Sequence
+
+from feeds.feed import Continuation, FeedRange, RangeId
+from feeds.memory import MemoryFeed
+from host.journal import Journal
+from host.ranges import create_missing, forget_finished
+from leases.lease import HostName, Incarnation, Lease
+from leases.memory import MemoryLeases
+
+JOURNAL = Journal(HostName("a"))
+R0, R1, R2, R3, R4 = (RangeId(f"r{n}") for n in range(5))
+
+
+async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
+    """Create what is missing; return what there is."""
+    before = await leases.list()
+    ranges = await feed.ranges()
+    any_missing = await create_missing(
+        feed, leases, "now", ranges=ranges, leases=before, journal=JOURNAL
+    )
+    after = sorted(x.range_id for x in await leases.list())
+    assert any_missing == (len(after) > len(before))
+    return [str(x) for x in after]
+
+
+async def forgotten(leases: MemoryLeases, ranges: Sequence[FeedRange] = ()) -> list[str]:
+    """Forget what is over; return what is gone."""
+    before = await leases.list()
+    did = await forget_finished(leases, ranges=ranges, leases=before, journal=JOURNAL)
+    left = {x.range_id for x in await leases.list()}
+    gone = [str(x.range_id) for x in before if x.range_id not in left]
+    assert did == bool(gone)
+    return gone
+
+
+async def finish(leases: MemoryLeases, range_id: RangeId) -> None:
+    stored = await leases.read(range_id)
+    assert stored is not None
+    await leases.replace(stored.finished())
+
+
+async def checkpoint(leases: MemoryLeases, range_id: RangeId) -> None:
+    stored = await leases.read(range_id)
+    assert stored is not None
+    taken = await leases.acquire(stored.taken_by(HostName("a"), Incarnation("a-1")))
+    await leases.checkpoint(taken.advanced_to(Continuation("1")))
+
+
+async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    feed.append("k", range_id=R0)
+    assert await created(feed, leases) == ["r0", "r1"]
+    feed.append("k", range_id=R0)
+    assert await created(feed, leases) == ["r0", "r1"]
+    stored = await leases.read(R0)
+    assert stored is not None
+    assert stored.continuation == "1"
+
+
+async def test_a_child_gets_its_lease_from_whoever_reads_its_parent_to_the_end() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await created(feed, leases)
+    feed.split(R0)
+    assert await created(feed, leases) == ["r0"]
+    feed.split(R1)  # its children wait as well, though their parent has no lease
+    assert await created(feed, leases) == ["r0"]
+
+
+async def test_what_nobody_reads_any_more_keeps_no_child_waiting() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await created(feed, leases)
+    feed.split(R0)
+    await finish(leases, R0)
+    assert await created(feed, leases) == ["r0", "r1", "r2"]
+
+
+async def test_in_a_new_container_every_range_gets_a_lease_but_for_those_of_a_later_era() -> (
+    None
+):
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    feed.begin_era(1)
+    assert await created(feed, leases) == ["r0", "r1", "r2"]
+
+
+async def ended_and_its_children() -> MemoryLeases:
+    """The lease of r0, read to its end, and those of its children r1 and r2."""
+    leases = MemoryLeases()
+    for name, parents in ((R0, ()), (R1, (R0,)), (R2, (R0,))):
+        made = FeedRange(id=name, parents=parents)
+        await leases.create(Lease(range=made, continuation=Continuation("0")))
+    await finish(leases, R0)
+    return leases
+
+
+async def test_a_tombstone_stays_until_each_successor_has_a_checkpoint() -> None:
+    leases = await ended_and_its_children()
+    assert await forgotten(leases) == []
+    await checkpoint(leases, R1)
+    assert await forgotten(leases) == []
+    await checkpoint(leases, R2)
+    assert await forgotten(leases) == ["r0"]
+
+
+async def test_a_successor_that_has_ended_itself_needs_no_checkpoint() -> None:
+    leases = await ended_and_its_children()
+    await checkpoint(leases, R1)
+    await finish(leases, R2)
+    assert await forgotten(leases) == ["r0", "r2"]
+
+
+async def test_a_tombstone_stays_as_long_as_the_feed_lists_its_range() -> None:
+    leases = await ended_and_its_children()
+    await checkpoint(leases, R1)
+    await checkpoint(leases, R2)
+    assert await forgotten(leases, [FeedRange(id=R0)]) == []
+    assert await forgotten(leases, [FeedRange(id=R1), FeedRange(id=R2)]) == ["r0"]
+
+
+async def test_what_is_still_read_is_never_forgotten() -> None:
+    leases = await ended_and_its_children()
+    await checkpoint(leases, R1)
+    await checkpoint(leases, R2)
+    await forgotten(leases)
+    assert await forgotten(leases) == []
+    assert {x.range_id for x in await leases.list()} == {R1, R2}

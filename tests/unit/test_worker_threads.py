@@ -1,0 +1,56 @@
+"""What plain observers say from threads of their own, or after they have returned."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from feeds.feed import Change, RangeId
+from feeds.memory import MemoryFeed
+from host.assembly import wrapped
+from host.journal import Journal
+from host.settings import ObserverSettings
+from leases.lease import HostName
+from leases.memory import MemoryLeases
+from observers.adapt import adapt
+from observers.observer import Context
+from tests.support.fleet import Fleet, Parts
+
+pytestmark = pytest.mark.real_time
+
+
+class Keeping:
+    """A plain observer that leaves its changes to somebody else."""
+
+    def __init__(self, kept: list[tuple[Context, Change]]) -> None:
+        self._kept = kept
+
+    def process(self, context: Context, changes: Sequence[Change]) -> None:
+        self._kept += [(context, x) for x in changes]
+
+
+async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> None:
+    asyncio.get_running_loop().set_debug(True)  # it refuses what other threads do to it
+    feed, container = MemoryFeed(1), MemoryLeases()
+    kept = list[tuple[Context, Change]]()
+    for _ in range(3):
+        feed.append("k")
+    parts: Parts = {"observer": {"checkpoint": "manual"}, "leases": {"balance_interval": 0.2}}
+    settings = ObserverSettings.model_validate(parts["observer"])
+    make = adapt(Keeping, {"kept": kept})
+    maker = wrapped(make, settings, Journal(HostName("fleet")), Random(1))
+    fleet = Fleet(feed, container, parts=parts, make_observer=maker)
+    async with asyncio.timeout(10), fleet:
+        fleet.start("a")
+        while len(kept) < 3:  # noqa: ASYNC110 - a thread sets no event of the loop
+            await asyncio.sleep(0.01)
+        context, _ = kept[0]
+        await asyncio.to_thread(context.acknowledge, kept[1][1])
+        await asyncio.to_thread(context.checkpoint, kept[0][1])
+        await context.flush()
+        stored = await container.read(RangeId("r0"))
+        assert stored is not None
+        assert stored.continuation == "2"
+        await asyncio.to_thread(context.acknowledge, kept[2][1])
+        await fleet.stop("a")
