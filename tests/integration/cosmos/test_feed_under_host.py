@@ -90,6 +90,36 @@ async def test_a_host_follows_splits_that_happen_with_it_and_without_it(
     assert seen.steps == {x: [0, 1, 2] for x in KEYS}
 
 
+async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    told, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
+    low, high = await world.by_hand.split(range="0")
+    lowest, lower = await world.by_hand.split(range=low["id"])
+    await write(world, 0)
+    async with running_host(told, seen):
+        await seen.reach(0)
+        await world.by_hand.merge(lowest["id"], lower["id"])
+        await write(world, 1)
+        await seen.reach(1)
+        await asyncio.sleep(0.5)
+    async with running_host(told, seen):  # from the leases of halves alone
+        await write(world, 2)
+        await seen.reach(2)
+        await asyncio.sleep(0.5)
+    (merged,) = [
+        x["id"]
+        for x in (await world.by_hand.control("GET", ""))[0]["ranges"]
+        if not x["gone"] and x["low"] == ""
+    ]
+    await world.by_hand.merge(merged, high["id"])
+    await write(world, 3)
+    async with running_host(told, seen):
+        await seen.reach(3)
+        await asyncio.sleep(0.5)
+    assert seen.steps == {x: [0, 1, 2, 3] for x in KEYS}
+
+
 async def test_a_throttled_feed_loses_nothing_and_is_not_asked_in_a_tight_loop(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
