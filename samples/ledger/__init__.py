@@ -1,0 +1,1 @@
+"""Booking into a database of one's own, each change exactly once."""

@@ -1,0 +1,156 @@
+"""The small samples, run as their README says, and as no README would."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from feeds.feed import Change
+from samples.ledger import booking
+from samples.word_counts.counting import newest_totals
+from tests.support.commands import PLACES, QUICK, Running, changefeed, running
+from tests.support.observing import RememberingContext, change
+
+pytestmark = pytest.mark.real_time
+
+ROOT = Path(__file__).parents[2]
+FROM_HERE = {"PYTHONPATH": str(ROOT)}
+
+
+def commands(sample: str) -> tuple[list[str], list[str]]:
+    """Return what samples/README.md says to produce, and to run."""
+    text = (ROOT / "samples/README.md").read_text().replace("\\\n", " ")
+    (block,) = [x for x in re.findall(r"```\n(.*?)```", text, re.DOTALL) if sample in x]
+    lines = [shlex.split(x) for x in block.splitlines()]
+    produce, hosts = lines[0], lines[1]
+    assert (produce[:2], hosts[:2]) == (["changefeed", "produce"], ["changefeed", "hosts"])
+    return produce[1:], hosts[1:]
+
+
+async def as_the_readme_says(sample: str, place: Path, *, until: str) -> str:
+    produce, hosts = commands(f"samples/{sample}/")
+    (place / "samples").symlink_to(ROOT / "samples")
+    assert changefeed(*produce, cwd=place).returncode == 0
+    async with running(*hosts, *QUICK, cwd=place, env=FROM_HERE) as fleet:
+        await fleet.reaches(lambda: re.search(until, everything(place, fleet)) is not None)
+        fleet.process.send_signal(signal.SIGTERM)
+        assert await fleet.ends() == 0
+    return fleet.printed
+
+
+def everything(place: Path, fleet: Running) -> str:
+    """Return what was printed, and the names of the files that were made."""
+    files = " ".join(str(x) for x in place.glob("data/**/*") if x.suffix in (".json", ".db"))
+    return f"{fleet.printed}\n{files}\n{balances(place)}"
+
+
+def balances(place: Path) -> dict[str, int]:
+    file = place / "data/ledger.db"
+    if not file.exists():
+        return {}
+    with closing(sqlite3.connect(file)) as ledger:
+        try:
+            return dict(ledger.execute("select account, cents from balances").fetchall())
+        except sqlite3.OperationalError:  # not made yet
+            return {}
+
+
+async def test_hello_greets_everybody_once(tmp_path: Path) -> None:
+    printed = await as_the_readme_says("hello", tmp_path, until=r"(?s)(hello,.*){5}")
+    greeted = re.findall(r"hello, (\w+) of", printed)
+    assert sorted(greeted) == ["Ada", "Blaise", "Carl", "Diophantus", "Emmy"]
+
+
+def test_the_code_in_readme_is_the_code_of_hello() -> None:
+    code = (ROOT / "samples/hello/greeting.py").read_text()
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code.endswith(shown)
+
+
+async def test_the_ledger_has_the_balances_of_its_bookings(tmp_path: Path) -> None:
+    await as_the_readme_says("ledger", tmp_path, until=r"'cash': 4250")
+    assert balances(tmp_path) == {"cash": 4250, "rent": 4500, "books": 1250}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LEDGER", str(tmp_path / "data/ledger.db"))
+    return tmp_path
+
+
+def booked(sequence: int, cents: int) -> Change:
+    return change(sequence, key="cash", body=b'{"cents": %d}' % cents)
+
+
+def test_a_booking_that_comes_again_counts_once(ledger: Path) -> None:
+    booking.book(RememberingContext(), [booked(1, 5), booked(2, 7)])
+    booking.book(RememberingContext(epoch=2), [booked(2, 7), booked(3, 9)])
+    assert balances(ledger) == {"cash": 21}
+
+
+def test_a_former_owner_books_nothing_any_more(ledger: Path) -> None:
+    booking.book(RememberingContext(epoch=2), [booked(1, 5)])
+    with pytest.raises(booking.FormerOwner, match="epoch 2 by now"):
+        booking.book(RememberingContext(epoch=1), [booked(1, 5), booked(2, 7)])
+    assert balances(ledger) == {"cash": 5}
+    booking.book(RememberingContext(epoch=2), [booked(2, 7)])
+    assert balances(ledger) == {"cash": 12}
+
+
+async def test_words_are_counted_and_what_spammers_say_is_not(tmp_path: Path) -> None:
+    ready = r"(?s)words.*json.*words.*json"
+    await as_the_readme_says("word_counts", tmp_path, until=ready)
+    counts = totals(tmp_path / "data/words")
+    assert (counts["to"], counts["well"], counts["for"], counts["buy"]) == (2, 3, 2, 0)
+
+
+def totals(directory: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for folder in directory.iterdir():
+        counts.update(newest_totals(folder).words)
+    return counts
+
+
+async def test_words_are_counted_once_though_the_counting_is_killed(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"by": f"a{n % 20}" if n % 7 else "spammer", "text": f"word w{n % 100}"})
+        for n in range(20_000)
+    ]
+    produced = changefeed(
+        "produce", "log", "-", "--key=by", "--parts=3", cwd=tmp_path, stdin="\n".join(lines)
+    )
+    assert produced.returncode == 0, produced.stderr
+    wanted = Counter(
+        word
+        for x in map(json.loads, lines)
+        if x["by"] != "spammer"
+        for word in x["text"].split()
+    )
+    run = (
+        *("run", *PLACES, *QUICK, "--name=anna"),
+        "--observer=samples.word_counts.counting:WordCounts",
+        "--option=directory=words",
+        "--option=seconds=0.1",
+        "--set=observer.checkpoint=manual",
+        "--set=feed.page_size=50",
+        "--set=observer.max_unacknowledged=500",
+    )
+    words = tmp_path / "words"
+    async with running(*run, cwd=tmp_path, env=FROM_HERE) as host:
+        await host.reaches(lambda: words.exists() and totals(words)["word"] > 0)
+        os.kill(host.process.pid, signal.SIGKILL)
+        await host.ends()
+    assert 0 < totals(words)["word"] < wanted["word"]
+    async with running(*run, cwd=tmp_path, env=FROM_HERE) as host:
+        await host.reaches(lambda: totals(words) == wanted)
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+    assert [x["reason"] for x in host.events("lease.released")] == ["the host is stopping"] * 3
+    assert totals(words) == wanted

@@ -1,0 +1,60 @@
+"""docs/settings.md, made of the settings themselves.
+
+Write it anew after a change: ``python -m tests.support.settings_page > docs/settings.md``.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+
+from host.settings_list import Entry, Section, sections
+
+_HEAD = """\
+# Settings
+
+Every setting of a host, with its default. This page is made from the settings themselves
+(`python -m tests.support.settings_page`), and a test keeps it so. Times are in seconds.
+
+A value is taken from the first of these places that has one:
+
+1. the command line: `--set leases.expiration=20`, or a flag of its own (`--feed`, `--leases`,
+   `--observer`, `--option key=value`, `--name`, `--start`);
+2. the environment: `CHANGEFEED_LEASES__EXPIRATION=20`, two underscores between section and
+   name; a whole section is JSON;
+3. the file that `--config` names: TOML, and `changefeed init-config` writes one with all of
+   this in it;
+4. the default.
+
+What is wrong in them is told with its place before anything is started, and the command
+ends with 2. Names that do not exist are wrong, too.
+"""
+
+
+def page() -> str:
+    return "\n".join([_HEAD, *(_section(x) for x in sections())])
+
+
+def _section(section: Section) -> str:
+    head = f"## `{'.'.join(section.path)}`\n"
+    text = f"\n{_inline(section.text)}\n" if section.text else ""
+    rows = "".join(_rows(section.entries))
+    return f"{head}{text}\n| setting | default | meaning |\n|---|---|---|\n{rows}"
+
+
+def _rows(entries: tuple[Entry, ...]) -> Iterator[str]:
+    for entry in entries:
+        meaning = _inline(entry.text)
+        if entry.choices:
+            choices = ", ".join(f"`{x}`" for x in entry.choices)
+            meaning = f"{meaning} One of: {choices}.".strip()
+        default = "" if entry.default is None else f"`{json.dumps(entry.default)}`"
+        yield f"| `{entry.name}` | {default} | {meaning} |\n"
+
+
+def _inline(text: str) -> str:
+    """Put a docstring on one line, with code as Markdown has it."""
+    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
