@@ -1,11 +1,11 @@
 """A feed that always answers in time, or says that it did not."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar
 
 from .errors import FeedUnavailable
-from .feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from .feed import Change, Continuation, Feed, FeedRange, Page, RangeId, Recalls, StartAt
 
 T = TypeVar("T")
 
@@ -18,6 +18,10 @@ class BoundedFeed:
     def __init__(self, feed: Feed, *, timeout: float) -> None:
         self._feed = feed
         self._timeout = timeout
+
+    def recall(self, ranges: Iterable[FeedRange]) -> None:
+        if isinstance(self._feed, Recalls):
+            self._feed.recall(ranges)
 
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._bounded("ranges", self._feed.ranges())

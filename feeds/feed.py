@@ -5,10 +5,10 @@ continuation: text that only the feed which made it can read. Nothing here does 
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, NewType, Protocol
+from typing import Any, Literal, NewType, Protocol, runtime_checkable
 
 import msgspec
 
@@ -95,6 +95,15 @@ class RangeEnded(Exception):
     def __str__(self) -> str:
         names = ", ".join(x.range.id for x in self.successors) or "nothing"
         return f"range {self.range_id!r} has ended; it goes on in {names}"
+
+
+@runtime_checkable
+class Recalls(Protocol):
+    """A feed whose store forgets the bounds of ranges that are gone."""
+
+    def recall(self, ranges: Iterable[FeedRange]) -> None:
+        """Learn ranges from their leases, before ``ranges`` is asked or one is read."""
+        ...
 
 
 class Feed(Protocol):

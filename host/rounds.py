@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from feeds.feed import Feed
+from feeds.feed import Feed, Recalls
 from leases.container import LeaseContainer
 from leases.errors import LeaseConflict, LeaseGone, MemberConflict
 from leases.expiry import Moment
@@ -172,6 +172,8 @@ class Rounds:
         now = self._clock()
         if now < self._ranges_due:
             return False
+        if isinstance(self._feed, Recalls):
+            self._feed.recall(x.range for x in leases)
         ranges = await self._feed.ranges()
         created = await create_missing(
             self._feed,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from feeds.errors import FeedError
-from feeds.feed import Feed, RangeId
+from feeds.feed import Feed, RangeId, Recalls
 from feeds.opening import open_feed
 from leases.container import LeaseContainer
 from leases.lease import Lease, Member
@@ -100,6 +100,8 @@ class Onlooker:
         members, leases = await asyncio.gather(
             self._container.members(), self._container.list()
         )
+        if isinstance(self._feed, Recalls):
+            self._feed.recall(x.range for x in leases)
         problems = [self._no_feed] if self._no_feed else []
         now = time.time()
 
