@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 
-from feeds.feed import Change, Feed, FeedRange
+from feeds.feed import Change, Feed, FeedRange, RangeId
 from feeds.memory import MemoryFeed
 from host.assembly import wrapped
 from host.host import Host
@@ -500,18 +500,22 @@ class World:
         """Everything works again: the fleet must become whole, even, and still."""
         await self._start_what_ended()
         self.tell("everything works again")
-        await asyncio.sleep(400)
-        self._raise_violation()
+        patience = asyncio.get_running_loop().time() + 400
+        await asyncio.sleep(120)  # hung observers end, and who was frozen finds out
+        while asyncio.get_running_loop().time() < patience:
+            await asyncio.sleep(10)
+            self._raise_violation()
+            if not await self._unfinished():
+                break
         before = await self._owners()
         await asyncio.sleep(60)
-        after = await self._owners()
         self._raise_violation()
+        problems = await self._unfinished()
+        if problems:
+            raise Violation("; ".join(problems))
+        after = await self._owners()
         if before != after:
             raise Violation(f"leases still move: {before} became {after}")
-        self._check_owners(after)
-        missing = self.checker.undelivered()
-        if missing:
-            raise Violation(f"{len(missing)} changes were never delivered: {missing[:5]}")
         if self.graceful and self.checker.duplicates:
             raise Violation(f"{self.checker.duplicates} duplicates although nothing failed")
 
@@ -525,20 +529,27 @@ class World:
                 await self._end_of(process)
                 self.start(process.name)
 
-    def _check_owners(self, after: dict[str, tuple[str | None, int]]) -> None:
-        if None in {owner for owner, _ in after.values()}:
-            raise Violation(f"not everything is owned: {after}")
-        loads = Counter(owner for owner, _ in after.values())
-        running = {x for x, process in self.processes.items() if not process.task.done()}
-        if not running:
-            raise Violation("no host is left running")
-        if set(loads) - running:
-            raise Violation(f"leases are owned by hosts that do not run: {loads}")
-        spread = max(loads[x] for x in running) - min(loads[x] for x in running)
-        if spread > 1:
-            raise Violation(f"the leases are not spread evenly: {loads}")
+    async def _unfinished(self) -> list[str]:
+        """Say what is left to do until the fleet is whole, even, and done."""
+        owners = await self._owners()
+        loads = Counter(owner for owner, _ in owners.values())
+        running: set[HostName | None] = {
+            process.host.name for process in self.processes.values() if not process.task.done()
+        }
+        open_ranges = {x.id for x in await self.feed.ranges() if not self._has_ended(x)}
+        missing = self.checker.undelivered()
+        problems = {
+            "no host is left running": not running,
+            f"owned is {owners}, and open are {open_ranges}": set(owners) != open_ranges,
+            f"not everything is owned: {owners}": None in loads,
+            f"leases are owned by hosts that do not run: {loads}": bool(set(loads) - running),
+            f"the leases are not spread evenly: {loads}": bool(running)
+            and max(loads[x] for x in running) - min(loads[x] for x in running) > 1,
+            f"{len(missing)} changes were never delivered: {missing[:5]}": bool(missing),
+        }
+        return [text for text, holds in problems.items() if holds]
 
-    async def _owners(self) -> dict[str, tuple[str | None, int]]:
+    async def _owners(self) -> dict[RangeId, tuple[HostName | None, int]]:
         store = cast("OwnershipStore", self._servers[0])
         return {x.range_id: (x.owner, x.epoch) for x in await store.list() if not x.ended}
 
