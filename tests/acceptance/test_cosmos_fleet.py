@@ -1,0 +1,231 @@
+"""The whole path: host processes, the vendor's client, and the emulator in its own process.
+
+Items are written once and never changed, so every one of them is one change, numbered
+along its key. What the fleet has handled stands in one file, in the order of handling.
+"""
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.core.exceptions import AzureError
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from emulator import DEVELOPMENT_KEY
+from tests.support.commands import Running, running
+from tests.support.dotnet_processor import DotNetHost
+from tests.support.emulator_process import control, emulator_process, free_port
+
+pytestmark = pytest.mark.real_time
+
+KEYS = [f"customer-{n}" for n in range(24)]
+PAGE = 20
+PATIENCE = 60.0
+QUICK = tuple(
+    f"--set={x}"
+    for x in (
+        "leases.expiration=10",
+        "leases.renew_interval=1",
+        "leases.balance_interval=0.3",
+        "leases.rebalance_delay=0.3",
+        "leases.call_timeout=2",
+        "feed.poll_interval=0.1",
+        "feed.ranges_interval=0.5",
+        f"feed.page_size={PAGE}",
+    )
+)
+
+
+class World:
+    """An emulator with a container ``orders`` of one range, and a fleet over it."""
+
+    def __init__(self, cwd: Path, url: str) -> None:
+        self.cwd = cwd
+        self.url = url
+        self.written: Counter[str] = Counter()
+        self._file = cwd / "handled"
+        self._file.touch()
+
+    @property
+    def handled(self) -> list[tuple[str, int, int]]:
+        """(key, number, process) in the order of handling."""
+        return [tuple(json.loads(x)) for x in self._file.read_text().splitlines()]
+
+    async def write(self, rounds: int, pause: float = 0.0) -> None:
+        """Write the next item of each key, so many times, through whatever happens."""
+        async with CosmosClient(self.url, DEVELOPMENT_KEY) as client:
+            for _ in range(rounds):
+                for key in KEYS:
+                    await _sure(partial(self._write_one, client, key))
+                    self.written[key] += 1
+                await asyncio.sleep(pause)
+
+    async def _write_one(self, client: CosmosClient, key: str) -> None:
+        n = self.written[key]
+        item = {"id": f"{key}-{n}", "customer": key, "n": n}
+        await container(client, "orders").upsert_item(item)
+
+    async def split(self, name: str | None = None) -> list[str]:
+        body = {"range": name} if name is not None else {}
+        return await self._change("split", **body)
+
+    async def merge(self, *names: str) -> list[str]:
+        return await self._change("merge", ranges=names)
+
+    async def _change(self, what: str, **body: Any) -> list[str]:
+        where = {"database": "d", "container": "orders", "seconds": 0.3}
+        await control(self.url, "POST", what, **where, **body)
+        return sorted(x["id"] for x in await self.ranges())
+
+    async def ranges(self) -> list[dict[str, Any]]:
+        (found,) = [x for x in await control(self.url, "GET", "") if x["container"] == "orders"]
+        return [x for x in found["ranges"] if not x["gone"]]
+
+    def host(self, name: str, *more: str, leases: str = "?prefix=fleet") -> Any:
+        return running(
+            "run",
+            "--observer=tests.acceptance.cosmos_recorder:record",
+            f"--feed=cosmos+{self.url}d/orders",
+            f"--leases=cosmos+{self.url}d/leases{leases}",
+            "--create-lease-container",
+            f"--name={name}",
+            *QUICK,
+            *more,
+            cwd=self.cwd,
+            env={"RECORD": str(self._file), "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+
+    async def all_handled(self, host: Running, but: int = 0) -> None:
+        """Wait until everything that was written, but the first, has been handled."""
+        wanted = sum(self.written.values()) - but
+        async with asyncio.timeout(PATIENCE):
+            await host.reaches(lambda: len({x[:2] for x in self.handled}) >= wanted)
+
+    def check(self, *, repeated: int) -> None:
+        """Nothing lost, order by key kept, and no more than so many changes repeated."""
+        handled = self.handled
+        firsts = list(dict.fromkeys(x[:2] for x in handled))
+        for key in KEYS:
+            assert [n for k, n in firsts if k == key] == list(range(self.written[key])), key
+        assert len(handled) - len(firsts) <= repeated
+
+
+def container(client: CosmosClient, name: str) -> ContainerProxy:
+    return client.get_database_client("d").get_container_client(name)
+
+
+async def _sure(call: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await call()
+        except (AzureError, OSError):
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+async def stopped(host: Running) -> None:
+    host.process.send_signal(signal.SIGTERM)
+    assert await host.ends() == 0, host.said
+
+
+@asynccontextmanager
+async def a_world(cwd: Path, url: str) -> AsyncIterator[World]:
+    async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+        database = await client.create_database_if_not_exists("d")
+        await database.create_container_if_not_exists("orders", PartitionKey("/customer"))
+    yield World(cwd, url)
+
+
+async def test_a_fleet_reads_on_through_splits_merges_throttling_and_a_rolling_restart(
+    tmp_path: Path,
+) -> None:
+    async with (
+        emulator_process(tmp_path) as (_, url),
+        a_world(tmp_path, url) as world,
+        AsyncExitStack() as hosts,
+    ):
+        fleet = [await hosts.enter_async_context(world.host(f"h{n}")) for n in range(2)]
+        await fleet[0].says("lease.acquired")
+        writing = asyncio.create_task(world.write(30, pause=0.2))
+        assert await world.split() == ["1", "2"]
+        await asyncio.sleep(1)
+        assert await world.split("2") == ["1", "3", "4"]
+        await asyncio.sleep(1)
+        assert await world.merge("3", "4") == ["1", "5"]
+        await control(url, "POST", "throttle", requests_per_second=100)
+        await asyncio.sleep(1.5)
+        await control(url, "DELETE", "throttle")
+        for n, host in enumerate(fleet):
+            await stopped(host)
+            again = await hosts.enter_async_context(world.host(f"h{n}"))
+            await again.says("lease.acquired")
+            fleet[n] = again
+        await writing
+        await world.all_handled(fleet[0])
+        for host in fleet:
+            await stopped(host)
+        world.check(repeated=0)
+        assert len({x[2] for x in world.handled}) >= 3  # the load was shared
+
+
+async def test_a_fleet_survives_that_a_host_and_then_the_endpoint_are_killed(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    async with AsyncExitStack() as hosts:
+        async with (
+            emulator_process(tmp_path, "--data=kept", port=port) as (emulator, url),
+            a_world(tmp_path, url) as world,
+        ):
+            await world.split()
+            soon = "--set=leases.expiration=5"
+            fleet = [
+                await hosts.enter_async_context(world.host(f"h{n}", soon)) for n in range(2)
+            ]
+            for host in fleet:
+                await host.says("lease.acquired")
+            writing = asyncio.create_task(world.write(20, pause=0.3))
+            await asyncio.sleep(1)
+            fleet[0].process.kill()
+            await fleet[1].says('"how": "expired"')
+            emulator.process.kill()
+            await emulator.ends()
+        async with emulator_process(tmp_path, "--data=kept", port=port):
+            await writing
+            await world.all_handled(fleet[1])
+            await stopped(fleet[1])
+        # Of the two ranges, each may have had a page in hand at each of the two deaths.
+        world.check(repeated=2 * 2 * PAGE)
+
+
+async def test_what_a_dotnet_fleet_has_read_is_not_read_again(tmp_path: Path) -> None:
+    async with emulator_process(tmp_path) as (_, url), a_world(tmp_path, url) as world:
+        await world.split()
+        await world.write(5)
+        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+            database = client.get_database_client("d")
+            leases = await database.create_container("leases", PartitionKey("/id"))
+            dotnet = DotNetHost(leases, "theirs", "net-1")
+            ranges = await world.ranges()
+            for x in ranges:
+                bounds = {"minInclusive": x["low"], "maxExclusive": x["high"]}
+                await dotnet.create({"id": x["id"], **bounds})
+                lease = await dotnet.acquire(await dotnet.read(x["id"]))
+                await dotnet.checkpoint(lease, f'"{x["lsn"]}"')
+        await world.write(5)
+        async with world.host("h1", leases="?prefix=theirs") as host:
+            # Its stamps are so old that nobody need watch it die.
+            await world.all_handled(host, but=5 * len(KEYS))
+            await stopped(host)
+        assert sorted(x[:2] for x in world.handled) == sorted(
+            (key, n) for key in KEYS for n in range(5, 10)
+        )
