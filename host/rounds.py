@@ -65,6 +65,8 @@ class Rounds:
             self._container.list(), self._container.members()
         )
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
+        if isinstance(self._feed, Recalls):
+            self._feed.recall(x.range for x in leases)
         if await self._tend_ranges(leases):
             leases = await self._container.list()
         self._journal.listed_paused({x.range_id: x.paused for x in leases if x.paused})
@@ -172,8 +174,6 @@ class Rounds:
         now = self._clock()
         if now < self._ranges_due:
             return False
-        if isinstance(self._feed, Recalls):
-            self._feed.recall(x.range for x in leases)
         ranges = await self._feed.ranges()
         created = await create_missing(
             self._feed,

@@ -134,7 +134,8 @@ class Onlooker:
         if self._feed is None:
             return []
         try:
-            return [x.id for x in await self._feed.ranges() if x.id not in known]
+            ranges = await self._feed.ranges()
+            return [x.id for x in ranges if known.isdisjoint((x.id, *x.parents))]
         except FeedError as error:
             problems.append(str(error))
             return []
