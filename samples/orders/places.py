@@ -1,0 +1,27 @@
+"""Where the sample's containers are, and a client for them.
+
+``cosmos://HOST/DATABASE/CONTAINER``, or ``cosmos+http://…`` for an emulator on this
+machine. Keys come from the environment, as those of the hosts do.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from feeds.cosmos_address import AddressWrong, CosmosAccess, account_of, read_address
+
+
+@asynccontextmanager
+async def opened(address: str, key: str) -> AsyncIterator[ContainerProxy]:
+    """Open a container, made by the partition key path ``key`` if it is not there."""
+    scheme, _, place = address.partition(":")
+    read = read_address(scheme, place, known=())
+    account = account_of(read, CosmosAccess.of(os.environ))
+    if account.key is None:
+        raise AddressWrong("this sample needs a key: set CHANGEFEED_COSMOS__KEY")
+    async with CosmosClient(account.endpoint, account.key) as client:
+        database = await client.create_database_if_not_exists(read.database)
+        yield await database.create_container_if_not_exists(read.container, PartitionKey(key))
