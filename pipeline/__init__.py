@@ -1,0 +1,1 @@
+"""The same feeds as Spark sources and tables."""

@@ -1,0 +1,69 @@
+"""A Spark session, set up for what pipelines do.
+
+On one machine the session is set up whole. On a cluster Spark has been told what it needs
+by whoever submitted the program, and only what the source relies on is added.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from .java import java_home
+from .source.spark import register
+
+_ALWAYS: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+}
+_LOCAL: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Renames on a local disk: for one query in each checkpoint directory, which is the rule.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
+LOCAL_MASTER: Final = "local[2,4]"
+"""Two cores, and four attempts for a task: plain ``local[2]`` never tries one again."""
+
+
+@contextmanager
+def spark_session(
+    name: str, conf: Mapping[str, str] | None = None, *, master: str | None = LOCAL_MASTER
+) -> Iterator[SparkSession]:
+    """Start Spark, or join the session there is, with the source registered; stop it after.
+
+    ``conf`` goes before what is set here. Without ``master``, whoever submitted the program
+    says where it runs. Raise ``PipelineRefused`` if there is no Java.
+    """
+    home = java_home(os.environ)
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    builder = SparkSession.Builder().appName(name)
+    local: Mapping[str, str] = {}
+    if master is not None:
+        builder = builder.master(master)
+    if master is not None and master.startswith("local"):
+        local = _LOCAL
+        # Spark would take any python3 on the path, which has not our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for key, value in {**_ALWAYS, **local, **(conf or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    try:
+        yield spark
+    finally:
+        spark.stop()

@@ -1,0 +1,12 @@
+"""The Spark data source ``changefeed``: any feed, in batches and as a stream.
+
+    offsets   how far a query has got: frozen values, and their JSON
+    planning  decisions: who gets how many changes, where a batch ends
+    lineage   ranges that end, and those that go on with their keys
+    access    what a feed must be able to tell a planner, with one module for each way
+    envelope  the columns of a change, and record batches of them
+    options   what a user may say
+    spark     the classes that Spark calls
+
+Only ``spark`` imports pyspark, so everything else is tested without it.
+"""

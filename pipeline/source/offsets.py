@@ -1,0 +1,96 @@
+"""How far a query has got in each range. Frozen: Spark keeps these texts in checkpoints.
+
+    {"e1.p03.v00-ff": ["a1b2c3d4/700", false, 0], ...}
+
+For each range: the continuation up to which it is read, whether it was read to its very
+end, and its generation; for feeds that forget the bounds of ranges that are gone, the
+bounds as well. Spark compares offsets as text, so the keys are always in order.
+
+A range that goes on with the keys of ended ones is *introduced*: it appears in the end
+offset of a batch at the position where reading it starts, and is first read in the batch
+after. So a batch says by itself what it reads, and a key's changes never come from an
+ended range and from its successor in one batch. An ended range stays for as long as a
+successor of it waits for another parent, and for one batch more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from feeds.feed import Continuation, RangeId
+from pipeline.errors import PipelineRefused
+
+_WITH_BOUNDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """How far one range is read.
+
+    ``generation`` is greater than that of every range whose keys this one took over: of
+    two changes of one key, the later has the greater generation or, if these are equal,
+    the greater sequence.
+    """
+
+    continuation: Continuation
+    ended: bool = False
+    generation: int = 0
+    low: str = ""
+    high: str = ""
+
+    def at(self, continuation: Continuation) -> "Mark":
+        return replace(self, continuation=continuation)
+
+    def at_its_end(self) -> "Mark":
+        return replace(self, ended=True)
+
+    def as_json(self) -> list[Any]:
+        bounds = [self.low, self.high] if self.high else []
+        return [self.continuation, self.ended, self.generation, *bounds]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offset:
+    """A mark for each range that is being read."""
+
+    marks: Mapping[RangeId, Mark] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: self.marks[name].as_json() for name in sorted(self.marks)}
+
+    def as_text(self) -> str:
+        return msgspec.json.encode(self.as_json()).decode()
+
+    @classmethod
+    def of(cls, value: Any) -> "Offset":
+        """Read what ``as_json`` wrote, or its text. Raise ``PipelineRefused`` else."""
+        try:
+            found = msgspec.json.decode(value) if isinstance(value, str) else value
+            marks = {RangeId(name): _mark(x) for name, x in sorted(found.items())}
+        except (msgspec.DecodeError, AttributeError, TypeError, ValueError) as error:
+            raise PipelineRefused(
+                f"{str(value)[:200]!r} is no offset of a change feed: it was written by "
+                f"another source. Give the query a checkpoint directory of its own"
+            ) from error
+        return cls(marks=marks)
+
+
+def _mark(found: Any) -> Mark:
+    continuation, ended, generation, *bounds = found
+    if not (
+        isinstance(continuation, str)
+        and isinstance(ended, bool)
+        and isinstance(generation, int)
+        and len(found) in (_WITH_BOUNDS - 2, _WITH_BOUNDS)
+    ):
+        raise ValueError(found)
+    low, high = bounds or ("", "")
+    return Mark(
+        continuation=Continuation(continuation),
+        ended=ended,
+        generation=generation,
+        low=low,
+        high=high,
+    )

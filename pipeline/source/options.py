@@ -1,0 +1,111 @@
+"""What a user may say to the source, as Spark options: text by names in any case."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from feeds.feed import StartAt
+from pipeline.errors import PipelineRefused
+
+from .envelope import Envelope
+from .offsets import Offset
+
+_KNOWN: Final = (
+    "feed",
+    "startingAt",
+    "endingAt",
+    "columns",
+    "maxChangesPerTrigger",
+    "sliceChanges",
+    "idleSeconds",
+)
+_SLICE: Final = 100_000
+_IDLE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """``feed`` is an address. ``starting_at`` counts for a query without a checkpoint, and
+    ``ending_at`` for reading in batches. A range with more than ``slice_changes`` in a batch
+    is read by several tasks, where the feed allows that. A stream that finds nothing asks
+    again after ``idle_seconds`` at the earliest.
+    """
+
+    feed: str
+    starting_at: StartAt | Offset = "beginning"
+    ending_at: StartAt | Offset = "now"
+    envelope: Envelope = field(default_factory=Envelope)
+    max_changes: int | None = None
+    slice_changes: int = _SLICE
+    idle_seconds: float = _IDLE
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "Options":
+        """Read options. Raise ``PipelineRefused`` for a wrong one or one there is not."""
+        options = {name.lower(): value for name, value in given.items()}
+        unknown = sorted(options.keys() - {x.lower() for x in _KNOWN})
+        if unknown:
+            raise PipelineRefused(
+                f"the source has no option {unknown[0]!r}; there are: {', '.join(_KNOWN)}. "
+                f"(A schema for bodies is an argument of pipeline.source.spark.with_bodies)"
+            )
+        if not options.get("feed"):
+            raise PipelineRefused("say which feed: .option('feed', 'eventlog:DIRECTORY')")
+        columns = options.get("columns")
+        return cls(
+            feed=_absolute(options["feed"]),
+            starting_at=point(options.get("startingat", "beginning"), "startingAt"),
+            ending_at=point(options.get("endingat", "now"), "endingAt"),
+            envelope=Envelope() if columns is None else Envelope.of(columns),
+            max_changes=_whole(options.get("maxchangespertrigger"), "maxChangesPerTrigger"),
+            slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
+            idle_seconds=_seconds(options.get("idleseconds"), "idleSeconds"),
+        )
+
+
+def point(text: str, name: str) -> StartAt | Offset:
+    """Read a point in a feed: a word, a time with its zone, or an offset as JSON."""
+    if text == "beginning":
+        return "beginning"
+    if text == "now":
+        return "now"
+    if text.startswith("{"):
+        return Offset.of(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise PipelineRefused(
+            f"{name}={text!r}: write beginning, now, a time as 2026-01-31T12:00:00+00:00, or "
+            f"an offset as JSON"
+        ) from None
+    if time.tzinfo is None:
+        raise PipelineRefused(f"{name}={text!r} does not say its time zone: add +00:00 for UTC")
+    return time
+
+
+def _absolute(address: str) -> str:
+    """Spark's Python processes may have another working directory than the user."""
+    scheme, colon, place = address.partition(":")
+    if scheme == "eventlog" and place:
+        return f"{scheme}{colon}{os.path.abspath(os.path.expanduser(place))}"  # noqa: PTH100, PTH111 - text in, text out
+    return address
+
+
+def _whole(text: str | None, name: str) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise PipelineRefused(f"{name}={text!r}: write a whole number from 1 on")
+    return int(text)
+
+
+def _seconds(text: str | None, name: str) -> float:
+    try:
+        seconds = _IDLE if text is None else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise PipelineRefused(f"{name}={text!r}: write seconds, as in 0.5")
+    return seconds

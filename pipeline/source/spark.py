@@ -1,0 +1,225 @@
+"""The classes that Spark calls.
+
+Spark plans in one Python process beside the driver and reads in others, which get the
+reader by pickling, without what it has open. A crash is nothing special: Spark logs the end
+of a batch before anything is read, and afterwards asks for the same slices again.
+
+Two things Spark does not do are done here. A stream without a trigger asks for the latest
+offset dozens of times a second: when there is nothing, the answer takes its time
+(``idleSeconds``). And neither ``commit`` nor ``stop`` is relied on, since Spark leaves
+them out as it likes: the feed keeps no state for a query.
+"""
+
+import gc
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from .access import Access, Slice
+from .offsets import Offset
+from .opening import open_access
+from .options import Options
+from .planning import (
+    Target,
+    batches,
+    first_offset,
+    inherited,
+    next_offset,
+    slices,
+    target_at,
+)
+
+NAME = "changefeed"
+RESCUED = "rescued"
+
+
+def register(spark: SparkSession) -> None:
+    """Let ``spark.read`` and ``spark.readStream`` know the format ``changefeed``."""
+    spark.dataSource.register(ChangefeedSource)
+
+
+def with_bodies(changes: DataFrame, schema: str) -> DataFrame:
+    """Add ``value``, the body parsed by a schema (DDL), and ``rescued``.
+
+    A body that does not fit stands in ``rescued`` as it came, and ``value`` has what of it
+    did fit. Fields that the schema does not name are left out, not rescued.
+    """
+    parsed = F.from_json(
+        "body",
+        f"{schema}, `__{RESCUED}` STRING",
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": f"__{RESCUED}"},
+    )
+    return (
+        changes.withColumn("value", parsed)
+        .withColumn(RESCUED, F.col(f"value.__{RESCUED}"))
+        .withColumn("value", F.col("value").dropFields(f"__{RESCUED}"))
+    )
+
+
+class ChangefeedSource(DataSource):
+    """The format ``changefeed``. See ``options`` for what can be said."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return self._options.envelope.ddl
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - ours is fixed
+        return BatchReader(self._options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        return StreamReader(self._options)
+
+    @property
+    def _options(self) -> Options:
+        return Options.of(self.options)
+
+
+class SlicePartition(InputPartition):
+    """A slice for one task."""
+
+    def __init__(self, piece: Slice) -> None:
+        super().__init__(piece)
+
+    @property
+    def slice(self) -> Slice:
+        piece: Slice = self.value
+        return piece
+
+
+class BatchReader(DataSourceReader):
+    """Reads what lies between two points. What is appended meanwhile does not count."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        access = open_access(options.feed)
+        try:
+            within = target_at(access, options.ending_at)
+            start = start_of(access, options)
+            return [
+                SlicePartition(piece)
+                for begin, end in batches(access, start, within)
+                for piece in slices(access, begin, end, changes=options.slice_changes)
+            ]
+        finally:
+            access.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
+        return read_slice(self._options, partition.slice)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a feed as a stream, a batch at a time."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._access: Access | None = None
+        self._within: Target | None = None
+        self._newest: Offset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_options"])  # type: ignore[misc] # nothing is open in a copy
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._within = target_at(self._opened(), "now")
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        most = self._options.max_changes
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return start_of(self._opened(), self._options).as_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        access, begin = self._opened(), Offset.of(start)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = next_offset(access, begin, limit=most, within=self._within)
+        if end == begin and self._within is None:
+            time.sleep(self._options.idle_seconds)
+            end = next_offset(access, begin, limit=most)
+        if self._within is not None:
+            self._within = inherited(access, self._within, begin, end)
+        self._newest = end
+        return end.as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return where the feed is now, in the ranges that are being read."""
+        if self._newest is None:
+            return None
+        return next_offset(self._opened(), self._newest, within=self._within).as_json()
+
+    def partitions(
+        self, start: Mapping[str, Any], end: Mapping[str, Any]
+    ) -> list[InputPartition]:
+        begin, goal = Offset.of(dict(start)), Offset.of(dict(end))
+        access = self._opened()
+        pieces = slices(access, begin, goal, changes=self._options.slice_changes)
+        return [SlicePartition(x) for x in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
+        return read_slice(self._options, partition.slice)
+
+    def stop(self) -> None:
+        if self._access is not None:
+            self._access.close()
+        self._access = None
+
+    def _opened(self) -> Access:
+        if self._access is None:
+            self._access = open_access(self._options.feed)
+        return self._access
+
+
+def start_of(access: Access, options: Options) -> Offset:
+    """Return the offset that the options start from."""
+    start = options.starting_at
+    return start if isinstance(start, Offset) else first_offset(access, start)
+
+
+def read_slice(options: Options, piece: Slice) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of a slice as record batches."""
+    settle_worker()
+    access = open_access(options.feed)
+    try:
+        for range_id, changes in access.read(piece):
+            yield options.envelope.batch(range_id, changes, piece.generation)
+    finally:
+        access.close()
+
+
+@cache
+def settle_worker() -> None:
+    """Spare what was imported from the garbage collector, once in each worker.
+
+    Spark's workers collect after every task, which else takes longer than a small task.
+    """
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,154 @@
+"""The source as Spark uses it: in batches, as a stream, and through a new era."""
+
+# mypy: disable-error-code="import-not-found"
+# pyspark comes with an extra, and mypy runs without it as well
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark comes with the extra 'spark'")
+pytest.importorskip("pyarrow", reason="pyarrow comes with the extra 'spark'")
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from feeds.eventlog.succession import replace_partitions
+from feeds.feed import RangeId
+from pipeline.source.spark import with_bodies
+from tests.support.pipeline_feeds import a_log, append_to
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
+]
+
+PATIENCE = 90
+WHOLE = RangeId("e1.p00.v00-ff")
+
+
+def read(spark: "SparkSession", feed: str, **options: str) -> "DataFrame":
+    return spark.read.format("changefeed").options(feed=feed, **options).load()
+
+
+def stream(spark: "SparkSession", feed: str, **options: str) -> "DataFrame":
+    return spark.readStream.format("changefeed").options(feed=feed, **options).load()
+
+
+def drained(changes: "DataFrame", out: Path) -> Sequence["dict[str, Any]"]:
+    """Write what is there now as Parquet, in as many batches as it takes; return progress."""
+    query: StreamingQuery = (
+        changes.writeStream.format("parquet")
+        .option("path", str(out / "table"))
+        .option("checkpointLocation", str(out / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(PATIENCE)
+    return [dict(x) for x in query.recentProgress]
+
+
+def written(spark: "SparkSession", out: Path) -> "list[Row]":
+    return sorted(spark.read.parquet(str(out / "table")).collect())
+
+
+def test_a_batch_has_every_change_with_the_columns_of_all_feeds(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    feed = a_log(tmp_path / "log", {"a": 3, "b": 2})
+    changes = read(spark, feed)
+    assert changes.columns == [
+        *("range", "sequence", "key", "id", "operation", "body", "previous", "committed_at")
+    ]
+    rows = changes.orderBy("key", "sequence").select("key", "id", "operation", "body").collect()
+    assert [tuple(x) for x in rows] == [
+        *(("a", "a", "insert", f'{{"n": {n}}}') for n in range(3)),
+        *(("b", "b", "insert", f'{{"n": {n}}}') for n in range(2)),
+    ]
+
+
+def test_a_batch_lies_between_two_times_or_offsets(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    feed = a_log(tmp_path / "log", {"a": 100}, parts=1)
+    times = {
+        "startingAt": "1970-01-01T00:00:10+00:00",
+        "endingAt": "1970-01-01T00:00:20+00:00",
+    }
+    ten = read(spark, feed, **times, columns="sequence").orderBy("sequence").collect()
+    assert [x.sequence for x in ten] == list(range(11, 21))
+
+
+def test_a_long_range_is_read_by_several_tasks(spark: "SparkSession", tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 1000}, parts=1)
+    changes = read(spark, feed, sliceChanges="250", columns="sequence")
+    assert changes.rdd.getNumPartitions() == 4
+    assert changes.agg(F.sum("sequence")).collect()[0][0] == 1000 * 1001 // 2
+
+
+def test_what_is_there_is_read_in_bounded_batches_and_what_follows_in_the_next_run(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    feed = a_log(tmp_path / "log", {f"k{n}": 10 for n in range(7)})
+    changes = stream(spark, feed, maxChangesPerTrigger="30")
+    progress = drained(changes, tmp_path)
+    assert [x["numInputRows"] for x in progress if x["numInputRows"]] == [30, 30, 10]
+    append_to(tmp_path / "log", {"k1": 5})
+    assert sum(x["numInputRows"] for x in drained(changes, tmp_path)) == 5
+    rows = written(spark, tmp_path)
+    assert len(rows) == len({(x.range, x.sequence) for x in rows}) == 75
+
+
+def test_a_stream_goes_on_through_a_new_era(spark: "SparkSession", tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 10, "b": 10}, parts=1)
+    changes = stream(spark, feed, columns="range,sequence,key,generation")
+    drained(changes, tmp_path)
+    append_to(tmp_path / "log", {"a": 5})
+    asyncio.run(replace_partitions(tmp_path / "log", [WHOLE], [(0, 0, 99), (0, 100, 255)]))
+    append_to(tmp_path / "log", {"a": 7, "b": 7})
+    drained(changes, tmp_path)
+    rows = written(spark, tmp_path)
+    assert len(rows) == len({(x.range, x.sequence) for x in rows}) == 39
+    assert sorted(x.generation for x in rows) == [0] * 25 + [1] * 14
+
+
+def test_bodies_are_parsed_by_a_schema_and_what_does_not_fit_is_rescued(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    feed = a_log(tmp_path / "log", {"a": 3}, parts=1)
+    parsed = with_bodies(read(spark, feed), "n INT").orderBy("sequence")
+    assert [x.value.n for x in parsed.collect()] == [0, 1, 2]
+    assert [x.rescued for x in parsed.collect()] == [None] * 3
+    wrong = with_bodies(read(spark, feed), "n ARRAY<INT>").orderBy("sequence")
+    assert [(x.value.n, x.rescued) for x in wrong.collect()] == [
+        (None, f'{{"n": {n}}}') for n in range(3)
+    ]
+
+
+def test_a_wrong_option_is_told_with_advice(spark: "SparkSession", tmp_path: Path) -> None:
+    with pytest.raises(PySparkException, match="there are: feed, startingAt"):
+        read(spark, a_log(tmp_path / "log", {}), maxChanges="5").collect()
+
+
+def test_an_idle_stream_does_not_hurry(spark: "SparkSession", tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 1}, parts=1)
+    query = (
+        stream(spark, feed, idleSeconds="0.5")
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        asked = [x for x in query.recentProgress if x["numInputRows"] == 0]
+        assert len(asked) <= 4
+        assert query.exception() is None
+    finally:
+        query.stop()

@@ -1,0 +1,74 @@
+"""Feeds as planners of Spark see them, without Spark."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from feeds.eventlog import EventLogWriter, Record, create_log
+from feeds.eventlog.columns import Columns
+from feeds.feed import Change, RangeId
+from feeds.memory import MemoryFeed
+from pipeline.source.access import Access, Slice
+from pipeline.source.access_feed import FeedAccess
+from pipeline.source.offsets import Offset
+from pipeline.source.planning import next_offset, slices
+
+Name = tuple[RangeId, int]
+
+
+@contextmanager
+def memory_access(feed: MemoryFeed) -> Iterator[FeedAccess]:
+    """Reach a feed in memory, whose positions are numbers."""
+    access = FeedAccess(lambda: nullcontext(feed), int)
+    try:
+        yield access
+    finally:
+        access.close()
+
+
+def a_log(path: Path, bodies: Mapping[str, int], *, parts: int = 4) -> str:
+    """Make a log with so many changes for each key; return its address."""
+    asyncio.run(create_log(path, parts=parts))
+    append_to(path, bodies)
+    return f"eventlog:{path}"
+
+
+def append_to(path: Path, bodies: Mapping[str, int]) -> None:
+    records = [
+        Record(key=key, body=b'{"n": %d}' % n, committed_us=n * 1_000_000)
+        for key, count in bodies.items()
+        for n in range(count)
+    ]
+
+    async def write() -> None:
+        async with EventLogWriter.open(path, synchronous="off") as writer:
+            await writer.append(records)
+
+    asyncio.run(write())
+
+
+def names(access: Access, piece: Slice) -> list[Name]:
+    """Read a slice; return what names its changes."""
+    found: list[Name] = []
+    for range_id, changes in access.read(piece):
+        found += [(range_id, x) for x in _sequences(changes)]
+    return found
+
+
+def drained(
+    access: Access, start: Offset, *, limit: int | None = None
+) -> tuple[Offset, list[list[Name]]]:
+    """Read batch after batch until there is nothing; return the end and what each read."""
+    batches: list[list[Name]] = []
+    while (end := next_offset(access, start, limit=limit)) != start:
+        pieces = slices(access, start, end, changes=100)
+        batches.append([x for piece in pieces for x in names(access, piece)])
+        start = end
+    return start, batches
+
+
+def _sequences(changes: Columns | Sequence[Change]) -> Sequence[int]:
+    if isinstance(changes, Columns):
+        return range(changes.first, changes.first + len(changes))
+    return [x.sequence for x in changes]

@@ -1,0 +1,126 @@
+"""The columns and options of the source; they need pyarrow, and no Spark."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow comes with the extra 'spark'")
+
+from feeds.errors import FeedRefused  # noqa: E402 - after the skip
+from feeds.eventlog.columns import Columns  # noqa: E402
+from feeds.feed import Change, Operation, RangeId  # noqa: E402
+from pipeline.errors import PipelineRefused  # noqa: E402
+from pipeline.source.envelope import EVERYTHING, Envelope  # noqa: E402
+from pipeline.source.offsets import Offset  # noqa: E402
+from pipeline.source.options import Options  # noqa: E402
+
+R0 = RangeId("r0")
+
+
+def test_a_change_and_a_column_of_the_log_make_the_same_row() -> None:
+    envelope = Envelope(columns=EVERYTHING)
+    change = Change(
+        range_id=R0,
+        sequence=7,
+        key="k",
+        id="i",
+        operation=Operation.REPLACE,
+        body='{"é":1}'.encode(),
+        committed_us=1_500_000,
+        previous=b"{}",
+    )
+    columns = Columns(
+        first=7,
+        keys=["k"],
+        ids=["i"],
+        operations=["replace"],
+        bodies=['{"é":1}'.encode()],
+        committed_us=[1_500_000],
+        previous=[b"{}"],
+    )
+    row = {
+        "range": "r0",
+        "sequence": 7,
+        "key": "k",
+        "id": "i",
+        "operation": "replace",
+        "body": '{"é":1}',
+        "previous": "{}",
+        "committed_at": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
+        "generation": 2,
+    }
+    for piece in ([change], columns):
+        batch = envelope.batch(R0, piece, 2)
+        assert batch.schema == envelope.schema
+        assert batch.to_pylist() == [row]
+
+
+def test_no_body_is_null_and_only_the_columns_named_are_made() -> None:
+    change = Change(
+        range_id=R0,
+        sequence=1,
+        key="k",
+        id="k",
+        operation=Operation.DELETE,
+        body=b"",
+        committed_us=0,
+    )
+    envelope = Envelope.of("body, key")
+    assert envelope.ddl == "`body` STRING, `key` STRING"
+    assert envelope.batch(R0, [change], 0).to_pylist() == [{"body": None, "key": "k"}]
+
+
+def test_a_body_that_is_no_text_is_refused_and_named() -> None:
+    change = Change(
+        range_id=R0,
+        sequence=9,
+        key="k",
+        id="k",
+        operation=Operation.INSERT,
+        body=b"\xff",
+        committed_us=0,
+    )
+    with pytest.raises(FeedRefused, match=r"no UTF-8 text among the 1 changes from sequence 9"):
+        Envelope().batch(R0, [change], 0)
+
+
+def test_options_are_read_whatever_their_case() -> None:
+    options = Options.of(
+        {
+            "FEED": "eventlog:/log",
+            "startingat": "2026-01-31T12:00:00+00:00",
+            "endingAt": '{"r0": ["5", false, 0]}',
+            "MaxChangesPerTrigger": "10",
+            "idleSeconds": "0",
+        }
+    )
+    assert options.starting_at == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert isinstance(options.ending_at, Offset)
+    assert (options.max_changes, options.idle_seconds) == (10, 0.0)
+
+
+def test_the_path_of_a_log_does_not_depend_on_where_spark_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Options.of({"feed": "eventlog:./a/log"}).feed == f"eventlog:{tmp_path}/a/log"
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({}, "say which feed"),
+        ({"maxChanges": "5"}, "no option 'maxchanges'; there are: feed, startingAt"),
+        ({"bodySchema": "n INT"}, "with_bodies"),
+        ({"startingAt": "yesterday"}, "write beginning, now, a time"),
+        ({"startingAt": "2026-01-31"}, "does not say its time zone"),
+        ({"columns": "key,value"}, "no column 'value'; there are: range"),
+        ({"columns": "key,key"}, "each column once"),
+        ({"maxChangesPerTrigger": "0"}, "a whole number from 1 on"),
+        ({"idleSeconds": "soon"}, "write seconds"),
+    ],
+)
+def test_wrong_options_are_refused_with_advice(given: dict[str, str], advice: str) -> None:
+    with pytest.raises(PipelineRefused, match=advice):
+        Options.of({"feed": "eventlog:/log", **given} if given else {})

@@ -1,0 +1,229 @@
+"""Where batches end, told over feeds in memory: nothing here needs Spark."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feeds.feed import Change, Continuation, RangeId
+from feeds.memory import MemoryFeed
+from pipeline.errors import PipelineRefused
+from pipeline.source.offsets import Mark, Offset
+from pipeline.source.planning import (
+    batches,
+    fair_shares,
+    first_offset,
+    generations,
+    inherited,
+    next_offset,
+    slices,
+    target_at,
+)
+from tests.support.pipeline_feeds import Name, drained, memory_access, names
+
+R0, R1, R2, R3 = (RangeId(f"r{n}") for n in range(4))
+
+
+def filled(feed: MemoryFeed, range_id: RangeId, count: int) -> list[Change]:
+    return [feed.append(f"k{n}", range_id=range_id) for n in range(count)]
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.integers(0, 1000), max_size=8),
+    st.integers(1, 3000),
+)
+def test_a_limit_is_shared_exactly_and_nobody_gets_more_than_waits(
+    lags: dict[str, int], limit: int
+) -> None:
+    shares = fair_shares(lags, limit)
+    assert sum(shares.values()) == min(limit, sum(lags.values()))
+    assert all(0 < share <= lags[name] for name, share in shares.items())
+    if limit >= sum(lag > 0 for lag in lags.values()):
+        assert shares.keys() == {name for name, lag in lags.items() if lag > 0}
+
+
+def test_a_limit_is_shared_by_lag_with_one_for_each_at_the_least() -> None:
+    assert fair_shares({"a": 9000, "b": 1000, "c": 1}, 100) == {"a": 88, "b": 11, "c": 1}
+    assert fair_shares({"a": 5, "b": 9, "c": 5}, 2) == {"b": 1, "a": 1}
+    assert fair_shares({"a": 5, "b": 0}, None) == {"a": 5}
+
+
+def test_offsets_are_the_same_text_whatever_the_order_they_were_made_in() -> None:
+    one, two = Mark(continuation=Continuation("1")), Mark(continuation=Continuation("2"))
+    text = '{"r0":["1",false,0],"r1":["2",false,0]}'
+    assert Offset(marks={R1: two, R0: one}).as_text() == text
+    assert Offset.of(text) == Offset(marks={R0: one, R1: two})
+    bounds = Mark(continuation=Continuation("1"), ended=True, generation=3, low="", high="FF")
+    assert Offset.of(Offset(marks={R0: bounds}).as_json()) == Offset(marks={R0: bounds})
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"r0": 5}', '{"r0": ["1"]}', '{"r0": [1, 0, 0]}'])
+def test_the_offset_of_another_source_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(PipelineRefused, match="a checkpoint directory of its own"):
+        Offset.of(text)
+
+
+def test_every_batch_has_exactly_as_many_changes_as_allowed() -> None:
+    feed = MemoryFeed(3)
+    for range_id, count in ((R0, 50), (R1, 7), (R2, 0)):
+        filled(feed, range_id, count)
+    with memory_access(feed) as access:
+        _, read = drained(access, first_offset(access, "beginning"), limit=10)
+    assert [len(x) for x in read] == [10, 10, 10, 10, 10, 7]
+
+
+def test_a_batch_reads_the_same_again_although_the_feed_has_gone_on() -> None:
+    feed = MemoryFeed(1)
+    filled(feed, R0, 5)
+    with memory_access(feed) as access:
+        start = first_offset(access, "beginning")
+        end = next_offset(access, start)
+        filled(feed, R0, 5)
+        feed.split(R0)
+        (piece,) = slices(access, start, end, changes=100)
+        assert names(access, piece) == [(R0, n) for n in range(1, 6)]
+
+
+def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_next_batch() -> (
+    None
+):
+    feed = MemoryFeed(1)
+    filled(feed, R0, 3)
+    feed.split(R0)
+    filled(feed, R1, 2)
+    with memory_access(feed) as access:
+        start = first_offset(access, "beginning")
+        assert start.as_json() == {"r0": ["0", False, 0]}
+        read = next_offset(access, start)
+        assert read.as_json() == {"r0": ["3", False, 0]}
+        told = next_offset(access, read)
+        assert told.as_json() == {
+            "r0": ["3", True, 0],
+            "r1": ["0", False, 1],
+            "r2": ["0", False, 1],
+        }
+        end = next_offset(access, told)
+        assert end.as_json() == {"r1": ["2", False, 1], "r2": ["0", False, 1]}
+        assert next_offset(access, end) == end
+
+
+def test_a_merged_range_waits_for_both_its_parents_even_one_that_is_not_yet_read() -> None:
+    feed = MemoryFeed(2)  # r0 is split into r2 and r3; r3 then merges with r1 into r4
+    filled(feed, R0, 1)
+    feed.split(R0)
+    merged = feed.merge(R3, R1).id
+    filled(feed, R2, 1)
+    filled(feed, merged, 2)
+    with memory_access(feed) as access:
+        start = first_offset(access, "beginning")
+        assert start.marks[R1].ended  # at once, but its successor waits for r3
+        assert start.marks.keys() == {R0, R1}
+        end, read = drained(access, start)
+    assert [x for x in read if x] == [[(R0, 1)], [(R2, 1)], [(merged, 1), (merged, 2)]]
+    assert end.marks[merged].generation == 2
+
+
+def test_a_stream_that_starts_now_leaves_out_what_is_over() -> None:
+    feed = MemoryFeed(1)
+    filled(feed, R0, 3)
+    feed.split(R0)
+    filled(feed, R1, 2)
+    with memory_access(feed) as access:
+        start = first_offset(access, "now")
+        assert start.as_json() == {"r1": ["2", False, 1], "r2": ["0", False, 1]}
+        filled(feed, R1, 1)
+        assert drained(access, start)[1] == [[(R1, 3)]]
+
+
+def test_reading_up_to_a_target_leaves_out_what_comes_later_and_ends() -> None:
+    feed = MemoryFeed(2)
+    filled(feed, R0, 3)
+    with memory_access(feed) as access:
+        within = target_at(access, "now")
+        filled(feed, R0, 3)
+        filled(feed, R1, 3)
+        feed.split(R1)
+        filled(feed, R2, 5)
+        steps = list(batches(access, first_offset(access, "beginning"), within))
+    assert steps[-1][1].as_json() == {"r0": ["3", False, 0], "r1": ["0", False, 0]}
+
+
+def test_a_target_in_limited_batches_is_met_exactly() -> None:
+    feed = MemoryFeed(1)
+    filled(feed, R0, 10)
+    with memory_access(feed) as access:
+        within = target_at(access, "now")
+        filled(feed, R0, 10)
+        offset, sizes = first_offset(access, "beginning"), []
+        while (end := next_offset(access, offset, limit=4, within=within)) != offset:
+            sizes.append(access.order(end.marks[R0].continuation))
+            offset = end
+    assert sizes == [4, 8, 10]
+
+
+def test_successors_that_take_over_a_position_take_over_the_target() -> None:
+    feed = MemoryFeed(1)
+    parent = Mark(continuation=Continuation("7"))
+    start = Offset(marks={R0: parent})
+    end = Offset(marks={R0: parent.at_its_end(), R1: parent, R2: parent.at(Continuation("0"))})
+    with memory_access(feed) as access:
+        assert inherited(access, {R0: 9}, start, end) == {R0: 9, R1: 9}
+        assert inherited(access, {R0: 7}, start, end) == {R0: 7}
+
+
+def test_generations_grow_along_every_line_of_descent() -> None:
+    feed = MemoryFeed(2)
+    feed.split(R0)
+    feed.merge(R3, R1)
+    feed.begin_era(2)
+    with memory_access(feed) as access:
+        ranges = access.ranges()
+        found = generations(ranges)
+        assert list(found.values()) == [0, 0, 1, 1, 2, 3, 3]
+        assert all(found[p] < found[x.id] for x in ranges for p in x.parents)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_through_splits_merges_and_eras_each_change_is_read_once_and_keys_in_order(
+    seed: int,
+) -> None:
+    random = Random(seed)
+    feed = MemoryFeed(random.randint(1, 4))
+    limit = random.choice([None, 3, 20])
+    appended: list[Change] = []
+    read: list[list[Name]] = []
+    with memory_access(feed) as access:
+        offset = first_offset(access, "beginning")
+        for _ in range(60):
+            _something_happens(feed, random, appended)
+            offset = Offset.of(offset.as_text())  # as a restarted query would
+            end = next_offset(access, offset, limit=limit)
+            pieces = slices(access, offset, end, changes=100)
+            read.append([x for piece in pieces for x in names(access, piece)])
+            offset = end
+        _, rest = drained(access, offset, limit=limit)
+    read += rest
+    keys = {(x.range_id, x.sequence): x.key for x in appended}
+    every = [x for batch in read for x in batch]
+    assert sorted(every) == sorted(keys)
+    by_key: dict[str, list[Name]] = {}
+    for x in appended:
+        by_key.setdefault(x.key, []).append((x.range_id, x.sequence))
+    for key, order in by_key.items():
+        assert [x for x in every if keys[x] == key] == order
+    assert limit is None or max(map(len, read)) <= limit
+
+
+def _something_happens(feed: MemoryFeed, random: Random, appended: list[Change]) -> None:
+    for _ in range(random.randint(0, 12)):
+        appended.append(feed.append(f"k{random.randint(0, 9)}"))  # noqa: PERF401 - a story
+    holders = [x.id for x in feed._holders]
+    event = random.random()
+    if event < 0.15:
+        feed.split(random.choice(holders))
+    elif event < 0.25 and len(holders) > 1:
+        n = random.randint(0, len(holders) - 2)
+        feed.merge(holders[n], holders[n + 1])
+    elif event < 0.3:
+        feed.begin_era(random.randint(1, 4))
