@@ -19,7 +19,7 @@ from leases.errors import ContainerRefused
 
 from .failures import errors_told
 
-_OPTIONS: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     # Retries are the host's: it knows what became of the lease meanwhile. The client
     # multiplies its own ((n+1)² requests for a 429 that lasts), and 0 means its default.
     "retry_total": 1,
@@ -55,7 +55,7 @@ async def connected(
             credential,
             # An emulator has one region, and may not know by which address it is reached.
             enable_endpoint_discovery=not is_this_machine(account.host),
-            **_OPTIONS,
+            **OPTIONS,
         )
         with errors_told(account.endpoint):
             try:

@@ -1,10 +1,10 @@
 """Leases in Cosmos DB, over the emulator: sharing with .NET, markers, faults, refusals."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import pytest
@@ -17,7 +17,7 @@ from emulator import DEVELOPMENT_KEY
 from feeds.cosmos_address import CosmosAccess
 from feeds.feed import Continuation, FeedRange, RangeId
 from leases.container import LeaseContainer
-from leases.cosmos import markers
+from leases.cosmos import connection, markers
 from leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from leases.lease import HostName, Incarnation, Lease, Member, WriteId
 from leases.opening import Means, open_container
@@ -34,6 +34,7 @@ HALVES = [
     FeedRange(id=RangeId("0"), high="1F"),
     FeedRange(id=RangeId("1"), low="1F", high="FF"),
 ]
+T = TypeVar("T")
 A, A1 = HostName("a"), Incarnation("a-1")
 C0, C1 = Continuation('"0"'), Continuation('"17"')
 
@@ -426,3 +427,42 @@ async def test_the_container_keeps_what_dotnet_needs_of_etags(place: Place) -> N
     with pytest.raises(HttpResponseError) as late:
         await dotnet.acquire(stale)
     assert late.value.status_code == 412
+
+
+# What it costs
+
+
+@pytest.mark.parametrize(("made_by_us", "write"), [(True, 9.4), (False, 11.3)])
+async def test_leases_cost_what_the_documentation_says(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    write: float,
+    *,
+    made_by_us: bool,
+) -> None:
+    charges: list[float] = []
+
+    def count(response: Any) -> None:
+        charges.append(float(response.http_response.headers["x-ms-request-charge"]))
+
+    async def cost(call: Awaitable[T]) -> tuple[T, list[float]]:
+        charges.clear()
+        return await call, [round(x, 1) for x in charges]
+
+    monkeypatch.setitem(connection.OPTIONS, "raw_response_hook", count)
+    if not made_by_us:
+        await place.raw()
+    leases = await place.leases()
+    lease = new().stamped(write_id=WriteId("w" * 32), stamp=1.7e9)
+    lease = await leases.create(lease)
+    await leases.list()
+    lease = lease.taken_by(A, Incarnation("1" * 32))
+    lease, acquiring = await cost(leases.acquire(lease))
+    lease, renewing = await cost(leases.replace(lease.without_continuation().renewed()))
+    lease, writing = await cost(leases.checkpoint(lease.advanced_to(C1)))
+    for each in (acquiring, renewing, writing):
+        assert each == [pytest.approx(write, abs=0.2)]
+    _, listing = await cost(leases.list())
+    assert listing == [pytest.approx(2.4, abs=0.1)]
+    await leases.read(RangeId("0"))
+    assert (await cost(leases.read(RangeId("0"))))[1] == [1.0]
