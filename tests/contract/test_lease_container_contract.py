@@ -265,6 +265,16 @@ async def test_acquiring_returns_the_lease_whole(leases: LeaseContainer) -> None
     assert await whole(leases) == won
 
 
+async def test_a_continuation_that_is_carried_along_is_not_written_by_acquiring(
+    leases: LeaseContainer,
+) -> None:
+    held = await owned_by_a(leases)
+    held = await leases.checkpoint(held.advanced_to(C2))
+    won = await leases.acquire(replace(held.taken_by(B, B1), continuation=C1))
+    assert won.continuation == C2
+    assert await whole(leases) == won
+
+
 async def test_a_checkpoint_is_all_that_a_checkpoint_writes(leases: LeaseContainer) -> None:
     held = await owned_by_a(leases)
     await leases.checkpoint(held.renewed().stamped(write_id=W1, stamp=9.0).advanced_to(C1))

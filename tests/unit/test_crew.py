@@ -46,7 +46,7 @@ async def test_what_asking_again_cannot_mend_stops_the_host_and_is_raised() -> N
     async with Fleet(proxied(feed, damaged), container) as fleet:
         fleet.start("a")
         with pytest.raises(FeedRefused, match="the log is damaged"):
-            await fleet.running["a"]
+            await asyncio.wait_for(fleet.running["a"], 60)
         assert asyncio.get_running_loop().time() < 15
         assert set((await fleet.owners()).values()) == {None}
         assert len(fleet.log.closed) == 3

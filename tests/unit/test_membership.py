@@ -112,7 +112,7 @@ async def test_of_two_that_take_over_a_dead_name_one_wins() -> None:
         await one.beat_for_ever()
 
     running = [asyncio.create_task(lives(x)) for x in both]
-    done, left = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+    done, left = await asyncio.wait(running, timeout=60, return_when=asyncio.FIRST_EXCEPTION)
     assert [type(x.exception()) for x in done] == [NameTaken]
     assert len(left) == 1
     for task in left:
@@ -146,7 +146,7 @@ async def test_a_host_that_wakes_up_finds_its_name_taken() -> None:
     await frozen.join()
     await membership(container, "next").join()
     with pytest.raises(NameTaken) as taken:
-        await frozen.beat_for_ever()
+        await asyncio.wait_for(frozen.beat_for_ever(), 60)
     assert taken.value.incarnation == "next"
     assert (await record(container)).incarnation == "next"
     with pytest.raises(NameTaken):

@@ -107,6 +107,12 @@ def test_a_lease_on_its_way_counts_as_arrived() -> None:
     assert plan(leases, [a, b]) == {"r000": a, "r001": b}
 
 
+def test_of_two_leases_the_one_that_is_on_its_way_goes_and_the_other_stays() -> None:
+    a, b = host(0), host(1)
+    leases = [replace(lease(0, a), next_owner=b), lease(1, a)]
+    assert plan(leases, [a, b]) == {"r000": b, "r001": a}
+
+
 def test_a_request_of_a_host_that_is_gone_is_forgotten() -> None:
     a, gone = host(0), host(9)
     assert plan([replace(lease(0, a), next_owner=gone)], [a]) == {"r000": a}

@@ -299,3 +299,20 @@ async def test_a_lease_deleted_while_it_is_read_is_not_there(stores: Stores) -> 
         return await call()
 
     assert await stores.with_checkpoints_through(deleting).read(R0) is None
+
+
+async def test_who_is_seen_as_the_next_owner_is_seen_with_the_last_checkpoint(
+    stores: Stores,
+) -> None:
+    held = await stores.owned_by_a()
+
+    async def handed_over_after(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await call()
+        if name == "read" and (await stores.whole()).owner == A:
+            passed_on = held.asked_by(B).handed_over()
+            await stores.leases.replace(passed_on.advanced_to(at(9)))
+        return answer
+
+    seen = await stores.with_checkpoints_through(handed_over_after).read(R0)
+    assert seen is not None
+    assert (seen.owner, seen.continuation) in [(A, at(0)), (B, at(9))]

@@ -1,12 +1,13 @@
 """What plain observers say from threads of their own, or after they have returned."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from random import Random
 
 import pytest
 
-from feeds.feed import Change, RangeId
+from feeds.feed import Change, Continuation, RangeId
 from feeds.memory import MemoryFeed
 from host.assembly import wrapped
 from host.journal import Journal
@@ -30,9 +31,20 @@ class Keeping:
         self._kept += [(context, x) for x in changes]
 
 
+class Threads(MemoryFeed):
+    """Remembers in which threads positions were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.seen = set[int]()
+
+    def continuation_after(self, change: Change) -> Continuation:
+        self.seen.add(threading.get_ident())
+        return super().continuation_after(change)
+
+
 async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> None:
-    asyncio.get_running_loop().set_debug(True)  # it refuses what other threads do to it
-    feed, container = MemoryFeed(1), MemoryLeases()
+    feed, container = Threads(), MemoryLeases()
     kept = list[tuple[Context, Change]]()
     for _ in range(3):
         feed.append("k")
@@ -45,12 +57,13 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> N
         fleet.start("a")
         while len(kept) < 3:  # noqa: ASYNC110 - a thread sets no event of the loop
             await asyncio.sleep(0.01)
-        context, _ = kept[0]
+        context = kept[0][0]
         await asyncio.to_thread(context.acknowledge, kept[1][1])
         await asyncio.to_thread(context.checkpoint, kept[0][1])
         await context.flush()
         stored = await container.read(RangeId("r0"))
         assert stored is not None
         assert stored.continuation == "2"
+        assert feed.seen == {threading.get_ident()}
         await asyncio.to_thread(context.acknowledge, kept[2][1])
         await fleet.stop("a")
