@@ -1,0 +1,9 @@
+"""All mutants, part by part. A new one is one more entry in the list of its part."""
+
+from .of_feeds import FEEDS
+from .of_fleet import FLEET
+from .of_holding import HOLDING
+from .of_leases import LEASES
+from .of_observers import OBSERVERS
+
+MUTANTS = (*HOLDING, *FLEET, *LEASES, *OBSERVERS, *FEEDS)

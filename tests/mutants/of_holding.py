@@ -1,0 +1,391 @@
+"""Breaks of what one host does with one lease: holding it, working under it, giving it up."""
+
+from .mutant import Mutant
+
+_HELD = "tests/unit/test_held.py"
+_WORKER = "tests/unit/test_worker.py"
+_HANDOFF = "tests/unit/test_handoff.py"
+_STORIES = "tests/unit/test_fleet_stories.py"
+_PROGRESS = "tests/unit/test_progress.py"
+_CHECKPOINTS = "tests/unit/test_checkpoints.py"
+
+HOLDING = (
+    Mutant(
+        name="the fence counts from the answer of a renewal",
+        file="host/held.py",
+        before="""\
+        sent = self._clock()
+        await self._write(Lease.renewed, self._container.replace)
+""",
+        after="""\
+        await self._write(Lease.renewed, self._container.replace)
+        sent = self._clock()
+""",
+        rule=5,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="the fence counts from the answer of the acquisition",
+        file="host/held.py",
+        before="    return HeldLease(container, stored, sent=sent,",
+        after="    sent = asyncio.get_running_loop().time()\n"
+        "    return HeldLease(container, stored, sent=sent,",
+        rule=5,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="no self-fence",
+        file="host/held.py",
+        before="return not self.lost and self._clock() < self._fence_at",
+        after="return not self.lost",
+        rule=5,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="no fence margin",
+        file="host/held.py",
+        before="settings.expiration - settings.fence_margin",
+        after="settings.expiration",
+        rule=5,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="a checkpoint behind the fence",
+        file="host/held.py",
+        before="""\
+        self.check()
+        await self._write(
+            lambda lease: lease.advanced_to(continuation), self._container.checkpoint
+""",
+        after="""\
+        await self._write(
+            lambda lease: lease.advanced_to(continuation), self._container.checkpoint
+""",
+        rule=5,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="a last checkpoint behind the fence",
+        file="host/held.py",
+        before="""\
+            self.check()
+            await self._write(
+                lambda lease: end(""",
+        after="""\
+            await self._write(
+                lambda lease: end(""",
+        rule=5,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="a host does not know its own unanswered write",
+        file="host/held.py",
+        before="self._unclear = wanted  # until the answer is here",
+        after="self._unclear = None",
+        rule=6,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="a zombie takes over what another owns by now",
+        file="host/held.py",
+        before="        if _holder(stored) not in ours:\n",
+        after="        if stored is None:\n",
+        rule=6,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="another epoch under the same incarnation is taken for ours",
+        file="host/held.py",
+        before="    return (lease.owner, lease.incarnation, lease.epoch)\n",
+        after="    return (lease.owner, lease.incarnation, 0)\n",
+        rule=5,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="another incarnation of our name is taken for us",
+        file="host/held.py",
+        before="    return (lease.owner, lease.incarnation, lease.epoch)\n",
+        after="    return (lease.owner, None, lease.epoch)\n",
+        rule=2,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="whoever carries our write_id along is taken for us",
+        file="host/held.py",
+        before="            ours.add(_holder(unclear))\n",
+        after="            ours.add(_holder(stored))\n",
+        rule=6,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="a release that got through unanswered is taken for a loss",
+        file="host/held.py",
+        before="            ours.add(_holder(unclear))\n",
+        after="            pass\n",
+        rule=6,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="no lock around the writes of a lease",
+        file="host/held.py",
+        before="        async with self._writing:\n            for _ in range(_TRIES):",
+        after="        if True:\n            for _ in range(_TRIES):",
+        rule=7,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="a request found on the lease is overlooked",
+        file="host/held.py",
+        before="if stored.next_owner is not None or stored.paused is not None:",
+        after="if stored.paused is not None:",
+        rule=4,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="the lease is released before the drain",
+        file="host/worker.py",
+        before="                self.part(CloseReason.HANDED_OVER)\n",
+        after="                self.part(CloseReason.HANDED_OVER)\n"
+        "                await self._held.give_up(self._passed_on, None)\n",
+        rule=4,
+        tests=(_HANDOFF,),
+    ),
+    Mutant(
+        name="the observer is not waited for",
+        file="host/worker.py",
+        before="await observer.process(self._context, changes)",
+        after="asyncio.ensure_future(observer.process(self._context, changes))",
+        rule=11,
+        tests=(_STORIES,),
+    ),
+    Mutant(
+        name="cancelled is taken for done",
+        file="host/worker.py",
+        before="""\
+                await observer.process(self._context, changes)
+""",
+        after="""\
+                try:
+                    await observer.process(self._context, changes)
+                finally:
+                    self._checkpoints.reached = page.continuation
+                    self._checkpoints.advance()
+""",
+        rule=11,
+        tests=(_STORIES,),
+    ),
+    Mutant(
+        name="what is asked for goes on being read",
+        file="host/worker.py",
+        before="        if self._pages is not None:\n            self._pages.stop()\n",
+        after="",
+        rule=4,
+        tests=(_HANDOFF,),
+    ),
+    Mutant(
+        name="a renewer that gives up in silence",
+        file="host/worker.py",
+        before="""\
+            except TimeoutError:
+                self._held.lose("it could not be renewed in time")
+            self._journal.renewed()
+""",
+        after="""\
+            except TimeoutError:
+                await asyncio.Event().wait()
+            self._journal.renewed()
+""",
+        rule=5,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="a handoff may take for ever",
+        file="host/worker.py",
+        before="self._clock() + self._settings.leases.max_handoff_time",
+        after="self._clock() + 1e9",
+        rule=4,
+        tests=(_HANDOFF,),
+    ),
+    Mutant(
+        name="a range ends without leases for its successors",
+        file="host/worker.py",
+        before="                await self._prepare_successors(page)\n",
+        after="                self._checkpoints.advance()\n",
+        rule=9,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="a range ends before all is acknowledged",
+        file="host/worker.py",
+        before="""\
+                await self._until_acknowledged()
+                if self._progress.unacknowledged:
+                    break""",
+        after="""\
+                if self._progress.unacknowledged < 0:
+                    break""",
+        rule=9,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="the observer is called again under a lease that is over",
+        file="host/worker.py",
+        before="        if not self._held.may_act:\n            raise ObserverBarred",
+        after="        if self._held.lost:\n            raise ObserverBarred",
+        rule=5,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="a lease is handed over to the dead",
+        file="host/worker.py",
+        before="if lease.next_owner is not None and self._lives(lease.next_owner):\n"
+        "            return",
+        after="if lease.next_owner is not None:\n            return",
+        rule=4,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="no room is waited for",
+        file="host/worker.py",
+        before="and self._progress.unacknowledged + changes > limit",
+        after="and self._progress.unacknowledged > 10 * limit",
+        rule=8,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="batches run ahead of their checkpoints",
+        file="host/worker.py",
+        before="            await self._checkpoints.written(unwritten)  # of the batch before "
+        "this one\n",
+        after="",
+        rule=12,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="the last checkpoint is left behind",
+        file="host/worker.py",
+        before="        last = await self._checkpoints.stop()\n",
+        after="        await self._checkpoints.stop()\n        last = None\n",
+        rule=12,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="an empty page passes over what is not acknowledged",
+        file="host/worker.py",
+        before="        if not self._progress.unacknowledged:\n"
+        "            self._checkpoints.reached = page.continuation\n",
+        after="        self._checkpoints.reached = page.continuation\n",
+        rule=12,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="a checkpoint under way counts for a later one",
+        file="host/checkpoints.py",
+        before="self._written = number",
+        after="self._written = self._said",
+        rule=12,
+        tests=(_CHECKPOINTS,),
+    ),
+    Mutant(
+        name="a count that forgets the batches before",
+        file="host/checkpoints.py",
+        before="        self._changes += changes\n",
+        after="        self._changes = changes\n",
+        rule=12,
+        tests=(_CHECKPOINTS,),
+    ),
+    Mutant(
+        name="an acknowledgement counts for all before it",
+        file="host/progress.py",
+        before="""\
+        self._done.add(change.sequence)
+        return self._follow()
+""",
+        after="""\
+        self._done.add(change.sequence)
+        self._follow()
+        return change
+""",
+        rule=12,
+        tests=(_HANDOFF,),
+    ),
+    Mutant(
+        name="what was done early counts though it comes again",
+        file="host/progress.py",
+        before="""\
+        self._open.clear()
+        self._done.clear()
+        self._last = -1
+""",
+        after="""\
+        self._open.clear()
+        self._last = -1
+""",
+        rule=12,
+        tests=(_PROGRESS,),
+    ),
+    Mutant(
+        name="what is delivered again is in hand twice",
+        file="host/progress.py",
+        before="if changes[0].sequence <= self._last:",
+        after="if changes[0].sequence < 0:",
+        rule=12,
+        tests=(_PROGRESS,),
+    ),
+    Mutant(
+        name="reading ahead without a limit",
+        file="host/read_ahead.py",
+        before="asyncio.Queue(settings.read_ahead)",
+        after="asyncio.Queue(0)",
+        rule=4,
+        tests=("tests/unit/test_read_ahead.py",),
+    ),
+    Mutant(
+        name="an idle owner does not hear that it is to part",
+        file="host/read_ahead.py",
+        before="        self._row.put_nowait(None)\n",
+        after="",
+        rule=4,
+        tests=("tests/unit/test_read_ahead.py",),
+    ),
+    Mutant(
+        name="a worker acquired too late is not told to stop",
+        file="host/crew.py",
+        before="if self._parting is not None:  # acquired while the host was told to stop",
+        after="if False:",
+        rule=11,
+        tests=("tests/unit/test_crew.py",),
+    ),
+    Mutant(
+        name="a worker that fails, fails in silence",
+        file="host/crew.py",
+        before="            self._failed(error)\n",
+        after="            del error\n",
+        rule=10,
+        tests=("tests/unit/test_crew.py",),
+    ),
+    Mutant(
+        name="what was never delivered can be checkpointed",
+        file="host/context.py",
+        before=" or not self._progress.was_delivered(change)",
+        after="",
+        rule=12,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="threads write into the event loop",
+        file="host/context.py",
+        before="if threading.get_ident() == self._thread:",
+        after="if self._thread:",
+        rule=8,
+        tests=("tests/unit/test_worker_threads.py",),
+    ),
+    Mutant(
+        name="the epoch of another owner as a fencing token",
+        file="host/context.py",
+        before="        return self._lease.epoch\n",
+        after="        return self._lease.epoch - 1\n",
+        rule=5,
+        tests=(_WORKER,),
+    ),
+)

@@ -1,0 +1,224 @@
+"""Breaks of leases and of the places where they are kept."""
+
+from .mutant import Mutant
+
+_CONTRACT = "tests/contract/test_lease_container_contract.py"
+_SEPARATE = "tests/unit/test_separate_stores.py"
+_SQLITE = "tests/unit/test_sqlite_leases.py"
+_EXPIRY = "tests/unit/test_expiry.py"
+
+LEASES = (
+    Mutant(
+        name="expiry counts to the answer",
+        file="leases/expiry.py",
+        before="if at.asked - seen[key][1] >= self._expiration",
+        after="if at.answered - seen[key][1] >= self._expiration",
+        rule=1,
+        tests=(_EXPIRY,),
+    ),
+    Mutant(
+        name="expiry counts from the question",
+        file="leases/expiry.py",
+        before="sign, since = thing.sign_of_life, at.answered",
+        after="sign, since = thing.sign_of_life, at.asked",
+        rule=1,
+        tests=(_EXPIRY,),
+    ),
+    Mutant(
+        name="a clock error takes a lease from the living",
+        file="leases/expiry.py",
+        before="self._longest_still = expiration + max_clock_skew",
+        after="self._longest_still = expiration",
+        rule=1,
+        tests=(_EXPIRY,),
+    ),
+    Mutant(
+        name="a request keeps a dead owner alive",
+        file="leases/lease.py",
+        before="    def sign_of_life(self) -> tuple[int, int]:\n"
+        '        """What moves only when an owner writes: a request of another host does '
+        'not."""\n'
+        "        return (self.epoch, self.renewals)",
+        after="    def sign_of_life(self) -> tuple[int, int, Version]:\n"
+        "        return (self.epoch, self.renewals, self.version)",
+        rule=1,
+        tests=(_EXPIRY,),
+    ),
+    Mutant(
+        name="a new owner without a new epoch",
+        file="leases/lease.py",
+        before="            incarnation=incarnation,\n            epoch=self.epoch + 1,\n",
+        after="            incarnation=incarnation,\n",
+        rule=5,
+        tests=("tests/unit/test_fleet_stories.py", _CONTRACT),
+    ),
+    Mutant(
+        name="no version check",
+        file="leases/tables.py",
+        before="    if stored.version != lease.version:\n",
+        after="    if stored.version < 'x' > lease.version:\n",
+        rule=3,
+        tests=(_CONTRACT,),
+    ),
+    Mutant(
+        name="no epoch on a checkpoint",
+        file="leases/tables.py",
+        before="    if present.epoch != lease.epoch:\n",
+        after="    if present.epoch < 0:\n",
+        rule=5,
+        tests=(f"{_CONTRACT}::test_nor_can_one_that_has_read_the_new_version",),
+    ),
+    Mutant(
+        name="a checkpoint writes back the ownership it knows",
+        file="leases/tables.py",
+        before="    return replace(\n        present,\n        continuation=carried(lease),",
+        after="    return replace(\n        lease,\n        continuation=carried(lease),",
+        rule=7,
+        tests=(f"{_CONTRACT}::test_a_checkpoint_is_all_that_a_checkpoint_writes",),
+    ),
+    Mutant(
+        name="a renewal forgets the checkpoint",
+        file="leases/tables.py",
+        before="    return replace(lease, continuation=present.continuation)\n",
+        after="    return replace(lease, continuation='')\n",
+        rule=12,
+        tests=(_CONTRACT,),
+    ),
+    Mutant(
+        name="an acquisition writes an old checkpoint back",
+        file="leases/tables.py",
+        before="        return await self._write(lease, lambda stored: replaced(stored, bare))",
+        after="        return await self._write(lease, lambda stored: replaced(stored, lease))",
+        rule=12,
+        tests=(
+            f"{_CONTRACT}::test_a_continuation_that_is_carried_along_is_not_written_by_acquiring",
+        ),
+    ),
+    Mutant(
+        name="a member record that anyone may overwrite",
+        file="leases/tables.py",
+        before="if stored is not None and stored.version != member.version:\n"
+        "        raise MemberConflict",
+        after="if stored is not None and not stored.version:\n        raise MemberConflict",
+        rule=2,
+        tests=(f"{_CONTRACT}::test_of_two_incarnations_under_one_name_the_second_is_told",),
+    ),
+    Mutant(
+        name="an older epoch overwrites a claimed checkpoint",
+        file="leases/tables.py",
+        before="    if stored.epoch > checkpoint.epoch:\n",
+        after="    if stored.epoch < 0:\n",
+        rule=5,
+        tests=(
+            f"{_CONTRACT}::test_nor_can_one_that_has_read_the_new_version",
+            _SEPARATE,
+        ),
+    ),
+    Mutant(
+        name="an acquisition that does not claim the checkpoint",
+        file="leases/stores.py",
+        before="                checkpoint = await self._checkpoints.write(claim)\n"
+        "            except",
+        after="                checkpoint = claim\n            except",
+        rule=5,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="ownership is passed on before its checkpoint is written",
+        file="leases/stores.py",
+        before="""\
+        checkpoint = await self._write_checkpoint(lease, seen, epoch=epoch)
+        return _whole(await self._replace_ownership(lease), checkpoint)
+""",
+        after="""\
+        owned = await self._replace_ownership(lease)
+        checkpoint = await self._write_checkpoint(lease, seen, epoch=epoch)
+        return _whole(owned, checkpoint)
+""",
+        rule=12,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="a claim of an epoch that is over",
+        file="leases/stores.py",
+        before="            if seen.claimed > lease.epoch:\n",
+        after="            if seen.claimed < 0:\n",
+        rule=5,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="to hand over shuts out the present owner",
+        file="leases/stores.py",
+        before="        epoch = min(lease.epoch, seen.claimed)\n",
+        after="        epoch = lease.epoch\n",
+        rule=6,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="the checkpoint is read before its owner",
+        file="leases/stores.py",
+        before="""\
+            owned = await self._ownership.read(range_id)
+            if owned is None:
+                return None
+            checkpoint = await self._checkpoints.read(range_id)
+""",
+        after="""\
+            checkpoint = await self._checkpoints.read(range_id)
+            owned = await self._ownership.read(range_id)
+            if owned is None:
+                return None
+""",
+        rule=12,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="a wiped checkpoint is made anew under a lease in use",
+        file="leases/stores.py",
+        before="        owned = await self._ownership.read(lease.range_id)\n"
+        "        if owned is not None:\n            return _listed(owned)\n",
+        after="",
+        rule=12,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="a stale etag: the version of a listing is not carried",
+        file="leases/stores.py",
+        before="    return replace(owned, version=_version(_Seen(ownership=owned.version)))",
+        after="    return replace(owned, version=_version(_Seen(ownership=Version('1'))))",
+        rule=3,
+        tests=(_CONTRACT,),
+    ),
+    Mutant(
+        name="transactions that begin as readers",
+        file="leases/sqlite.py",
+        before='await connection.execute("begin immediate")',
+        after='await connection.execute("begin")',
+        rule=3,
+        tests=(_CONTRACT,),
+    ),
+    Mutant(
+        name="a failed transaction stays open",
+        file="leases/sqlite.py",
+        before="                    await connection.rollback()\n",
+        after="                    pass\n",
+        rule=6,
+        tests=(f"{_CONTRACT}::test_of_two_writers_with_the_same_copy_the_second_is_told",),
+    ),
+    Mutant(
+        name="versions that are used again",
+        file="leases/sqlite.py",
+        before="(version integer primary key autoincrement, {columns})",
+        after="(version integer primary key, {columns})",
+        rule=3,
+        tests=(f"{_CONTRACT}::test_a_lease_that_was_made_anew_is_another",),
+    ),
+    Mutant(
+        name="a full disk is taken for a refusal",
+        file="leases/sqlite.py",
+        before='    sqlite3.SQLITE_FULL: "make room on the disk",\n',
+        after="",
+        rule=6,
+        tests=(_SQLITE,),
+    ),
+)
