@@ -191,6 +191,21 @@ async def test_a_range_over_leases_of_its_parts_is_not_begun_anew(place: Place) 
     await leases.create(new(0))  # beside it
     with pytest.raises(ContainerRefused, match="would read all of it again"):
         await leases.create(new(1))
+    await leases.replace(listed.taken_by(A, A1).finished())
+    await leases.list()
+    await leases.create(new(1))
+
+
+async def test_leases_of_java_are_not_worked_with(place: Place) -> None:
+    container = await place.raw()
+    bounds = {"Range": {"min": "", "max": "FF"}}
+    java = {"id": "p..-FF", "LeaseToken": "-FF", "version": 1, "feedRange": bounds}
+    await container.create_item(java | {"ContinuationToken": "e30="})
+    leases = await place.leases()
+    with pytest.raises(ContainerRefused, match="changefeed leases import"):
+        await leases.list()
+    with pytest.raises(ContainerRefused, match="changefeed leases import"):
+        await leases.read(RangeId("-FF"))
 
 
 async def test_leases_of_another_mode_stop_the_host(place: Place) -> None:
