@@ -1,11 +1,14 @@
 """When to checkpoint, and the one writer that does.
 
 The newest position wins: while a write is under way, later positions replace each other,
-and only the last is written. The worker waits (``written``) so that at most one finished
-batch is unwritten while the next is being observed.
+and only the last is written. After a write the writer rests for a few times as long as the
+write took, unless somebody waits for it: so checkpoints cost a fixed part of the time at
+the most, however fast batches come and however slow the container is. How much may be done
+and not yet stored is bounded by the worker (``room_for_more``).
 """
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import Never
 
@@ -15,6 +18,9 @@ from .held import HeldLease
 from .journal import Journal
 from .patience import Patience
 from .settings import ObserverSettings
+
+_REST = 9.0  # times as long as the write took: so writing takes a tenth of the time
+_LONGEST_REST = 0.1
 
 
 class CheckpointPolicy:
@@ -56,7 +62,11 @@ class Checkpoints:
         """The position below which everything is done; it only moves forward."""
         self._said = 0
         self._written = 0
+        self._changes = 0  # done since the last position that was said
+        self._changes_unwritten = 0  # below that position, and not known to be stored
+        self._urgent = asyncio.Event()
         self._stopped = False
+        self._clock = asyncio.get_running_loop().time
         self._idle = asyncio.Event()
         self._idle.set()
         self._news = asyncio.Event()
@@ -67,11 +77,23 @@ class Checkpoints:
         """The newest position, if it is not stored yet."""
         return self._wanted if self._written < self._said else None
 
+    def count(self, changes: int) -> None:
+        """Count so many changes more as done."""
+        self._changes += changes
+
+    async def room_for_more(self, limit: int) -> None:
+        """Wait while more than ``limit`` changes are to be written and are not stored."""
+        while self._changes_unwritten > limit:
+            self._urgent.set()
+            await self._progress.wait()
+
     def advance(self) -> int:
         """Have what was reached written soon; return its number for ``written``."""
         if self.reached != self._wanted:
             self._wanted = self.reached
             self._said += 1
+            self._changes_unwritten += self._changes
+            self._changes = 0
             self._news.set()
         return self._said
 
@@ -79,6 +101,7 @@ class Checkpoints:
         """Wait until that position, or a later one, is stored. Default: the last one."""
         number = self._said if number is None else number
         while self._written < number:
+            self._urgent.set()
             await self._progress.wait()
 
     async def stop(self) -> Continuation | None:
@@ -94,11 +117,24 @@ class Checkpoints:
             self._news.clear()
             if self._stopped:
                 continue
-            wanted, number = self._wanted, self._said
-            self._idle.clear()
-            await self._patience.ask("checkpoint", partial(self._held.checkpoint, wanted))
-            self._idle.set()
-            self._journal.checkpointed(self._held.range_id)
-            self._written = number
-            self._progress.set()
-            self._progress = asyncio.Event()
+            began = self._clock()
+            await self._write()
+            await self._rest(_REST * (self._clock() - began))
+
+    async def _write(self) -> None:
+        wanted, number, changes = self._wanted, self._said, self._changes_unwritten
+        self._idle.clear()
+        await self._patience.ask("checkpoint", partial(self._held.checkpoint, wanted))
+        self._idle.set()
+        self._journal.checkpointed(self._held.range_id)
+        self._written = number
+        self._changes_unwritten -= changes
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+    async def _rest(self, seconds: float) -> None:
+        """Let more come together, unless somebody waits for it to be written."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, _LONGEST_REST)):
+                await self._urgent.wait()
+        self._urgent.clear()

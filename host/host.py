@@ -18,7 +18,6 @@ from typing import Any
 from uuid import uuid4
 
 from feeds.bounded import BoundedFeed
-from feeds.errors import FeedUnavailable
 from feeds.feed import Feed, RangeId
 from leases.bounded import BoundedContainer
 from leases.container import LeaseContainer
@@ -32,7 +31,8 @@ from .held import HeldLease
 from .journal import Journal
 from .loop_lag import LoopLag
 from .membership import Membership, NameTaken
-from .patience import Patience
+from .patience import Patience, only
+from .ranges import RangeTender
 from .rounds import Rounds
 from .settings import Settings
 from .worker import ObserverMaker, Worker
@@ -163,6 +163,7 @@ class Host:
             companions = [
                 group.create_task(self._watched(self._membership.beat_for_ever())),
                 group.create_task(self._loop_lag.measure_for_ever()),
+                group.create_task(self._watched(self._tender().tend_for_ever())),
             ]
             balancing = group.create_task(self._watched(self._balance_until_asked(crew)))
             await self._stop.asked.wait()
@@ -186,6 +187,15 @@ class Host:
         if joined:
             joining.result()
         return joined
+
+    def _tender(self) -> RangeTender:
+        return RangeTender(
+            self._feed,
+            self._container,
+            self._settings.feed,
+            journal=self._journal,
+            changed=self._look_now.set,
+        )
 
     def _make_worker(self, held: HeldLease) -> Worker:
         return Worker(
@@ -220,9 +230,9 @@ class Host:
                 await rounds.look_and_act()
                 self._looked_at = clock()
                 wait = self._balancer.next_look(now=clock(), jitter=jitter)
-            except* (ContainerUnavailable, FeedUnavailable) as errors:
+            except* ContainerUnavailable as errors:
                 wait = self._settings.leases.balance_interval * jitter
-                self._journal.retrying("balance", _only(errors), wait)
+                self._journal.retrying("balance", only(errors), wait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._look_now.wait()
@@ -239,7 +249,7 @@ class Host:
 
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
-            self._failure = _only(error)
+            self._failure = only(error)
             self._journal.failed(self._failure)
         if not self._stop.asked.is_set():
             self.stop()
@@ -272,10 +282,3 @@ class Host:
         except (ContainerError, MemberConflict, TimeoutError) as error:
             self._journal.retrying("leave", error, 0.0)
         self._journal.stopped()
-
-
-def _only(error: Exception) -> Exception:
-    """Return the one error in a group of one, however deep."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

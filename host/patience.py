@@ -63,3 +63,10 @@ class Patience:
         wished = getattr(error, "retry_after", None) or 0.0
         grown = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(state.attempt_number - 1, 10))
         return float(wished) + grown * self._random.uniform(0.5, 1.0)
+
+
+def only(error: Exception) -> Exception:
+    """Return the one error in a group of one, however deep."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

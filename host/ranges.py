@@ -1,16 +1,77 @@
 """Leases for the ranges that a feed has: creating what is missing, forgetting what is over."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from feeds.feed import Feed, FeedRange, RangeId, StartAt
+from feeds.errors import FeedUnavailable
+from feeds.feed import Feed, FeedRange, RangeId, Recalls, StartAt
 from leases.container import LeaseContainer
-from leases.errors import LeaseConflict, LeaseGone
+from leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from leases.lease import Lease
 
 from .journal import Journal
+from .patience import only
+from .settings import FeedSettings
 
 _AT_ONCE = 8
+_AGAIN_AFTER = 5.0
+
+
+class RangeTender:
+    """Looks for new ranges now and then. ``changed`` is told when leases came or went.
+
+    It goes on beside the rounds of balancing, which a slow feed must not hold up.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        container: LeaseContainer,
+        settings: FeedSettings,
+        *,
+        journal: Journal,
+        changed: Callable[[], None],
+    ) -> None:
+        self._feed = feed
+        self._container = container
+        self._settings = settings
+        self._journal = journal
+        self._changed = changed
+
+    async def tend_for_ever(self) -> None:
+        """Raise what asking again cannot mend."""
+        while True:
+            wait = self._settings.ranges_interval
+            try:
+                await self._tend()
+            except* (ContainerUnavailable, FeedUnavailable) as errors:
+                wait = min(wait, _AGAIN_AFTER)
+                self._journal.retrying("ranges", only(errors), wait)
+            await asyncio.sleep(wait)
+
+    async def _tend(self) -> None:
+        """Create and delete leases as the ranges ask for it.
+
+        The ranges are asked for *after* the leases were listed: a range that is gone from
+        them is gone for good, and one whose lease is missing was not finished by anybody.
+        """
+        leases = await self._container.list()
+        if isinstance(self._feed, Recalls):
+            self._feed.recall(x.range for x in leases)
+        ranges = await self._feed.ranges()
+        created = await create_missing(
+            self._feed,
+            self._container,
+            self._settings.start_at,
+            ranges=ranges,
+            leases=leases,
+            journal=self._journal,
+        )
+        forgotten = await forget_finished(
+            self._container, ranges=ranges, leases=leases, journal=self._journal
+        )
+        if created or forgotten:
+            self._changed()
 
 
 async def create_missing(

@@ -5,7 +5,7 @@ at again in the next round: a claim without an answer is unknown, never owned.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from feeds.feed import Feed, Recalls
@@ -20,7 +20,6 @@ from .balancer import Balancer, Steal
 from .crew import Crew
 from .held import acquire
 from .journal import Journal
-from .ranges import create_missing, forget_finished
 from .rewriting import rewrite
 from .settings import Settings
 
@@ -56,7 +55,6 @@ class Rounds:
         self._stopping = stopping
         self._clock = asyncio.get_running_loop().time
         self._few = asyncio.Semaphore(_AT_ONCE)
-        self._ranges_due = self._clock()
 
     async def look_and_act(self) -> None:
         """Do one round. Raise what container and feed raise (in a group, or not)."""
@@ -67,8 +65,6 @@ class Rounds:
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         if isinstance(self._feed, Recalls):
             self._feed.recall(x.range for x in leases)
-        if await self._tend_ranges(leases):
-            leases = await self._container.list()
         self._journal.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         fleet = self._balancer.fleet
         line = self._balancer.line(leases, members, at, held=self._crew.leases)
@@ -164,30 +160,6 @@ class Rounds:
             return stored.asked_by(self._me) if same else None
 
         return ask
-
-    async def _tend_ranges(self, leases: Sequence[Lease]) -> bool:
-        """Look for new ranges now and then; say whether leases were created or deleted.
-
-        The ranges are asked for *after* the leases were listed: a range that is gone from
-        them is gone for good, and one whose lease is missing was not finished by anybody.
-        """
-        now = self._clock()
-        if now < self._ranges_due:
-            return False
-        ranges = await self._feed.ranges()
-        created = await create_missing(
-            self._feed,
-            self._container,
-            self._settings.feed.start_at,
-            ranges=ranges,
-            leases=leases,
-            journal=self._journal,
-        )
-        forgotten = await forget_finished(
-            self._container, ranges=ranges, leases=leases, journal=self._journal
-        )
-        self._ranges_due = now + self._settings.feed.ranges_interval
-        return created or forgotten
 
 
 def _handed_on(lease: Lease) -> Lease:

@@ -118,8 +118,9 @@ class ObserverSettings(Part):
     checkpoint_count: int = Field(default=10_000, ge=1)
     checkpoint_interval: Seconds = 5.0
     max_unacknowledged: int = Field(default=10_000, ge=1)
-    """With manual checkpoints: how many changes of a range may be delivered and not yet
-    acknowledged. No batch is larger."""
+    """How many changes of a range may be done and not yet checkpointed, or with manual
+    checkpoints be delivered and not yet acknowledged: about what a crash repeats at most.
+    With manual checkpoints no batch is larger."""
     concurrency: int = Field(default=1, ge=1)
     """How many keys of one range to handle at once, each in order: so many observers are
     made for each range."""

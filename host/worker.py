@@ -219,7 +219,6 @@ class Worker:
 
     async def _deliver(self, observer: Observer, pages: ReadAhead) -> CloseReason:
         """Hand page after page to the observer, until there is a reason to part."""
-        unwritten = 0
         while (page := await pages.next()) is not None:
             if isinstance(page, RangeEnded):
                 await self._until_acknowledged()
@@ -231,11 +230,12 @@ class Worker:
                 self._pass_over(page)
                 continue
             await self._hand_to(observer, page)
-            await self._checkpoints.written(unwritten)  # of the batch before this one
+            self._checkpoints.count(len(page.changes))
             if self._policy.automatic and self._policy.due(
                 len(page.changes), now=self._clock()
             ):
-                unwritten = self._checkpoints.advance()
+                self._checkpoints.advance()
+            await self._checkpoints.room_for_more(self._settings.observer.max_unacknowledged)
         assert self._parting is not None, "only parting stops the reading"
         await self._until_acknowledged()
         self._checkpoints.advance()

@@ -99,7 +99,25 @@ class Retrying:
         sequences: tuple[int, int] | None,
         call: Callable[[], Awaitable[None]],
     ) -> None:
+        try:
+            await call()  # nearly always enough, and much cheaper than what follows
+        except Exception as error:
+            if not _is_worth_a_retry(error):
+                raise
+            await self._try_again(context, sequences, call, error)
+
+    async def _try_again(
+        self,
+        context: Context,
+        sequences: tuple[int, int] | None,
+        call: Callable[[], Awaitable[None]],
+        first: Exception,
+    ) -> None:
+        errors = [first]  # the first attempt is replayed, so that it counts as one
+
         async def attempt() -> None:  # tenacity awaits only what it knows to be async
+            if errors:
+                raise errors.pop()
             await call()
 
         try:

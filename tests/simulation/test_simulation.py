@@ -14,6 +14,7 @@ REGRESSIONS = {
     418: "an observer that was tried again was called under a lease that was over",
     5069: "a timer that was cancelled while its process was frozen fired all the same",
     5232: "a torn listing without the owner's record made it look like a host of another kind",
+    100_883: "a feed that did not tell its ranges held up a round, and a handoff with it",
     639: "the same, after a freeze between two attempts",
 }
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 
-from feeds.feed import RangeId
+from feeds.feed import FeedRange, RangeId
 from feeds.memory import MemoryFeed
 from host.membership import NameTaken
 from leases.container import LeaseContainer
@@ -246,3 +247,28 @@ async def test_a_range_nobody_can_read_yet_waits_for_its_parents() -> None:
         assert {x for _, x in fleet.log.opened} == {"r0"}
         await asyncio.sleep(100)
         assert len(fleet.log.times) == 200
+
+
+class Deaf(MemoryFeed):
+    """A feed that answers who reads, but not who asks for its ranges a second time."""
+
+    def __init__(self, ranges: int) -> None:
+        super().__init__(ranges)
+        self._asked = 0
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        self._asked += 1
+        if self._asked > 2:  # once for each host
+            await asyncio.sleep(1_000_000)
+        return await super().ranges()
+
+
+async def test_a_feed_that_does_not_tell_its_ranges_holds_up_no_takeover() -> None:
+    async with Fleet(Deaf(4), MemoryLeases()) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(SETTLED + 30)
+        assert await fleet.loads() == {"a": 2, "b": 2}
+        await fleet.kill("b")
+        await asyncio.sleep(30 + 5.5)
+        assert await fleet.loads() == {"a": 4}

@@ -223,15 +223,16 @@ def slow_checkpoints(seconds: float) -> Callable[..., Awaitable[Any]]:
     return around
 
 
-async def test_one_finished_batch_may_be_unwritten_while_the_next_is_observed() -> None:
+async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() -> None:
     feed, container, observer = filled(1, 100), MemoryLeases(), Handed()
     slow = proxied(container, slow_checkpoints(6))
-    async with fleet(feed, slow, lambda: observer, {"feed": {"page_size": 10}}) as running:
+    parts = {"feed": {"page_size": 10}, "observer": {"max_unacknowledged": 20}}
+    async with fleet(feed, slow, lambda: observer, parts) as running:
         running.start("a")
         await asyncio.sleep(5)
-        assert len(observer.changes) == 20
+        assert len(observer.changes) == 20 + 10  # and the batch that went over the limit
         await asyncio.sleep(6)
-        assert len(observer.changes) == 30
+        assert len(observer.changes) == 30 + 10
 
 
 async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:
