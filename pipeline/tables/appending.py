@@ -1,0 +1,202 @@
+"""The Spark sink ``changefeed_delta``: appends to a Delta table, each batch exactly once.
+
+Tasks write Parquet files beside the table, which nobody sees. The driver then makes one
+commit that adds all of them and says, in Delta's own words (``txn``), which batch of which
+query this was. A batch that Spark repeats after a crash is found there and not added again;
+its files are left behind for ``vacuum``, as are those of tasks that failed.
+
+The name of the query is the id that Spark keeps in the checkpoint directory, so a query
+that starts with a new checkpoint appends everything anew, as its reader would expect. The
+table has to be there: ``ensure_table`` makes it.
+
+Limits: the checkpoint must be on a file system of this machine, or the option ``appId``
+must name the query. Files are written through pyarrow and committed by deltalake with what
+both find in the environment; there is no option for credentials.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+from pyarrow.fs import FileSystem
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pipeline.errors import PipelineRefused
+from pipeline.source.spark import settle_worker
+
+NAME: Final = "changefeed_delta"
+
+
+def register_sink(spark: SparkSession) -> None:
+    spark.dataSource.register(DeltaSink)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the columns of a Spark table as both Spark and Delta write them."""
+    found: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+    return pa.schema([x.with_nullable(True) for x in found])
+
+
+def ensure_table(uri: str, schema: pa.Schema) -> DeltaTable:
+    """Return the table, made empty if it is not there.
+
+    Raise ``PipelineRefused`` if it has other columns.
+    """
+    table = DeltaTable.create(uri, schema, mode="ignore")
+    found = pa.schema(table.schema().to_arrow())
+    if [x.name for x in found] != schema.names:
+        raise PipelineRefused(
+            f"the table {uri} has the columns {', '.join(x.name for x in found)}, and "
+            f"{', '.join(schema.names)} are to be written: its settings have changed. Give it "
+            f"a new directory"
+        )
+    return table
+
+
+class DeltaSink(DataSource):
+    """The format ``changefeed_delta``. Options: ``path``, and ``appId`` if need be."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 - Spark calls it so
+    ) -> DataSourceStreamWriter:
+        if overwrite:
+            raise PipelineRefused("a table of changes is only appended to: outputMode append")
+        given = {name.lower(): value for name, value in self.options.items()}
+        if "path" not in given:
+            raise PipelineRefused("say which table: .option('path', 'DIRECTORY')")
+        return DeltaAppender(
+            given["path"],
+            arrow_schema(schema),
+            checkpoint=given.get("checkpointlocation"),
+            app_id=given.get("appid"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A Parquet file that a task wrote, by its name in the table."""
+
+    name: str
+    size: int
+    rows: int
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    files: tuple[File, ...]
+
+
+class DeltaAppender(DataSourceStreamArrowWriter):
+    """Writes in the tasks, commits in the driver. Pickled to get from one to the other."""
+
+    def __init__(
+        self, uri: str, schema: pa.Schema, *, checkpoint: str | None, app_id: str | None
+    ) -> None:
+        self._uri = uri
+        self._schema = schema
+        self._checkpoint = checkpoint
+        self._app_id = app_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        settle_worker()
+        first = next(iterator, None)
+        if first is None:
+            return Written(files=())
+        files, root = _file_system(self._uri)
+        name, rows = f"part-{uuid4()}.parquet", 0
+        place = f"{root}/{name}"
+        with pq.ParquetWriter(
+            place, self._schema, filesystem=files, compression="zstd"
+        ) as writer:
+            for batch in _all(first, iterator):
+                writer.write_table(pa.Table.from_batches([batch]).cast(self._schema))
+                rows += batch.num_rows
+        size = files.get_file_info(place).size
+        return Written(files=(File(name=name, size=size, rows=rows),))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        files = [x for told in messages if isinstance(told, Written) for x in told.files]
+        append_once(self._uri, files, app_id=self._query(), batch=batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Remove what the tasks that did succeed have written."""
+        files, root = _file_system(self._uri)
+        for told in messages:
+            for x in told.files if isinstance(told, Written) else ():
+                files.delete_file(f"{root}/{x.name}")
+
+    def _query(self) -> str:
+        """Return the id that Spark keeps for as long as the checkpoint lasts."""
+        if self._app_id is not None:
+            return self._app_id
+        assert self._checkpoint is not None, "Spark starts no stream without a checkpoint"
+        metadata = Path(self._checkpoint.removeprefix("file://")) / "metadata"
+        try:
+            found: str = json.loads(metadata.read_text("utf-8"))["id"]
+        except OSError as error:
+            raise PipelineRefused(
+                f"{metadata} cannot be read ({error.strerror}): for a checkpoint that is not "
+                f"on this machine, name the query with .option('appId', ...)"
+            ) from error
+        return found
+
+
+def append_once(uri: str, files: Sequence[File], *, app_id: str, batch: int) -> None:
+    """Add files to a table in one commit, unless this batch was added before."""
+    table = DeltaTable(uri)
+    before = table.transaction_version(app_id)
+    if not files or (before is not None and before >= batch):
+        return
+    now = time.time_ns() // 1_000_000
+    table.create_write_transaction(
+        actions=[
+            AddAction(
+                path=x.name,
+                size=x.size,
+                partition_values={},
+                modification_time=now,
+                data_change=True,
+                stats=json.dumps({"numRecords": x.rows}),
+            )
+            for x in files
+        ],
+        mode="append",
+        schema=table.schema(),
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(app_id=app_id, version=batch)]
+        ),
+    )
+
+
+def _file_system(uri: str) -> tuple[FileSystem, str]:
+    files, root = FileSystem.from_uri(uri)
+    return files, root.rstrip("/")
+
+
+def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

@@ -1,0 +1,87 @@
+"""Starting the queries that keep the tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pipeline.settings import AggregateSettings, PipelineSettings
+from pipeline.source.envelope import EVERYTHING
+from pipeline.source.spark import NAME, with_bodies
+
+from .aggregates import AggregateTable, windowed
+from .appending import NAME as SINK
+from .appending import arrow_schema, ensure_table, register_sink
+from .latest import LatestTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """The queries of one pipeline. ``once``: read what is there now, then end."""
+
+    spark: SparkSession
+    settings: PipelineSettings
+    once: bool = False
+
+    def start(self) -> Sequence[StreamingQuery]:
+        """Start every query that the settings name.
+
+        If one cannot be started, those before it are stopped.
+        """
+        started: list[StreamingQuery] = []
+        try:
+            if self.settings.changes.enabled:
+                started.append(self._changes())
+            if self.settings.latest.enabled:
+                started.append(self._latest())
+            started += [self._aggregate(x) for x in self.settings.aggregates]
+        except BaseException:
+            for query in started:
+                query.stop()
+            raise
+        return started
+
+    def _changes(self) -> StreamingQuery:
+        settings, path = self.settings.changes, self.settings.table("changes")
+        rows = self._rows()
+        if settings.format == "delta":
+            register_sink(self.spark)
+            ensure_table(path, arrow_schema(rows.schema))
+        writer = rows.writeStream.format(SINK if settings.format == "delta" else "parquet")
+        return self._started(writer.option("path", path), "changes", settings.interval)
+
+    def _latest(self) -> StreamingQuery:
+        settings = self.settings.latest
+        table = LatestTable(self.settings.table("latest"), compact_every=settings.compact_every)
+        writer = self._rows().writeStream.foreachBatch(table)
+        return self._started(writer, "latest", settings.interval)
+
+    def _aggregate(self, settings: AggregateSettings) -> StreamingQuery:
+        table = AggregateTable(self.settings.table(settings.name), settings)
+        figures = windowed(self._rows(), settings)
+        writer = figures.writeStream.outputMode("update").foreachBatch(table)
+        return self._started(writer, settings.name, settings.interval)
+
+    def _rows(self) -> DataFrame:
+        settings = self.settings
+        changes = (
+            self.spark.readStream.format(NAME)
+            .option("feed", settings.feed)
+            .option("startingAt", settings.start)
+            .option("columns", ",".join(EVERYTHING))
+            .option("maxChangesPerTrigger", str(settings.max_changes))
+            .load()
+        )
+        if settings.body_schema is None:
+            return changes
+        return with_bodies(changes, settings.body_schema)
+
+    def _started(self, writer: DataStreamWriter, name: str, interval: float) -> StreamingQuery:
+        writer = writer.queryName(name).option(
+            "checkpointLocation", self.settings.checkpoint(name)
+        )
+        if self.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
