@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
 
 from feeds.errors import FeedUnavailable
-from feeds.feed import Feed, FeedRange, RangeId, Recalls, StartAt
+from feeds.feed import Feed, FeedRange, RangeEnded, RangeId, Recalls, StartAt
 from leases.container import LeaseContainer
 from leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from leases.lease import Lease
 
 from .journal import Journal
-from .patience import only
+from .patience import Patience, only
 from .settings import FeedSettings
 
 _AT_ONCE = 8
@@ -88,12 +90,13 @@ async def create_missing(
     Return whether any was missing. ``ranges`` come parents before their children.
     """
     missing = _missing(ranges, leases)
+    fresh = {x.id for x in missing}  # all other parents of theirs have ended
     few = asyncio.Semaphore(_AT_ONCE)
 
-    async def create(missing: FeedRange) -> None:
+    async def create(found: FeedRange) -> None:
         async with few:
-            position = await feed.settle(missing.id, start)
-            wanted = Lease(range=missing, continuation=position)
+            position = await feed.settle(found.id, start)
+            wanted = Lease(range=_waiting_for(found, fresh), continuation=position)
             if not (await container.create(wanted)).epoch:
                 journal.created(wanted)
 
@@ -101,6 +104,31 @@ async def create_missing(
         for feed_range in missing:
             group.create_task(create(feed_range))
     return bool(missing)
+
+
+async def create_successors(
+    ended: RangeEnded, *, feed: Feed, container: LeaseContainer, patience: Patience
+) -> None:
+    """Create the leases of the ranges that an ended one goes on in, if they are missing.
+
+    A range that was merged waits for its other parents: for those that have a lease and
+    have not ended, and for those whose lease is yet to come, because they can still be
+    read and were not read yet.
+    """
+    leases = await patience.ask("list", container.list)
+    listed = await patience.ask("ranges", feed.ranges)
+    unfinished = {x.id for x in listed} - {x.range_id for x in leases if x.ended}
+    unfinished |= {x.range_id for x in leases if not x.ended}
+    for successor in ended.successors:
+        wanted = Lease(
+            range=_waiting_for(successor.range, unfinished), continuation=successor.start
+        )
+        await patience.ask("create", partial(container.create, wanted))
+
+
+def _waiting_for(found: FeedRange, unfinished: Collection[RangeId]) -> FeedRange:
+    """Leave out the parents that nobody reads any more."""
+    return replace(found, parents=tuple(x for x in found.parents if x in unfinished))
 
 
 def _missing(ranges: Sequence[FeedRange], leases: Sequence[Lease]) -> list[FeedRange]:

@@ -45,6 +45,7 @@ from .held import HeldLease
 from .journal import Journal
 from .patience import Patience
 from .progress import Progress
+from .ranges import create_successors
 from .read_ahead import ReadAhead
 from .settings import Settings
 
@@ -310,9 +311,9 @@ class Worker:
         """Create the leases of the ranges that go on, before this one counts as ended."""
         self._checkpoints.advance()
         self._journal.ended(ended.range_id, [x.range for x in ended.successors])
-        for successor in ended.successors:
-            lease = Lease(range=successor.range, continuation=successor.start)
-            await self._patience.ask("create", partial(self._container.create, lease))
+        await create_successors(
+            ended, feed=self._feed, container=self._container, patience=self._patience
+        )
 
     async def _close(self, observer: Observer, reason: CloseReason) -> None:
         try:

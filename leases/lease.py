@@ -18,6 +18,7 @@ class Lease:
 
     ``continuation`` is set on every stored lease. ``None`` means *not carried*: a listing
     leaves it out, and a write without it leaves the stored one alone.
+    ``range.parents`` are those that must end before the lease is owned for the first time.
     ``epoch`` counts the changes of owner and never goes down. ``renewals`` is the sign of
     life: only the owner's own writes move it. ``next_owner`` is a host that asks for the
     lease. ``paused`` says why nobody may read the range, until somebody resumes it.

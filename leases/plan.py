@@ -26,15 +26,18 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
     """Leave out what nobody may own now: ranges that have ended or are paused, and those
     whose parents have not ended.
 
-
-    A parent without a lease was finished and forgotten long ago.
+    A parent without a lease may be yet to come, if its own parent is still being read. It
+    counts as ended only for a lease that was owned before: its parents had ended then,
+    and are forgotten.
     """
     leases = list(leases)
-    unfinished = {x.range_id for x in leases if not x.ended}
+    ended = {x.range_id for x in leases if x.ended}
     return [
         x
         for x in leases
-        if not x.ended and x.paused is None and unfinished.isdisjoint(x.range.parents)
+        if not x.ended
+        and x.paused is None
+        and (x.epoch > 0 or ended.issuperset(x.range.parents))
     ]
 
 

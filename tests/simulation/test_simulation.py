@@ -15,6 +15,7 @@ REGRESSIONS = {
     5069: "a timer that was cancelled while its process was frozen fired all the same",
     5232: "a torn listing without the owner's record made it look like a host of another kind",
     100_883: "a feed that did not tell its ranges held up a round, and a handoff with it",
+    102_365: "a merged range was read before a parent whose own parent was still being read",
     639: "the same, after a freeze between two attempts",
 }
 

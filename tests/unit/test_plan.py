@@ -122,8 +122,16 @@ def test_nobody_owns_what_has_ended_or_what_waits_for_its_parents() -> None:
     parent = Lease(range=FeedRange(id=RangeId("p")))
     child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"), RangeId("q"))))
     assert assignable([parent, child]) == [parent]
-    assert assignable([parent.finished(), child]) == [child]
-    assert assignable([child]) == [child]
+    other = Lease(range=FeedRange(id=RangeId("q")))
+    assert assignable([parent.finished(), other, child]) == [other]
+    assert assignable([parent.finished(), other.finished(), child]) == [child]
+
+
+def test_a_child_waits_for_a_parent_whose_lease_is_yet_to_come() -> None:
+    child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"),)))
+    assert assignable([child]) == []
+    owned_before = child.taken_by(host(0), NOW).released()
+    assert assignable([owned_before]) == [owned_before]
 
 
 def duties(
