@@ -33,7 +33,7 @@ pytestmark = pytest.mark.real_time
 
 FIRST, CHANGES, PARTS, PAGE = 80, 880, 4, 20
 APPENDED = {f"key-{k}": range(k, CHANGES, 50) for k in range(50)}
-CRASH = 2 * PAGE  # the batch in hand, and the one before it, whose checkpoint is under way
+CRASH = 2 * PAGE  # the batch in hand, and the one before it, which may be unwritten yet
 FENCE = 1.5
 RUN = (
     "run",
@@ -41,6 +41,7 @@ RUN = (
     "--leases=sqlite:kept/leases.db",
     *QUICK,
     f"--set=feed.page_size={PAGE}",
+    f"--set=observer.max_unacknowledged={PAGE}",
     "--set=web.enabled=false",
 )
 SHORT = (

@@ -61,7 +61,7 @@ async def test_of_a_batch_that_fails_at_the_last_moment_nothing_is_kept(path: Pa
         writer._store = fails_when_all_is_stored  # type: ignore[assignment, method-assign]
         with pytest.raises(FeedUnavailable, match="the disk is gone"):
             await writer.append([Record(key="k", body=b"1")])
-        writer._store = store  # type: ignore[assignment, method-assign]
+        writer._store = store  # type: ignore[method-assign]
         assert await log.lag(WHOLE, await log.settle(WHOLE, "beginning")) == 0
         again = await writer.append([Record(key="k", body=b"2")])
         assert again.sequences == {WHOLE: range(1, 2)}

@@ -217,9 +217,8 @@ FLEET = (
     Mutant(
         name="a child is read before its parent has ended",
         file="leases/plan.py",
-        before="        if not x.ended and x.paused is None and "
-        "unfinished.isdisjoint(x.range.parents)\n",
-        after="        if not x.ended and x.paused is None\n",
+        before="    leases = list(leases)\n",
+        after="    return [x for x in leases if not x.ended and x.paused is None]\n",
         rule=9,
         tests=("tests/unit/test_plan.py", _STORIES),
     ),

@@ -255,9 +255,9 @@ HOLDING = (
     Mutant(
         name="batches run ahead of their checkpoints",
         file="host/worker.py",
-        before="            await self._checkpoints.written(unwritten)  # of the batch before "
-        "this one\n",
-        after="",
+        before="await self._checkpoints.room_for_more("
+        "self._settings.observer.max_unacknowledged)",
+        after="pass",
         rule=12,
         tests=(_WORKER,),
     ),
@@ -289,8 +289,8 @@ HOLDING = (
     Mutant(
         name="a count that forgets the batches before",
         file="host/checkpoints.py",
-        before="        self._changes += changes\n",
-        after="        self._changes = changes\n",
+        before="        self._changes += changes\n        mode =",
+        after="        self._changes = changes\n        mode =",
         rule=12,
         tests=(_CHECKPOINTS,),
     ),

@@ -203,7 +203,7 @@ LEASES = (
         before="                    await connection.rollback()\n",
         after="                    pass\n",
         rule=6,
-        tests=(f"{_CONTRACT}::test_of_two_writers_with_the_same_copy_the_second_is_told",),
+        tests=(f"{_SQLITE}::test_a_write_that_is_refused_leaves_the_file_free_for_the_next",),
     ),
     Mutant(
         name="versions that are used again",

@@ -44,6 +44,16 @@ async def test_a_person_can_read_the_leases(path: Path) -> None:
     assert found == [("r0", "host a", 1, "c1")]
 
 
+async def test_a_write_that_is_refused_leaves_the_file_free_for_the_next(path: Path) -> None:
+    async with SqliteLeases(path) as leases, SqliteLeases(path, busy_timeout=0.2) as others:
+        stale = await leases.create(NEW)
+        taken = await leases.acquire(stale.taken_by(A, A1))
+        with pytest.raises(LeaseConflict):
+            await leases.replace(stale.renewed())
+        renewed = await others.replace(taken.without_continuation().renewed())
+        assert (await leases.replace(renewed.renewed())).renewals == 3
+
+
 async def test_a_listing_does_not_even_read_the_continuations(path: Path) -> None:
     async with SqliteLeases(path) as leases:
         await leases.create(NEW)

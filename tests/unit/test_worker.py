@@ -181,7 +181,8 @@ async def test_a_range_has_ended_when_all_of_it_is_acknowledged_and_not_before()
         observer.contexts[0].checkpoint(observer.changes[-1])
         await asyncio.sleep(20)
         assert (await the_lease(container)).ended
-        assert [x.range_id for x in observer.changes] == [R0] * 5 + ["r1", "r2"]
+        assert [x.range_id for x in observer.changes[:5]] == [R0] * 5
+        assert sorted(x.range_id for x in observer.changes[5:]) == ["r1", "r2"]
 
 
 async def test_an_owner_that_parts_at_the_end_of_a_range_leaves_the_end_to_the_next() -> None:
