@@ -46,8 +46,8 @@ async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
 async def vacate(container: LeaseContainer, lease: Lease) -> Lease:
     """Begin an epoch of ``lease`` that is nobody's; return it whole.
 
-    The write has a name of its own: a former owner with a write of unknown fate would take
-    this one for it, if it carried that one's name along.
+    The write has a name of its own, as each has: a former owner with a write of unknown
+    fate must not take this one for it.
     """
     return await container.acquire(
         lease.vacated().stamped(write_id=WriteId(uuid4().hex), stamp=time.time())

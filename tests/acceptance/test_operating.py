@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from feeds.opening import open_feed
 from host.cli import app
+from leases.lease import Lease
+from leases.opening import open_container
 from tests.support.commands import (
     PLACES,
     QUICK,
@@ -295,3 +298,41 @@ def test_what_is_not_there_is_told_and_not_made(
     assert ended.exit_code == 2
     assert says in ended.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_range_that_has_ended_is_shown_as_that_and_not_operated_on(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made / "log", tmp_path / "log")
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(with_an_ended_range())
+
+    def told(*arguments: str) -> tuple[int, str]:
+        ended = CliRunner().invoke(app, arguments, env={"COLUMNS": "150"})
+        return ended.exit_code, ended.output
+
+    code, shown = told("status", *PLACES)
+    assert (code, "2 leases (1 without owner, 1 ended)" in shown) == (0, True)
+    leases = "--leases=sqlite:leases.db"
+    reset = ("--to=beginning", "--yes", "--feed=eventlog:log", leases)
+    for command in (["pause"], ["resume"], ["release"], ["reset", *reset[:-1]]):
+        code, said = told(command[0], RANGES[0], *command[1:], leases)
+        assert (code, f"range {RANGES[0]} has ended" in said) == (2, True), said
+    assert told("pause", leases) == (0, f"{RANGES[1]}: paused\n")
+    code, said = told("reset", "--all", *reset)
+    assert code == 0
+    assert f"not read again, as they have ended: {RANGES[0]}" in said
+    assert f"{RANGES[1]}: moved to" in said
+    assert f"{RANGES[0]}: moved to" not in said
+
+
+async def with_an_ended_range() -> None:
+    async with (
+        open_container("sqlite:leases.db") as container,
+        open_feed("eventlog:log") as feed,
+    ):
+        for found in (await feed.ranges())[:2]:
+            start = await feed.settle(found.id, "now")
+            lease = await container.create(Lease(range=found, continuation=start))
+            if found.id == RANGES[0]:
+                await container.replace(lease.finished())

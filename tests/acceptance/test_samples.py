@@ -1,5 +1,6 @@
 """The small samples, run as their README says, and as no README would."""
 
+import asyncio
 import json
 import os
 import re
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from feeds.feed import Change
+from observers.observer import CloseReason
 from samples.ledger import booking
-from samples.word_counts.counting import newest_totals
+from samples.word_counts.counting import WordCounts, newest_totals
 from tests.support.commands import PLACES, QUICK, Running, changefeed, running
 from tests.support.observing import RememberingContext, change
 
@@ -109,6 +111,29 @@ async def test_words_are_counted_and_what_spammers_say_is_not(tmp_path: Path) ->
     await as_the_readme_says("word_counts", tmp_path, until=ready)
     counts = totals(tmp_path / "data/words")
     assert (counts["to"], counts["well"], counts["for"], counts["buy"]) == (2, 3, 2, 0)
+
+
+async def test_what_was_written_down_and_not_checkpointed_is_not_counted_again(
+    tmp_path: Path,
+) -> None:
+    lines = [change(n, body=b'{"by": "ophelia", "text": "rue"}') for n in (1, 2, 3)]
+    first = WordCounts(str(tmp_path), seconds=0)
+    context = RememberingContext(epoch=1)
+    await first.open(context)
+    await first.process(context, lines[:2])
+    while not context.checkpoints:  # noqa: ASYNC110 - the context only remembers
+        await asyncio.sleep(0.01)
+    await first.close(context, CloseReason.LEASE_LOST)
+    assert context.checkpoints == [2]
+
+    late = RememberingContext(epoch=2)  # the checkpoint was lost: all of it comes again
+    second = WordCounts(str(tmp_path), seconds=0)
+    await second.open(late)
+    await second.process(late, lines)
+    while not late.checkpoints:  # noqa: ASYNC110 - likewise
+        await asyncio.sleep(0.01)
+    await second.close(late, CloseReason.STOPPING)
+    assert (totals(tmp_path), late.checkpoints) == ({"rue": 3}, [3])
 
 
 def totals(directory: Path) -> Counter[str]:
