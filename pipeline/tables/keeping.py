@@ -1,7 +1,8 @@
 """Starting the queries that keep the tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,23 +26,14 @@ class Keeping:
     settings: PipelineSettings
     once: bool = False
 
-    def start(self) -> Sequence[StreamingQuery]:
-        """Start every query that the settings name.
-
-        If one cannot be started, those before it are stopped.
-        """
-        started: list[StreamingQuery] = []
-        try:
-            if self.settings.changes.enabled:
-                started.append(self._changes())
-            if self.settings.latest.enabled:
-                started.append(self._latest())
-            started += [self._aggregate(x) for x in self.settings.aggregates]
-        except BaseException:
-            for query in started:
-                query.stop()
-            raise
-        return started
+    def starters(self) -> Mapping[str, Callable[[], StreamingQuery]]:
+        """Return what starts the query of each table that the settings name."""
+        found: dict[str, Callable[[], StreamingQuery]] = {}
+        if self.settings.changes.enabled:
+            found["changes"] = self._changes
+        if self.settings.latest.enabled:
+            found["latest"] = self._latest
+        return found | {x.name: partial(self._aggregate, x) for x in self.settings.aggregates}
 
     def _changes(self) -> StreamingQuery:
         settings, path = self.settings.changes, self.settings.table("changes")

@@ -49,7 +49,8 @@ def settings(tmp_path: Path, **more: Any) -> PipelineSettings:
 
 
 def kept(spark: "SparkSession", wanted: PipelineSettings) -> None:
-    for query in Keeping(spark=spark, settings=wanted, once=True).start():
+    starters = Keeping(spark=spark, settings=wanted, once=True).starters()
+    for query in [start() for start in starters.values()]:
         assert query.awaitTermination(PATIENCE)
 
 
