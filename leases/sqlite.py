@@ -17,14 +17,15 @@ local disk. Do not delete or replace it while hosts run: they would go on in the
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, TypeVar
 
-import aiosqlite
 import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
@@ -39,6 +40,7 @@ _SCHEMA = 1
 _BUSY_TIMEOUT = 5.0
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,36 +85,29 @@ class Kind(Generic[Record]):
 
 
 class SqliteFile:
-    """One connection to one file, and the tables that are wanted in it.
+    """One connection to one file, in a thread of its own.
 
-    Its tasks take turns on the connection: a reader must not see the half of a
-    transaction that another task has open.
+    What is to be done is a plain function over the connection, and the thread does one
+    after the other. So a transaction is one trip to the thread, and whole even when
+    whoever asked for it was cancelled meanwhile.
     """
 
     def __init__(self, path: Path | str, busy_timeout: float, tables: Sequence[str]) -> None:
         self._path = Path(path)
         self._busy_timeout = busy_timeout
         self._tables = tables
-        self._turn = asyncio.Lock()
-        self._connection: aiosqlite.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
 
     async def open(self) -> None:
         if not self._path.parent.is_dir():
             raise ContainerRefused(
                 f"{self._path}: there is no directory {self._path.parent}; make it first"
             )
-        with self._errors(opening=True):
-            # Connected first, and handed over then: aiosqlite leaves its thread running
-            # when it fails to connect.
-            connected = await asyncio.to_thread(
-                sqlite3.connect,
-                self._path,
-                timeout=self._busy_timeout,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            self._connection = await aiosqlite.Connection(lambda: connected, 64)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
         try:
+            with self._errors(opening=True):
+                self._connection = await self._in_thread(self._connect)
             await self._prepare()
         except BaseException:
             await self.close()
@@ -121,37 +116,48 @@ class SqliteFile:
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.close()
+            await self._in_thread(connection.close)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=False)
 
     async def select(self, statement: str, *parameters: str) -> Sequence[Row]:
-        async with self._turn:
-            with self._errors():
-                return await _rows(self._open, statement, *parameters)
+        return await self._run(lambda connection: _rows(connection, statement, *parameters))
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
-        """Be the only writer; commit at the end, or roll back if anything was raised."""
-        async with self._turn:
-            with self._errors():
-                connection = self._open
-                try:
-                    await connection.execute("begin immediate")
-                    yield connection
-                    await connection.commit()
-                except BaseException:
-                    # Also on a cancellation, and whatever it interrupted: the statements
-                    # of a connection run in the order they were given.
-                    await connection.rollback()
-                    raise
+    async def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do ``work`` as the only writer; commit, or roll back if it raises anything."""
 
-    @property
-    def _open(self) -> aiosqlite.Connection:
-        if self._connection is None:
+        def whole(connection: sqlite3.Connection) -> T:
+            connection.execute("begin immediate")
+            try:
+                answer = work(connection)
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+            return answer
+
+        return await self._run(whole)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection
+        if connection is None:
             raise ContainerRefused(f"{self._path} is not open: use it within `async with`")
-        return self._connection
+        with self._errors():
+            return await self._in_thread(partial(work, connection))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=self._busy_timeout, isolation_level=None
+        )
+        connection.row_factory = sqlite3.Row
+        return connection
 
     async def _prepare(self) -> None:
-        self._open.row_factory = sqlite3.Row
         # Processes that start together get in each other's way here, and SQLite does not
         # wait by itself for the change to WAL.
         async for attempt in AsyncRetrying(
@@ -161,35 +167,30 @@ class SqliteFile:
             reraise=True,
         ):
             with attempt:
-                mode = await self._pragma("journal_mode = wal")
-        if mode != "wal":
+                rows = await self.select("pragma journal_mode = wal")
+        if [[*x.values()] for x in rows] != [["wal"]]:
             raise ContainerRefused(f"{self._path}: no WAL is possible here; use a local disk")
-        await self._pragma("synchronous = normal")
-        async with self.transaction() as connection:
-            await self._recognise(connection)
-            for creation in self._tables:
-                await connection.execute(creation)
+        await self.select("pragma synchronous = normal")
+        await self.transaction(self._make_ours)
 
-    async def _pragma(self, text: str) -> Any:
-        rows = await self.select(f"pragma {text}")
-        return next(iter(rows[0].values())) if rows else None
-
-    async def _recognise(self, connection: aiosqlite.Connection) -> None:
-        """Mark a new file as ours, refuse one that is not."""
-        application = (await _rows(connection, "pragma application_id"))[0]["application_id"]
-        schema = (await _rows(connection, "pragma user_version"))[0]["user_version"]
+    def _make_ours(self, connection: sqlite3.Connection) -> None:
+        """Mark a new file as ours, refuse one that is not; make the tables."""
+        application = _rows(connection, "pragma application_id")[0]["application_id"]
+        schema = _rows(connection, "pragma user_version")[0]["user_version"]
         if application != _APPLICATION:
-            if schema or await _rows(connection, "select 1 from sqlite_master limit 1"):
+            if schema or _rows(connection, "select 1 from sqlite_master limit 1"):
                 raise ContainerRefused(
                     f"{self._path} belongs to another program; give the leases their own file"
                 )
-            await connection.execute(f"pragma application_id = {_APPLICATION}")
-            await connection.execute(f"pragma user_version = {_SCHEMA}")
+            connection.execute(f"pragma application_id = {_APPLICATION}")
+            connection.execute(f"pragma user_version = {_SCHEMA}")
         elif schema > _SCHEMA:
             raise ContainerRefused(
                 f"{self._path} has schema {schema}, written by a newer version of this"
                 f" program, which itself knows {_SCHEMA}; upgrade this host"
             )
+        for creation in self._tables:
+            connection.execute(creation)
 
     @contextmanager
     def _errors(self, *, opening: bool = False) -> Iterator[None]:
@@ -238,17 +239,19 @@ class SqliteTable(Generic[Record]):
         self, key: str, decide: Callable[[Record | None], Decision[Record]]
     ) -> Record | None:
         kind = self._kind
-        async with self._file.transaction() as connection:
-            stored = self._only(await _rows(connection, self._one, key))
+
+        def read_decide_write(connection: sqlite3.Connection) -> Record | None:
+            stored = self._only(_rows(connection, self._one, key))
             wanted = decide(stored)
             if wanted is KEEP:
                 return stored
             if wanted is None:
-                await connection.execute(kind.deletion, (key,))
+                connection.execute(kind.deletion, (key,))
                 return None
-            inserted = await connection.execute_insert(kind.insertion, kind.to_row(wanted))
-            assert inserted is not None
-            return replace(wanted, version=Version(str(inserted[0])))
+            row_id = connection.execute(kind.insertion, kind.to_row(wanted)).lastrowid
+            return replace(wanted, version=Version(str(row_id)))
+
+        return await self._file.transaction(read_decide_write)
 
     def _only(self, rows: Sequence[Row]) -> Record | None:
         return self._kind.from_row(rows[0]) if rows else None
@@ -296,10 +299,8 @@ class SqliteCheckpoints(_InFile, TableCheckpoints):
         super().__init__(SqliteTable(self._file, _CHECKPOINTS))
 
 
-async def _rows(
-    connection: aiosqlite.Connection, statement: str, *parameters: str
-) -> Sequence[Row]:
-    return [dict(row) for row in await connection.execute_fetchall(statement, parameters)]
+def _rows(connection: sqlite3.Connection, statement: str, *parameters: str) -> Sequence[Row]:
+    return [dict(row) for row in connection.execute(statement, parameters)]
 
 
 def _lease_row(lease: Lease) -> Row:

@@ -192,15 +192,15 @@ LEASES = (
     Mutant(
         name="transactions that begin as readers",
         file="leases/sqlite.py",
-        before='await connection.execute("begin immediate")',
-        after='await connection.execute("begin")',
+        before='connection.execute("begin immediate")',
+        after='connection.execute("begin")',
         rule=3,
         tests=(_CONTRACT,),
     ),
     Mutant(
         name="a failed transaction stays open",
         file="leases/sqlite.py",
-        before="                    await connection.rollback()\n",
+        before='                    connection.execute("rollback")\n',
         after="                    pass\n",
         rule=6,
         tests=(f"{_SQLITE}::test_a_write_that_is_refused_leaves_the_file_free_for_the_next",),
