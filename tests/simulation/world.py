@@ -505,6 +505,7 @@ class World:
         while asyncio.get_running_loop().time() < patience:
             await asyncio.sleep(10)
             self._raise_violation()
+            await self._start_what_ended()
             if not await self._unfinished():
                 break
         before = await self._owners()
