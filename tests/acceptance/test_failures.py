@@ -31,7 +31,7 @@ from tests.support.history import History, read_history, repeated, violations
 
 pytestmark = pytest.mark.real_time
 
-FIRST, CHANGES, PARTS, PAGE = 80, 880, 4, 20
+FIRST, CHANGES, PARTS, PAGE = 80, 640, 4, 20
 APPENDED = {f"key-{k}": range(k, CHANGES, 50) for k in range(50)}
 CRASH = 2 * PAGE  # the batch in hand, and the one before it, which may be unwritten yet
 FENCE = 1.5
@@ -277,7 +277,7 @@ Trouble = Callable[[Path], AbstractContextManager[None]]
 
 async def lives_through(trouble: Trouble, place: Path, says: str) -> None:
     """Let a fleet live through trouble with its leases for longer than they last."""
-    async with anna_and_ben(place, pace=0.025) as (anna, ben):
+    async with anna_and_ben(place, pace=0.03) as (anna, ben):
         with trouble(place / "kept"):
             await asyncio.sleep(FENCE + 0.5)
             fenced = handed(place)

@@ -157,11 +157,14 @@ async def test_a_sleep_from_outside_ends_the_retries_when_it_raises() -> None:
     assert len(inner.calls) == 2
 
 
-async def test_cancellation_of_the_observer_itself_is_not_an_error_to_retry() -> None:
-    inner = Failing(asyncio.CancelledError())
+@pytest.mark.parametrize("before", [0, 1], ids=["first attempt", "second attempt"])
+async def test_cancellation_of_the_observer_itself_is_not_an_error_to_retry(
+    before: int,
+) -> None:
+    inner = Failing(*[OSError()] * before, asyncio.CancelledError())
     with pytest.raises(asyncio.CancelledError):
         await Retrying(inner, steady(), random=Random(1)).process(CONTEXT, BATCH)
-    assert len(inner.calls) == 1
+    assert len(inner.calls) == before + 1
 
 
 def test_the_failure_pickles() -> None:
