@@ -76,11 +76,15 @@ def host(
     return running(*RUN, *(more or SHORT), f"--name={name}", *observer, cwd=place)
 
 
+async def append(place: Path, first: int, end: int) -> None:
+    records = [Record(key=f"key-{n % 50}", body=b'{"n": %d}' % n) for n in range(first, end)]
+    async with EventLogWriter.open(place / "log") as writer:
+        await writer.append(records)
+
+
 async def append_the_rest(place: Path) -> None:
     """Append as many changes as each range takes some seconds for."""
-    rest = [Record(key=f"key-{n % 50}", body=b'{"n": %d}' % n) for n in range(FIRST, CHANGES)]
-    async with EventLogWriter.open(place / "log") as writer:
-        await writer.append(rest)
+    await append(place, FIRST, CHANGES)
 
 
 @asynccontextmanager
@@ -206,12 +210,14 @@ async def test_a_rolling_restart_delivers_nothing_twice(place: Path) -> None:
 
         fleet = {name: await start(name) for name in ("anna", "ben")}
         await fleet["anna"].reaches(lambda: owned_by(place) == {"anna": 2, "ben": 2})
-        await append_the_rest(place)
-        for name in ("anna", "ben"):
-            await fleet[name].reaches(lambda: owned_by(place) == {"anna": 2, "ben": 2})
+        third = (CHANGES - FIRST) // 3
+        await append(place, FIRST, FIRST + third)
+        for name, first in (("anna", FIRST + third), ("ben", FIRST + 2 * third)):
+            await fleet[name].reaches(lambda: ranges_since(place, FIRST) == PARTS)
             await stop(fleet[name])
             fleet[name] = await start(name)
-        await fleet["anna"].reaches(lambda: owned_by(place) == {"anna": 2, "ben": 2})
+            await fleet[name].reaches(lambda: owned_by(place) == {"anna": 2, "ben": 2})
+            await append(place, first, first + third if name == "anna" else CHANGES)
         await until_handed(fleet["anna"], place)
         await stop(*fleet.values())
     assert len({x.pid for x in handed(place)}) == 4
