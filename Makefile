@@ -6,7 +6,7 @@ ARGS ?=
 SEEDS ?= 1000
 SEED ?=
 
-.PHONY: demo test simulate check lint types imports format bench lock clean
+.PHONY: demo test simulate mutants check lint types imports format bench lock clean
 
 demo: $(VENV)/.ready  ## Run the main job: a real feed, four host processes, one killed, and a proof.
 	$(BIN)/python -m samples.flights $(ARGS)
@@ -32,6 +32,9 @@ format: $(VENV)/.ready
 
 simulate: $(VENV)/.ready  ## Live through SEEDS seeds of the fleet, or through one SEED.
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+mutants: $(VENV)/.ready  ## Break the code on purpose, and see the tests notice.
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(VENV)/.ready  ## Measure; `make bench ARGS=failover` runs one.
 	$(BIN)/python -m benchmarks $(ARGS)

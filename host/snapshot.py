@@ -69,6 +69,12 @@ class Snapshot:
     problems: Sequence[str] = field(default_factory=list)
 
 
+def _only_to_look(settings: Settings) -> Settings:
+    """Looking at a fleet must not create its container."""
+    leases = settings.leases.model_copy(update={"create_container": False})
+    return settings.model_copy(update={"leases": leases})
+
+
 class Onlooker:
     """Looks at a fleet, again and again. ``feed`` may be missing, with the reason why."""
 
@@ -85,7 +91,7 @@ class Onlooker:
     async def of(cls, settings: Settings) -> "AsyncIterator[Onlooker]":
         """Open the container. That the feed cannot be opened is told in each snapshot."""
         async with AsyncExitStack() as stack:
-            container = await stack.enter_async_context(open_leases(settings))
+            container = await stack.enter_async_context(open_leases(_only_to_look(settings)))
             feed, reason = None, ""
             try:
                 feed = await stack.enter_async_context(

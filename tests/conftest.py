@@ -3,10 +3,15 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
+import hypothesis
 import pytest
 import structlog
 
 from tests.support.virtual_time import VirtualTimeLoop
+
+# A busy machine is no reason to fail; what takes long is measured in benchmarks.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 # Only what went wrong is worth reading under a failed test.
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
