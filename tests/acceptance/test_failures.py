@@ -49,6 +49,8 @@ SHORT = (
     "--set=leases.renew_interval=0.3",
     "--set=leases.fence_margin=0.5",
 )
+ROOM = "--set=observer.max_unacknowledged=10000"
+"""Enough to go on for long without checkpoints."""
 LONG = ("--set=leases.expiration=20",)
 """Leases that nobody loses, however busy the machine is."""
 
@@ -283,7 +285,8 @@ Trouble = Callable[[Path], AbstractContextManager[None]]
 
 async def lives_through(trouble: Trouble, place: Path, says: str) -> None:
     """Let a fleet live through trouble with its leases for longer than they last."""
-    async with anna_and_ben(place, pace=0.03) as (anna, ben):
+    pace = 0.03
+    async with anna_and_ben(place, *SHORT, ROOM, pace=pace) as (anna, ben):
         with trouble(place / "kept"):
             await asyncio.sleep(FENCE + 0.5)
             fenced = handed(place)
@@ -295,7 +298,8 @@ async def lives_through(trouble: Trouble, place: Path, says: str) -> None:
         await stop(anna, ben)
     assert len(fenced) < CHANGES  # it met them at it
     assert owned_by(place) == {None: PARTS}
-    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+    until_the_fence = round(FENCE / pace)
+    assert violations(handed(place), APPENDED, repeats=until_the_fence + CRASH) == []
 
 
 async def test_a_lock_that_lasts_longer_than_the_leases_stops_all_and_loses_nothing(
