@@ -1,8 +1,8 @@
 """Observers on Spark executors: the Spark sink ``changefeed_observer``.
 
-A task has one range (the source must not cut ranges into slices: ``whole_ranges``), makes
-one observer for it, opens it, hands it the changes in order, and closes it. So an observer
-lives for one batch, not for as long as a lease.
+A task has whole ranges (the source must not cut them into slices: ``whole_ranges``), one
+after the other. For each it makes an observer, opens it, hands it the changes in order,
+and closes it. So an observer lives for one batch, not for as long as a lease.
 
 Delivery is at least once: Spark tries a task that failed four times, and repeats a batch
 after a crash, from its beginning. Spark keeps the positions, so ``checkpoint``,
@@ -138,8 +138,7 @@ class TaskContext:
 class Delivery:
     """The observer of the range that is being delivered: made, opened, and closed again.
 
-    A range that was split after the batch was planned goes on in others within one task:
-    each gets an observer of its own, one after the other.
+    A task may have several ranges: each gets an observer of its own, one after the other.
     """
 
     def __init__(self) -> None:

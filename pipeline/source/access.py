@@ -28,7 +28,10 @@ class Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A piece of one range for one task: the changes after ``start`` up to ``end``."""
+    """A piece of one range: the changes after ``start`` up to ``end``.
+
+    ``changes`` is how many they are, where that is known without reading them.
+    """
 
     range_id: RangeId
     start: Continuation
@@ -36,6 +39,7 @@ class Slice:
     generation: int = 0
     low: str = ""
     high: str = ""
+    changes: int | None = None
 
 
 Piece = Columns | Sequence[Change]

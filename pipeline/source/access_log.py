@@ -69,8 +69,10 @@ class LogAccess:
         begin, end = self._log.sequence(piece.start), self._log.sequence(piece.end)
         count = max(1, (end - begin) // changes)
         edges = [begin + (end - begin) * n // count for n in range(count + 1)]
-        places = [self._position(x) for x in edges]
-        return [replace(piece, start=a, end=b) for a, b in pairwise(places)]
+        return [
+            replace(piece, start=self._position(a), end=self._position(b), changes=b - a)
+            for a, b in pairwise(edges)
+        ]
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns]]:
         begin, end = self._log.sequence(piece.start), self._log.sequence(piece.end)

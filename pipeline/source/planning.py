@@ -153,6 +153,27 @@ def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Seque
     return pieces
 
 
+def tasks(pieces: Sequence[Slice], *, least: int) -> Sequence[tuple[Slice, ...]]:
+    """Put small slices together, one after the other, until a task has ``least`` changes.
+
+    A task costs about as much as some thousand changes. A slice whose size is not known
+    gets a task of its own.
+    """
+    found: list[tuple[Slice, ...]] = []
+    gathered: list[Slice] = []
+    count = 0
+    for piece in pieces:
+        if piece.changes is None or piece.changes >= least:
+            found.append((piece,))
+            continue
+        gathered.append(piece)
+        count += piece.changes
+        if count >= least:
+            found.append(tuple(gathered))
+            gathered, count = [], 0
+    return [*found, tuple(gathered)] if gathered else found
+
+
 def batches(access: Access, start: Offset, within: Target) -> Iterator[tuple[Offset, Offset]]:
     """Yield the steps that lead from an offset to a target, through ranges that end."""
     while (end := next_offset(access, start, within=within)) != start:

@@ -12,7 +12,7 @@ them out as it likes: the feed keeps no state for a query.
 
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -45,10 +45,12 @@ from .planning import (
     next_offset,
     slices,
     target_at,
+    tasks,
 )
 
 NAME = "changefeed"
 RESCUED = "rescued"
+_TASK_CHANGES = 5_000
 
 
 def register(spark: SparkSession) -> None:
@@ -96,15 +98,15 @@ class ChangefeedSource(DataSource):
 
 
 class SlicePartition(InputPartition):
-    """A slice for one task."""
+    """Some slices for one task."""
 
-    def __init__(self, piece: Slice) -> None:
-        super().__init__(piece)
+    def __init__(self, pieces: tuple[Slice, ...]) -> None:
+        super().__init__(pieces)
 
     @property
-    def slice(self) -> Slice:
-        piece: Slice = self.value
-        return piece
+    def slices(self) -> tuple[Slice, ...]:
+        pieces: tuple[Slice, ...] = self.value
+        return pieces
 
 
 class BatchReader(DataSourceReader):
@@ -119,17 +121,18 @@ class BatchReader(DataSourceReader):
         try:
             within = target_at(access, options.ending_at)
             start = start_of(access, options)
-            return [
-                SlicePartition(piece)
+            pieces = [
+                piece
                 for begin, end in batches(access, start, within)
                 for piece in slices(access, begin, end, changes=options.slice_changes)
             ]
+            return _partitions(pieces, options)
         finally:
             access.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
-        return read_slice(self._options, partition.slice)
+        return read_slices(self._options, partition.slices)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -181,11 +184,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, goal = Offset.of(dict(start)), Offset.of(dict(end))
         access = self._opened()
         pieces = slices(access, begin, goal, changes=self._options.slice_changes)
-        return [SlicePartition(x) for x in pieces]
+        return _partitions(pieces, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
-        return read_slice(self._options, partition.slice)
+        return read_slices(self._options, partition.slices)
 
     def stop(self) -> None:
         if self._access is not None:
@@ -204,13 +207,19 @@ def start_of(access: Access, options: Options) -> Offset:
     return start if isinstance(start, Offset) else first_offset(access, start)
 
 
-def read_slice(options: Options, piece: Slice) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of a slice as record batches."""
+def _partitions(pieces: Sequence[Slice], options: Options) -> list[InputPartition]:
+    least = min(_TASK_CHANGES, options.slice_changes)
+    return [SlicePartition(x) for x in tasks(pieces, least=least)]
+
+
+def read_slices(options: Options, pieces: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of some slices as record batches, one slice after the other."""
     settle_worker()
     access = open_access(options.feed)
     try:
-        for range_id, changes in access.read(piece):
-            yield options.envelope.batch(range_id, changes, piece.generation)
+        for piece in pieces:
+            for range_id, changes in access.read(piece):
+                yield options.envelope.batch(range_id, changes, piece.generation)
     finally:
         access.close()
 

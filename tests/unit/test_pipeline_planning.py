@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from feeds.feed import Change, Continuation, RangeId
 from feeds.memory import MemoryFeed
 from pipeline.errors import PipelineRefused
+from pipeline.source.access import Slice
 from pipeline.source.offsets import Mark, Offset
 from pipeline.source.planning import (
     batches,
@@ -19,6 +20,7 @@ from pipeline.source.planning import (
     next_offset,
     slices,
     target_at,
+    tasks,
 )
 from tests.support.pipeline_feeds import Name, drained, memory_access, names
 
@@ -170,6 +172,17 @@ def test_successors_that_take_over_a_position_take_over_the_target() -> None:
     with memory_access(feed) as access:
         assert inherited(access, {R0: 9}, start, end) == {R0: 9, R1: 9}
         assert inherited(access, {R0: 7}, start, end) == {R0: 7}
+
+
+def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:
+    def piece(name: str, changes: int | None) -> Slice:
+        at = Continuation("0")
+        return Slice(range_id=RangeId(name), start=at, end=at, changes=changes)
+
+    given = [piece(f"r{n}", x) for n, x in enumerate((3, 5, 20, 2, None, 1))]
+    shared = [[x.range_id for x in task] for task in tasks(given, least=8)]
+    assert shared == [["r0", "r1"], ["r2"], ["r4"], ["r3", "r5"]]
+    assert tasks([], least=8) == []
 
 
 def test_generations_grow_along_every_line_of_descent() -> None:

