@@ -89,9 +89,14 @@ class Membership:
         await self._beat()
 
     async def leave(self) -> None:
-        """Remove the record. One attempt: if it fails, the record expires."""
+        """Remove the record. One attempt: if it fails, the record expires.
+
+        It is looked up first: a last heartbeat may have been written without an answer.
+        """
         async with self._writing:
-            await self._container.remove_member(self._member)
+            stored = await self._stored()
+            if stored is not None and stored.incarnation == self._member.incarnation:
+                await self._container.remove_member(stored)
 
     async def _beat(self) -> None:
         async with self._writing:

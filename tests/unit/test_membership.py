@@ -180,3 +180,14 @@ async def test_two_writers_of_one_record_are_told_apart_by_its_version() -> None
     await membership(container, "one").join()
     with pytest.raises(MemberConflict):
         await container.put_member(Member(name=A, incarnation=Incarnation("two")))
+
+
+async def test_a_record_whose_last_heartbeat_went_unanswered_is_removed_all_the_same() -> None:
+    container = MemoryLeases()
+    cut = Cutting(LOST, at=2, after=True, only=lambda x: x == "put_member")
+    member = membership(proxied(container, cut), "one")
+    await member.join()
+    with pytest.raises(ContainerUnavailable):
+        await member.say_stopping()
+    await member.leave()
+    assert await container.members() == []
