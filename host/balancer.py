@@ -44,6 +44,7 @@ class Balancer:
         self._quiet = False
         self._handoffs_due = False
         self._asked: dict[RangeId, tuple[int, float]] = {}
+        self._looked: float | None = None
 
     @property
     def fleet(self) -> frozenset[HostName]:
@@ -68,6 +69,7 @@ class Balancer:
         line = line_of(
             self._me, assignment, leases, held=held, expired=expired, living=self.fleet
         )
+        self._notice_absence(at)
         stealing = {lease.range_id for duty, lease in line if duty is Duty.STEAL}
         self._asked = {x: at for x, at in self._asked.items() if x in stealing}
         self._handoffs_due = bool(stealing) or any(
@@ -88,6 +90,15 @@ class Balancer:
             x.owner for r, x in owned.items() if x.owner is not None and r not in expired
         } - self._recorded
         return frozenset((living | strangers) - {x.name for x in members if x.stopping})
+
+    def _notice_absence(self, at: Moment) -> None:
+        """Let requests count anew after we were away for so long that we may have seemed
+        dead: nobody hands over to the dead, so the owners have not had their time.
+        """
+        away = self._settings.expiration / 2
+        if self._looked is not None and at.answered - self._looked >= away:
+            self._asked.clear()
+        self._looked = at.answered
 
     def _see(self, fleet: frozenset[HostName], at: Moment) -> None:
         if fleet != self._fleet:

@@ -16,6 +16,7 @@ REGRESSIONS = {
     5232: "a torn listing without the owner's record made it look like a host of another kind",
     100_883: "a feed that did not tell its ranges held up a round, and a handoff with it",
     102_365: "a merged range was read before a parent whose own parent was still being read",
+    302_138: "a host that was cut off after asking robbed the owner when it came back",
     639: "the same, after a freeze between two attempts",
 }
 

@@ -151,6 +151,21 @@ def test_the_time_of_a_steal_that_the_plan_gave_up_does_not_run_on() -> None:
     assert mine.steal(theirs.asked_by(ME), now=71) is Steal.WAIT
 
 
+def test_the_time_of_a_steal_begins_anew_for_a_host_that_was_away_for_long() -> None:
+    mine = balancer(rebalance_delay=0)
+    asked_for = lease(1, B).asked_by(ME)
+    seen(mine, asked_for, 0)
+    assert mine.steal(asked_for, now=0) is Steal.WAIT
+    seen(mine, asked_for.renewed(), 60)  # nothing in between: we may have seemed dead
+    assert mine.steal(asked_for, now=60) is Steal.WAIT
+    for at in range(70, 120, 10):
+        asked_for = asked_for.renewed()
+        seen(mine, asked_for, at)
+        assert mine.steal(asked_for, now=at) is Steal.WAIT
+    seen(mine, asked_for.renewed(), 120)
+    assert mine.steal(asked_for, now=120) is Steal.TAKE
+
+
 def test_without_time_for_handoffs_a_lease_is_taken_at_once() -> None:
     mine, theirs = balancer(max_handoff_time=0), lease(1, B)
     seen(mine, theirs, 0)
