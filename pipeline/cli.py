@@ -1,4 +1,4 @@
-"""``changefeed pipeline``: the tables of a feed, kept by Spark.
+"""``python -m pipeline.cli``: the tables of a feed, kept by Spark.
 
 Ends as all commands do: 0 after an orderly end, 1 if it failed and may work later, 2 if a
 person has to change something first. Spark is imported by the commands that need it.
