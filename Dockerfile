@@ -11,6 +11,7 @@ COPY leases leases
 COPY observers observers
 COPY host host
 COPY emulator emulator
+COPY pipeline pipeline
 # The versions, and the hashes, are those of requirements.txt: what the project is tested with.
 RUN uv build --wheel --build-constraints requirements.txt --out-dir /dist . \
     && uv venv --seed /opt/changefeed \

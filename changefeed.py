@@ -4,14 +4,21 @@ Our packages have plain names (``host``, ``leases``, ``observers``, ``feeds``). 
 the user's with one of these names, found earlier on the path, would be imported in our
 place and fail in ways nobody could read. So the door imports nothing of ours before it
 has checked where the names lead.
+
+It also joins what know nothing of each other: the commands of hosts and those of the pipeline.
 """
 
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typer import Typer
 
 _HOME = Path(__file__).resolve().parent
-_OURS = ("feeds", "leases", "observers", "host", "emulator")
+_OURS = ("feeds", "leases", "observers", "host", "emulator", "pipeline")
 
 
 def _shadows() -> list[tuple[str, str]]:
@@ -25,6 +32,16 @@ def _shadows() -> list[tuple[str, str]]:
     return found
 
 
+@cache
+def commands() -> "Typer":
+    """Return all commands: those of the host, and those of the pipeline among them."""
+    from host.cli import app  # noqa: PLC0415 - only now is it known to be ours
+    from pipeline.cli import app as pipeline  # noqa: PLC0415
+
+    app.add_typer(pipeline, name="pipeline")
+    return app
+
+
 def main() -> None:
     """Run the command line; exit code 2 if a user's module stands in the way."""
     shadows = _shadows()
@@ -35,9 +52,7 @@ def main() -> None:
         )
     if shadows:
         sys.exit(2)
-    from host.cli import app  # noqa: PLC0415 - only now is it known to be ours
-
-    app()
+    commands()()
 
 
 if __name__ == "__main__":

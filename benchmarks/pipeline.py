@@ -5,9 +5,6 @@ Not among the benchmarks of ``make bench``, because it needs the extra ``spark``
 ratio is between two things measured one right after the other.
 """
 
-# mypy: disable-error-code="import-not-found"
-# pyspark comes with an extra, and mypy runs without it as well
-
 import asyncio
 import tempfile
 import time

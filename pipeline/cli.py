@@ -1,4 +1,4 @@
-"""``python -m pipeline.cli``: the tables of a feed, kept by Spark.
+"""``changefeed pipeline``: the tables of a feed, kept by Spark.
 
 Ends as all commands do: 0 after an orderly end, 1 if it failed and may work later, 2 if a
 person has to change something first. Spark is imported by the commands that need it.
@@ -274,7 +274,3 @@ def _keep(
 
     stop = _stopped_by_signals()
     keep(settings, stop, once=once, metrics_port=metrics_port, submitted=submitted)
-
-
-if __name__ == "__main__":
-    app()

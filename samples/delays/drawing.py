@@ -1,8 +1,5 @@
 """The picture: the mean delay of each carrier's departures, and how many there were."""
 
-# mypy: disable-error-code="import-not-found, import-untyped"
-# matplotlib comes with an extra, and mypy runs without it as well
-
 from pathlib import Path
 
 from matplotlib.figure import Figure

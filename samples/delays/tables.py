@@ -1,8 +1,5 @@
 """From the event log of a run of ``samples.flights`` to tables, and to figures by carrier."""
 
-# mypy: disable-error-code="import-not-found"
-# deltalake comes with an extra, and mypy runs without it as well
-
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

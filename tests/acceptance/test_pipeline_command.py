@@ -1,8 +1,5 @@
 """The pipeline as users run it: processes that are stopped, killed and asked."""
 
-# mypy: disable-error-code="import-not-found"
-# deltalake comes with an extra, and mypy runs without it as well
-
 import asyncio
 import json
 import os
@@ -14,12 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyspark", reason="pyspark comes with the extra 'spark'")
-pytest.importorskip("deltalake", reason="deltalake comes with the extra 'spark'")
-
 import deltalake
+import pytest
 
 from feeds.eventlog.succession import replace_partitions
 from feeds.feed import RangeId
@@ -28,7 +21,7 @@ from tests.support.pipeline_feeds import a_log, append_to
 pytestmark = pytest.mark.real_time
 
 PATIENCE = 120
-COMMAND = (sys.executable, "-P", "-m", "pipeline.cli")
+COMMAND = (sys.executable, "-P", "-m", "changefeed", "pipeline")
 PLACES = ("--feed=eventlog:log", "--directory=tables")
 SETTINGS = """\
 feed = "eventlog:log"

@@ -1,15 +1,9 @@
 """The sample that draws delays: its figures are those of the data."""
 
-# mypy: disable-error-code="import-not-found"
-# these packages come with an extra, and mypy runs without them as well
-
 import asyncio
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("pyspark", reason="pyspark comes with the extra 'spark'")
-pytest.importorskip("matplotlib", reason="matplotlib comes with the extra 'spark'")
 
 from feeds.eventlog import EventLogWriter, create_log
 from samples.delays.drawing import draw

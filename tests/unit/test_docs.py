@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from host.cli import app
+import changefeed
 from host.settings_list import names
 from tests.support.settings_page import page
 
@@ -82,7 +82,7 @@ def commands(command: Any, path: str = "changefeed") -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("file", PAGES, ids=shown)
 def test_every_command_that_is_shown_exists_with_its_flags(file: Path) -> None:
-    known = commands(get_command(app))
+    known = commands(get_command(changefeed.commands()))
     text = file.read_text().replace("\\\n", " ")
     in_blocks = [
         y for x in re.findall(r"```\n(.*?)```", text, re.DOTALL) for y in x.split("\n")

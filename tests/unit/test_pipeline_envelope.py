@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow comes with the extra 'spark'")
-
-from feeds.errors import FeedRefused  # noqa: E402 - after the skip
-from feeds.eventlog.columns import Columns  # noqa: E402
-from feeds.feed import Change, Operation, RangeId  # noqa: E402
-from pipeline.errors import PipelineRefused  # noqa: E402
-from pipeline.source.envelope import EVERYTHING, Envelope  # noqa: E402
-from pipeline.source.offsets import Offset  # noqa: E402
-from pipeline.source.options import Options  # noqa: E402
+from feeds.errors import FeedRefused
+from feeds.eventlog.columns import Columns
+from feeds.feed import Change, Operation, RangeId
+from pipeline.errors import PipelineRefused
+from pipeline.source.envelope import EVERYTHING, Envelope
+from pipeline.source.offsets import Offset
+from pipeline.source.options import Options
 
 R0 = RangeId("r0")
 

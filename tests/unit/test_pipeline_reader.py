@@ -1,17 +1,10 @@
 """The reader in the order in which Spark calls it, without a Spark session."""
 
-# mypy: disable-error-code="import-not-found"
-# pyspark comes with an extra, and mypy runs without it as well
-
 import pickle
 import time
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("pyspark", reason="pyspark comes with the extra 'spark'")
-pytest.importorskip("pyarrow", reason="pyarrow comes with the extra 'spark'")
-
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pipeline.source.options import Options

@@ -1,16 +1,9 @@
 """Commits and merges of tables, without a Spark session."""
 
-# mypy: disable-error-code="import-not-found"
-# these packages come with an extra, and mypy runs without them as well
-
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("pyspark", reason="pyspark comes with the extra 'spark'")
-pytest.importorskip("deltalake", reason="deltalake comes with the extra 'spark'")
-
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from pipeline.errors import PipelineRefused

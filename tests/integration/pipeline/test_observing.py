@@ -1,17 +1,11 @@
 """The observers of hosts, run by Spark."""
 
-# mypy: disable-error-code="import-not-found"
-# pyspark comes with an extra, and mypy runs without it as well
-
 import json
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-pytest.importorskip("pyspark", reason="pyspark comes with the extra 'spark'")
-pytest.importorskip("pyarrow", reason="pyarrow comes with the extra 'spark'")
 
 from pipeline.keeping import Observing
 from pipeline.running import keep_running

@@ -1,18 +1,11 @@
 """The source as Spark uses it: in batches, as a stream, and through a new era."""
 
-# mypy: disable-error-code="import-not-found"
-# pyspark comes with an extra, and mypy runs without it as well
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-pytest.importorskip("pyspark", reason="pyspark comes with the extra 'spark'")
-pytest.importorskip("pyarrow", reason="pyarrow comes with the extra 'spark'")
-
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 

@@ -1,19 +1,12 @@
 """The tables that a pipeline keeps, read back and compared with what was appended."""
 
-# mypy: disable-error-code="import-not-found"
-# pyspark comes with an extra, and mypy runs without it as well
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-pytest.importorskip("pyspark", reason="pyspark comes with the extra 'spark'")
-pytest.importorskip("deltalake", reason="deltalake comes with the extra 'spark'")
-
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from feeds.eventlog import EventLogWriter, Record
