@@ -6,7 +6,7 @@ in its place and gets its share, and so on. The time runs from the SIGKILL to th
 change that another host delivers from a range of the dead one.
 
 A range may be given twice at most what was delivered and not checkpointed: the batch in
-hand, and the one before it, whose checkpoint may be on its way.
+hand, and ``observer.max_unacknowledged`` before it, which is one batch here.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ async def _measured() -> Sequence[Result]:
             first.append(min(waits))
             last.append(max(waits))
         deliveries = hosts.deliveries()
-    limit = EXPIRATION + BALANCE_INTERVAL
-    words = "expiration + one balancing interval"
+    limit = EXPIRATION + 1.1 * BALANCE_INTERVAL  # the interval is jittered by a tenth
+    words = "expiration + one balancing interval, at its longest"
     return [
         Result(name="failover.time.median", value=median(first), unit="s"),
         within("failover.time.worst", first, limit, "s", words),

@@ -33,6 +33,7 @@ _SETTINGS = {
     "leases.call_timeout": 2,
     "feed.poll_interval": 0.02,
     "feed.page_size": PAGE,
+    "observer.max_unacknowledged": PAGE,
     "web.enabled": False,
     "log.format": "json",
 }
