@@ -17,9 +17,8 @@ def merge(uri: str, rows: pa.Table, *, keys: Sequence[str], newer: str | None = 
     if not rows.num_rows:
         return
     table = ensure_table(uri, rows.schema)
-    same = " AND ".join(
-        f"(t.`{x}` = s.`{x}` OR (t.`{x}` IS NULL AND s.`{x}` IS NULL))" for x in keys
-    )
+    # An OR of equal and both null would be no key to join by: every row with every other.
+    same = " AND ".join(f"(t.`{x}` IS NOT DISTINCT FROM s.`{x}`)" for x in keys)
     (
         table.merge(rows, predicate=same, source_alias="s", target_alias="t")
         .when_matched_update_all(predicate=newer)
