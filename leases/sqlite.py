@@ -84,12 +84,24 @@ class Kind(Generic[Record]):
         return f"select cast(version as text) as version, {names} from {self.table}"  # noqa: S608
 
 
+Work = Callable[[sqlite3.Connection], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A change that somebody waits for."""
+
+    work: Work
+    answer: asyncio.Future[Any]
+
+
 class SqliteFile:
     """One connection to one file, in a thread of its own.
 
     What is to be done is a plain function over the connection, and the thread does one
-    after the other. So a transaction is one trip to the thread, and whole even when
-    whoever asked for it was cancelled meanwhile.
+    after the other. Changes that are asked for while others are being written share the
+    next transaction: with many ranges, a trip to the thread and a commit cost more than
+    the change. A change is whole even when whoever asked for it was cancelled meanwhile.
     """
 
     def __init__(self, path: Path | str, busy_timeout: float, tables: Sequence[str]) -> None:
@@ -98,6 +110,8 @@ class SqliteFile:
         self._tables = tables
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
+        self._waiting: list[_Waiting] = []
+        self._writer: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         if not self._path.parent.is_dir():
@@ -115,6 +129,8 @@ class SqliteFile:
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
         if connection is not None:
             await self._in_thread(connection.close)
         thread, self._thread = self._thread, None
@@ -124,28 +140,43 @@ class SqliteFile:
     async def select(self, statement: str, *parameters: str) -> Sequence[Row]:
         return await self._run(lambda connection: _rows(connection, statement, *parameters))
 
-    async def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do ``work`` as the only writer; commit, or roll back if it raises anything."""
+    async def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do ``work`` as the only writer. What it did is undone if it raises anything."""
+        connection = self._opened()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(work, answer))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_all(connection))
+        with self._errors():
+            return await answer
 
-        def whole(connection: sqlite3.Connection) -> T:
-            connection.execute("begin immediate")
+    async def _write_all(self, connection: sqlite3.Connection) -> None:
+        """Write what waits, and what comes to wait meanwhile."""
+        while self._waiting:
+            together, self._waiting = self._waiting, []
+            works = [x.work for x in together]
             try:
-                answer = work(connection)
-                connection.execute("commit")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("rollback")
-                raise
-            return answer
-
-        return await self._run(whole)
+                answers = await self._in_thread(partial(_transaction, connection, works))
+            except Exception as error:  # noqa: BLE001 - it is told to all who wait
+                answers = [_Failed(error)] * len(together)
+            for one, answer in zip(together, answers, strict=True):
+                if one.answer.cancelled():
+                    continue
+                if isinstance(answer, _Failed):
+                    one.answer.set_exception(answer.error)
+                else:
+                    one.answer.set_result(answer)
+        self._writer = None
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        connection = self._connection
-        if connection is None:
-            raise ContainerRefused(f"{self._path} is not open: use it within `async with`")
+        connection = self._opened()
         with self._errors():
             return await self._in_thread(partial(work, connection))
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise ContainerRefused(f"{self._path} is not open: use it within `async with`")
+        return self._connection
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -171,7 +202,7 @@ class SqliteFile:
         if [[*x.values()] for x in rows] != [["wal"]]:
             raise ContainerRefused(f"{self._path}: no WAL is possible here; use a local disk")
         await self.select("pragma synchronous = normal")
-        await self.transaction(self._make_ours)
+        await self.change(self._make_ours)
 
     def _make_ours(self, connection: sqlite3.Connection) -> None:
         """Mark a new file as ours, refuse one that is not; make the tables."""
@@ -251,7 +282,7 @@ class SqliteTable(Generic[Record]):
             row_id = connection.execute(kind.insertion, kind.to_row(wanted)).lastrowid
             return replace(wanted, version=Version(str(row_id)))
 
-        return await self._file.transaction(read_decide_write)
+        return await self._file.change(read_decide_write)
 
     def _only(self, rows: Sequence[Row]) -> Record | None:
         return self._kind.from_row(rows[0]) if rows else None
@@ -297,6 +328,43 @@ class SqliteCheckpoints(_InFile, TableCheckpoints):
     def __init__(self, path: Path | str, *, busy_timeout: float = _BUSY_TIMEOUT) -> None:
         self._file = SqliteFile(path, busy_timeout, (_CHECKPOINTS.creation,))
         super().__init__(SqliteTable(self._file, _CHECKPOINTS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """In the place of an answer: what was raised instead."""
+
+    error: Exception
+
+
+def _transaction(connection: sqlite3.Connection, works: Sequence[Work]) -> Sequence[Any]:
+    """Do all of them as the only writer, in one commit; return their answers.
+
+    Raise what SQLite raises, and then nothing is done.
+    """
+    connection.execute("begin immediate")
+    try:
+        answers = [_apart(connection, work) for work in works]
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+    return answers
+
+
+def _apart(connection: sqlite3.Connection, work: Work) -> Any:
+    """Do one of several, and undo it alone if it is refused."""
+    connection.execute("savepoint one")
+    try:
+        answer = work(connection)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
+        connection.execute("rollback to one")
+        answer = _Failed(error)
+    connection.execute("release one")
+    return answer
 
 
 def _rows(connection: sqlite3.Connection, statement: str, *parameters: str) -> Sequence[Row]:

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,10 @@ NEW = Lease(range=FeedRange(id=R0), continuation=Continuation("c0"))
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "leases.db"
+
+
+def fresh(count: int) -> list[Lease]:
+    return [replace(NEW, range=FeedRange(id=RangeId(f"r{n}"))) for n in range(count)]
 
 
 def rows(path: Path, statement: str) -> list[tuple[object, ...]]:
@@ -134,6 +139,48 @@ async def test_a_full_disk_is_unavailable_with_advice(path: Path) -> None:
         with pytest.raises(ContainerUnavailable, match="full; make room on the disk"):
             await leases.replace(large)
         assert await leases.read(R0) == lease
+
+
+async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(
+    path: Path,
+) -> None:
+    said: list[str] = []
+
+    def refused(connection: sqlite3.Connection) -> None:
+        connection.execute("update leases set stamp = 7")
+        raise LeaseConflict(NEW, "it was told to")
+
+    async with SqliteLeases(path) as leases:
+        made = [await leases.create(x) for x in fresh(50)]
+        await leases._file._run(lambda connection: connection.set_trace_callback(said.append))
+        answers = await asyncio.gather(
+            *(leases.replace(x.renewed()) for x in made[:25]),
+            leases._file.change(refused),
+            *(leases.replace(x.renewed()) for x in made[25:]),
+            return_exceptions=True,
+        )
+        assert isinstance(answers.pop(25), LeaseConflict)
+        found = [await leases.read(x.range_id) for x in made]
+        assert [x and (x.renewals, x.stamp) for x in found] == [(1, None)] * 50
+    assert said.count("commit") <= 2
+
+
+async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        with pytest.raises(ContainerRefused, match="no such table"):
+            await leases._file.change(lambda opened: opened.execute("delete from nowhere"))
+        assert (await leases.replace(lease.renewed())).renewals == 1
+
+
+async def test_what_is_asked_for_before_closing_is_done(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        writes = [asyncio.ensure_future(leases.create(x)) for x in fresh(9)[1:]]
+        await asyncio.sleep(0)
+    written = [lease, *[await x for x in writes]]
+    async with SqliteLeases(path) as leases:
+        assert [await leases.read(x.range_id) for x in written] == written
 
 
 async def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
