@@ -10,13 +10,13 @@ from random import Random
 from time import perf_counter
 
 from feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
-from host.assembly import wrapped
 from host.host import Host
 from host.journal import Journal
 from host.settings import FeedSettings, HostSettings, LeaseSettings, ObserverSettings, Settings
 from leases.container import LeaseContainer
 from leases.lease import HostName
 from observers.adapt import adapt
+from observers.wrapping import wrapped
 
 Parts = Mapping[str, Mapping[str, object]]
 """Settings that differ from the defaults, by part."""

@@ -1,33 +1,22 @@
 """From settings to a host that can run: what is opened, in which order, and wrapped in what."""
 
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import replace
-from functools import partial
 from random import Random
 
-from feeds.feed import FeedRange, RangeId
 from feeds.opening import open_feed
 from leases.container import LeaseContainer
 from leases.lease import HostName
 from leases.opening import Means, open_container, open_stores
-from observers.by_key import ByKey
 from observers.dead_letters import DeadLetters, open_dead_letters
 from observers.errors import ObserverRefused
-from observers.gate import Gate, Gated
-from observers.isolating import Isolating, Suspicion
-from observers.observer import Observer, ObserverFactory
+from observers.observer import ObserverFactory
 from observers.registry import load_observer
-from observers.retrying import Retrying
-from observers.time_limit import TimeLimited
+from observers.wrapping import wrapped
 
 from .host import Host
 from .journal import Journal
 from .settings import LeaseSettings, ObserverSettings, Settings
-from .worker import ObserverMaker
-
-_HASTY_ATTEMPTS = 2  # of a part of a batch that has failed, when a change is looked for
 
 
 def open_leases(settings: Settings) -> AbstractAsyncContextManager[LeaseContainer]:
@@ -47,52 +36,6 @@ def observer_factory(settings: ObserverSettings) -> ObserverFactory:
             "--observer log"
         )
     return load_observer(settings.name, settings.options)
-
-
-def wrapped(
-    make: ObserverFactory,
-    settings: ObserverSettings,
-    journal: Journal,
-    random: Random,
-    *,
-    dead_letters: DeadLetters | None = None,
-) -> ObserverMaker:
-    """Put around each observer what the settings ask for, the innermost first.
-
-    Without ``dead_letters`` nothing is put aside.
-    """
-    suspicions = defaultdict[RangeId, Suspicion](Suspicion)
-    manual = settings.checkpoint == "manual"
-
-    def make_one(feed_range: FeedRange, gate: Gate) -> Observer:
-        retrying = partial(
-            Retrying,
-            random=random,
-            on_retry=partial(journal.observer_retrying, feed_range.id),
-            sleep=gate.sleep,
-        )
-
-        def one_lane() -> Observer:
-            observer: Observer = Gated(make(), gate)
-            if settings.timeout is not None:
-                observer = TimeLimited(observer, settings.timeout)
-            patient = retrying(observer, settings.retry)
-            if dead_letters is None:
-                return patient
-            return Isolating(
-                patient,
-                retrying(observer, replace(settings.retry, attempts=_HASTY_ATTEMPTS)),
-                dead_letters,
-                suspicion=suspicions[feed_range.id],
-                acknowledges=not manual,
-                on_dead_letter=journal.dead_letter,
-            )
-
-        if settings.concurrency == 1:
-            return one_lane()
-        return ByKey(one_lane, settings.concurrency, manual=manual)
-
-    return make_one
 
 
 def _dead_letters(

@@ -23,6 +23,7 @@ from leases.bounded import BoundedContainer
 from leases.container import LeaseContainer
 from leases.errors import ContainerError, ContainerUnavailable, MemberConflict
 from leases.lease import HostName, Incarnation, Lease, Member
+from observers.gate import ObserverMaker
 from observers.observer import CloseReason
 
 from .balancer import Balancer
@@ -35,7 +36,7 @@ from .patience import Patience, only
 from .ranges import RangeTender
 from .rounds import Rounds
 from .settings import Settings
-from .worker import ObserverMaker, Worker
+from .worker import Worker
 
 _GOODBYE_TIMEOUT = 2.0
 

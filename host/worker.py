@@ -31,12 +31,12 @@ from random import Random
 from typing import Never
 
 from feeds.errors import FeedError
-from feeds.feed import Feed, FeedRange, Page, RangeEnded
+from feeds.feed import Feed, Page, RangeEnded
 from leases.container import LeaseContainer
 from leases.errors import ContainerError, LeaseGone, LeaseLost
 from leases.lease import HostName, Lease
 from observers.errors import ObserverBarred, ObserverFailed, ObserverStuck
-from observers.gate import Gate
+from observers.gate import ObserverMaker
 from observers.observer import CloseReason, Observer
 
 from .checkpoints import CheckpointPolicy, Checkpoints
@@ -52,9 +52,6 @@ from .settings import Settings
 _CLOSE_TIMEOUT = 10.0
 _LAST_RELEASE_TIMEOUT = 2.0
 _LONGEST_REASON = 500
-
-ObserverMaker = Callable[[FeedRange, Gate], Observer]
-"""Makes the observer of one range, wrapped as the settings say, behind the worker's gate."""
 
 
 class Worker:

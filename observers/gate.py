@@ -5,10 +5,10 @@ than its lease lived. So the innermost wrapper asks before *every* call, not onl
 the first, and a wrapper that waits does it through the gate as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from feeds.feed import Change
+from feeds.feed import Change, FeedRange
 
 from .observer import CloseReason, Context, Observer
 
@@ -23,6 +23,10 @@ class Gate(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait; raise ``ObserverFailed`` when waiting has lost its point."""
         ...
+
+
+ObserverMaker = Callable[[FeedRange, Gate], Observer]
+"""Makes the observer of one range, wrapped as the settings say, behind a gate."""
 
 
 class Gated:

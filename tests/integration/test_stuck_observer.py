@@ -10,7 +10,6 @@ import pytest
 
 from feeds.feed import Change, RangeId
 from feeds.memory import MemoryFeed
-from host.assembly import wrapped
 from host.journal import Journal
 from host.settings import ObserverSettings
 from leases.lease import HostName
@@ -18,6 +17,7 @@ from leases.memory import MemoryLeases
 from observers.adapt import adapt
 from observers.errors import ObserverStuck
 from observers.observer import CloseReason, Context
+from observers.wrapping import wrapped
 from tests.support.fleet import Fleet
 
 pytestmark = pytest.mark.real_time

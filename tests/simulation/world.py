@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from feeds.feed import Change, Feed, FeedRange, RangeId
 from feeds.memory import MemoryFeed
-from host.assembly import wrapped
 from host.host import Host
 from host.journal import Journal
 from host.membership import NameTaken
@@ -23,6 +22,7 @@ from leases.lease import Checkpoint, HostName, Lease
 from leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from leases.stores import CheckpointStore, OwnershipStore, SeparateStores
 from observers.observer import CloseReason, Context
+from observers.wrapping import wrapped
 from tests.support.fleet import settings
 
 from .checkers import Call, Checker, Violation

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Self
 
 from feeds.feed import Change, Feed, RangeId
-from host.assembly import wrapped
 from host.host import Host
 from host.journal import Journal
 from host.settings import (
@@ -20,10 +19,11 @@ from host.settings import (
     ObserverSettings,
     Settings,
 )
-from host.worker import ObserverMaker
 from leases.container import LeaseContainer
 from leases.lease import HostName
+from observers.gate import ObserverMaker
 from observers.observer import CloseReason, Context
+from observers.wrapping import wrapped
 
 
 class Log:

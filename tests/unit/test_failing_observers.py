@@ -11,7 +11,6 @@ import pytest
 
 from feeds.feed import Change, RangeId
 from feeds.memory import MemoryFeed
-from host.assembly import wrapped
 from host.journal import Journal
 from host.pausing import pause, resume
 from host.settings import ObserverSettings
@@ -19,6 +18,7 @@ from leases.lease import HostName, Lease
 from leases.memory import MemoryLeases
 from observers.dead_letters import MemoryDeadLetters
 from observers.observer import CloseReason, Context
+from observers.wrapping import wrapped
 from tests.support.fleet import Fleet, Log, LoggingObserver
 
 SETTLED = 25.0

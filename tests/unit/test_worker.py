@@ -9,7 +9,6 @@ import pytest
 
 from feeds.feed import Change, RangeId
 from feeds.memory import MemoryFeed
-from host.assembly import wrapped
 from host.journal import Journal
 from host.settings import ObserverSettings
 from leases.container import LeaseContainer
@@ -17,6 +16,7 @@ from leases.errors import ContainerUnavailable
 from leases.lease import HostName, Lease
 from leases.memory import MemoryLeases
 from observers.observer import CloseReason, Context, ObserverFactory
+from observers.wrapping import wrapped
 from tests.support.fleet import Fleet, Parts
 from tests.support.observing import change
 from tests.support.proxies import proxied

@@ -9,13 +9,13 @@ import pytest
 
 from feeds.feed import Change, Continuation, RangeId
 from feeds.memory import MemoryFeed
-from host.assembly import wrapped
 from host.journal import Journal
 from host.settings import ObserverSettings
 from leases.lease import HostName
 from leases.memory import MemoryLeases
 from observers.adapt import adapt
 from observers.observer import Context
+from observers.wrapping import wrapped
 from tests.support.fleet import Fleet, Parts
 
 pytestmark = pytest.mark.real_time

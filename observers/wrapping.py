@@ -1,0 +1,93 @@
+"""What stands around the user's observer, whoever calls it: hosts, and tasks of Spark."""
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from feeds.feed import FeedRange, RangeId
+
+from .by_key import ByKey
+from .dead_letters import DeadLetter, DeadLetters
+from .gate import Gate, Gated, ObserverMaker
+from .isolating import Isolating, Suspicion
+from .observer import Observer, ObserverFactory
+from .retrying import Retrying, RetrySettings
+from .time_limit import TimeLimited
+
+_HASTY_ATTEMPTS = 2  # of a part of a batch that has failed, when a change is looked for
+
+
+class Wishes(Protocol):
+    """What the settings say about it."""
+
+    @property
+    def checkpoint(self) -> str:
+        """When checkpoints are written; ``manual`` leaves it to the user to say so."""
+        ...
+
+    @property
+    def concurrency(self) -> int: ...
+
+    @property
+    def timeout(self) -> float | None: ...
+
+    @property
+    def retry(self) -> RetrySettings: ...
+
+
+class Witness(Protocol):
+    """Is told of what goes wrong."""
+
+    def observer_retrying(
+        self, range_id: RangeId, attempt: int, error: BaseException, delay: float
+    ) -> None: ...
+
+    def dead_letter(self, letter: DeadLetter) -> None: ...
+
+
+def wrapped(
+    make: ObserverFactory,
+    settings: Wishes,
+    journal: Witness,
+    random: Random,
+    *,
+    dead_letters: DeadLetters | None = None,
+) -> ObserverMaker:
+    """Put around each observer what the settings ask for, the innermost first.
+
+    Without ``dead_letters`` nothing is put aside.
+    """
+    suspicions = defaultdict[RangeId, Suspicion](Suspicion)
+    manual = settings.checkpoint == "manual"
+
+    def make_one(feed_range: FeedRange, gate: Gate) -> Observer:
+        retrying = partial(
+            Retrying,
+            random=random,
+            on_retry=partial(journal.observer_retrying, feed_range.id),
+            sleep=gate.sleep,
+        )
+
+        def one_lane() -> Observer:
+            observer: Observer = Gated(make(), gate)
+            if settings.timeout is not None:
+                observer = TimeLimited(observer, settings.timeout)
+            patient = retrying(observer, settings.retry)
+            if dead_letters is None:
+                return patient
+            return Isolating(
+                patient,
+                retrying(observer, replace(settings.retry, attempts=_HASTY_ATTEMPTS)),
+                dead_letters,
+                suspicion=suspicions[feed_range.id],
+                acknowledges=not manual,
+                on_dead_letter=journal.dead_letter,
+            )
+
+        if settings.concurrency == 1:
+            return one_lane()
+        return ByKey(one_lane, settings.concurrency, manual=manual)
+
+    return make_one
