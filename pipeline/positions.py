@@ -1,19 +1,27 @@
 """Positions that cross between hosts and Spark: leases become offsets, and back.
 
 Both hold the same continuations, so nothing is lost or repeated by crossing, as long as
-the side that is left does not go on.
+the side that is left does not go on. What a lease says besides (that it is paused, who
+owned it last) has no counterpart on Spark.
+
+Both also say which ranges have ended, and here they differ. A host makes the leases of the
+ranges that go on, and then marks its own as ended; the lease of a range that waits for a
+parent may be there before anybody may read it. A query introduces such a range when its
+parents have ended, and not before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from feeds.feed import FeedRange, RangeId
+from feeds.feed import Continuation, FeedRange, RangeId
 from leases.container import LeaseContainer
 from leases.lease import Lease
 
 from .errors import PipelineRefused
 from .source.access import Access
-from .source.offsets import Mark, Offset
-from .source.planning import generations
+from .source.lineage import generations, parents_first
+from .source.offsets import Offset
+from .source.planning import mark_of
 
 
 async def read_leases(container: LeaseContainer) -> Sequence[Lease]:
@@ -33,23 +41,37 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
     """Return the offset of a query that goes on where hosts have stopped."""
     if not leases:
         raise PipelineRefused("there are no leases to start from: has a host ever run here?")
-    bounds = {x.range_id: x.range for x in leases}
-    access.recall({x.range_id: _mark(x, 0, access) for x in leases})
-    ranges = {**bounds, **{x.id: x for x in access.ranges()}}
-    numbers = generations(_parents_first(ranges))
-    return Offset(marks={x.range_id: _mark(x, numbers[x.range_id], access) for x in leases})
+    begun = {x.range_id: x for x in leases if not _waits(x, leases, access)}
+    at = {name: _position(x) for name, x in begun.items()}
+    access.recall(Offset(marks={x: mark_of(access, begun[x].range, at[x], 0) for x in begun}))
+    ranges = {**{x.range_id: x.range for x in leases}, **{x.id: x for x in access.ranges()}}
+    numbers = generations(parents_first(ranges))
+    marks = {x: mark_of(access, begun[x].range, at[x], numbers[x]) for x in begun}
+    ended = {name for name, x in begun.items() if x.ended}
+    return Offset(
+        marks={x: mark.at_its_end() if x in ended else mark for x, mark in marks.items()},
+        feed=access.identity(),
+    )
 
 
 def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
-    """Return the leases of hosts that go on where a query has stopped."""
-    access.recall(offset.marks)
+    """Return the leases of hosts that go on where a query has stopped.
+
+    An ended range gets the lease of one that is over only if all that go on with its keys
+    are being read. Else a host finds the end once more, and makes their leases itself: they
+    have to start where it ended, and not where the feed of that host starts.
+    """
+    access.recall(offset)
     known = {x.id: x for x in access.ranges()}
-    found: list[Lease] = []
+    over = _over(offset, access, known)
+    leases = [Lease(range=known[x], continuation=at).finished() for x, at in over.items()]
     for name, mark in offset.marks.items():
-        own = FeedRange(id=name, low=mark.low, high=mark.high)
-        lease = Lease(range=known.get(name, own), continuation=mark.continuation)
-        found.append(lease.finished() if mark.ended else lease)
-    return found
+        if name in over or (mark.ended and access.takes_over):
+            continue
+        found = known.get(name, FeedRange(id=name, low=mark.low, high=mark.high))
+        read = tuple(x for x in found.parents if x in over)
+        leases.append(Lease(range=replace(found, parents=read), continuation=mark.continuation))
+    return leases
 
 
 async def write_leases(container: LeaseContainer, leases: Sequence[Lease]) -> None:
@@ -62,30 +84,60 @@ async def write_leases(container: LeaseContainer, leases: Sequence[Lease]) -> No
         await container.create(lease)
 
 
-def _mark(lease: Lease, generation: int, access: Access) -> Mark:
-    if lease.continuation is None:
-        raise PipelineRefused(f"the lease of range {lease.range_id!r} has no position")
-    low, high = (lease.range.low, lease.range.high) if access.keeps_bounds else ("", "")
-    return Mark(
-        continuation=lease.continuation,
-        ended=lease.ended,
-        generation=generation,
-        low=low,
-        high=high,
+def _waits(lease: Lease, leases: Sequence[Lease], access: Access) -> bool:
+    """Whether a query introduces the range of a lease by itself, or has done with it.
+
+    The first while a parent is still being read. The second for a range whose successors
+    take over its position: they have leases of their own.
+    """
+    if lease.ended:
+        return access.takes_over
+    return lease.epoch == 0 and any(
+        x.range_id in lease.range.parents and not x.ended and _share_keys(x, lease, access)
+        for x in leases
     )
 
 
-def _parents_first(ranges: Mapping[RangeId, FeedRange]) -> Sequence[FeedRange]:
-    """Put ranges in an order in which no child stands before a parent."""
-    placed: dict[RangeId, FeedRange] = {}
+def _share_keys(parent: Lease, child: Lease, access: Access) -> bool:
+    """Whether a parent has keys of its child: a feed may name all its ancestors so."""
+    a, b = parent.range, child.range
+    return not access.takes_over or (a.low < b.high and b.low < a.high)
 
-    def place(x: FeedRange) -> None:
-        for parent in x.parents:
-            if parent in ranges and parent not in placed:
-                place(ranges[parent])
-        placed[x.id] = x
 
-    for x in ranges.values():
-        if x.id not in placed:
-            place(x)
-    return list(placed.values())
+def _over(
+    offset: Offset, access: Access, known: Mapping[RangeId, FeedRange]
+) -> Mapping[RangeId, Continuation]:
+    """Return where the ranges ended that hosts must not read again, as far as they are listed.
+
+    A host would make leases for ended ranges that have none.
+    """
+    ended = {x: mark for x, mark in offset.marks.items() if mark.ended and x in known}
+    over = {
+        name: ended[name].continuation
+        for name, sight in access.look(ended).items()
+        if all(x.range.id in offset.marks for x in sight.successors or ())
+    }
+    left_out = _ancestors(offset.marks, known) - offset.marks.keys()
+    return {**access.settle(sorted(left_out), "now"), **over}
+
+
+def _ancestors(
+    names: Collection[RangeId], known: Mapping[RangeId, FeedRange]
+) -> Collection[RangeId]:
+    found: set[RangeId] = set()
+    waiting = list(names)
+    while waiting:
+        parents = known[x].parents if (x := waiting.pop()) in known else ()
+        new = {y for y in parents if y in known} - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _position(lease: Lease) -> Continuation:
+    if lease.continuation is None:
+        raise PipelineRefused(
+            f"the lease of range {lease.range_id!r} has no position: run a host over it until "
+            f"it has made a checkpoint"
+        )
+    return lease.continuation

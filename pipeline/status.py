@@ -37,7 +37,7 @@ def _status(settings: PipelineSettings, name: str, access: Access) -> TableStatu
     found = committed(settings.checkpoint(name))
     if found is None:
         return TableStatus(table=name, batch=None, ranges=0, lag=None)
-    access.recall(found.offset.marks)
+    access.recall(found.offset)
     sights = access.look(found.offset.marks)
     return TableStatus(
         table=name,

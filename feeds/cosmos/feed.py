@@ -125,6 +125,11 @@ class CosmosFeed:
         self._behind: dict[RangeId, float] = {}
         self._clock = asyncio.get_running_loop().time
 
+    @property
+    def container_rid(self) -> str:
+        """The resource id of the container, which no other ever has."""
+        return self._rid
+
     def recall(self, ranges: Iterable[FeedRange]) -> None:
         """Learn the bounds of ranges from their leases, before they are needed.
 

@@ -4,6 +4,8 @@
     planning  decisions: who gets how many changes, where a batch ends
     lineage   ranges that end, and those that go on with their keys
     access    what a feed must be able to tell a planner, with one module for each way
+    scale     positions put in order, where the feed's contract does not
+    asking    asking a feed again until it answers
     envelope  the columns of a change, and record batches of them
     options   what a user may say
     spark     the classes that Spark calls

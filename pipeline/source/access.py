@@ -4,14 +4,14 @@ Two implementations: ``LogAccess`` (``access_log``) computes positions of an eve
 reads columns; ``FeedAccess`` (``access_feed``) does with the contract of feeds alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from feeds.eventlog.columns import Columns
 from feeds.feed import Change, Continuation, FeedRange, RangeId, StartAt, Successor
 
-from .offsets import Mark
+from .offsets import Mark, Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +27,36 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """How far to go on in a range: ``count`` changes, and no further than ``until``.
+
+    ``lag`` is about how many lie ahead.
+
+    Where the feed cannot stop within a transaction, and the first one alone is longer than
+    ``count``, a step goes over it whole if it may ``exceed``, and nowhere if not.
+    """
+
+    after: Continuation
+    lag: int
+    count: int | None = None
+    until: Continuation | None = None
+    exceed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Where a step has led, and over how many changes, where they were counted."""
+
+    at: Continuation
+    changes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
     """A piece of one range: the changes after ``start`` up to ``end``.
 
-    ``changes`` is how many they are, where that is known without reading them.
+    ``changes`` is how many they are at the most, where that is known without reading them.
+    ``feed`` is what the feed must be known by, as in an offset.
     """
 
     range_id: RangeId
@@ -40,6 +66,7 @@ class Slice:
     low: str = ""
     high: str = ""
     changes: int | None = None
+    feed: str = ""
 
 
 Piece = Columns | Sequence[Change]
@@ -49,19 +76,32 @@ Piece = Columns | Sequence[Change]
 class Access(Protocol):
     """Reached from one thread, which has nothing else to do meanwhile.
 
-    Raises what feeds raise, but for ``RangeEnded``.
+    Raises what feeds raise, but for ``RangeEnded``. Asks about many ranges at once, so that
+    planning takes about as long for many as for one.
     """
 
-    keeps_bounds: bool
-    """Whether marks must carry bounds, because the feed forgets those of gone ranges."""
+    takes_over: bool
+    """Whether successors take over the positions of ended ranges, whose bounds the feed
+    forgets: marks must then carry them."""
 
-    def recall(self, marks: Mapping[RangeId, Mark]) -> None:
-        """Learn of ranges from an offset before they are asked for."""
+    def identity(self) -> str:
+        """Return what the feed is to be known by, if its positions do not say it."""
         ...
 
-    def ranges(self) -> Sequence[FeedRange]: ...
+    def recall(self, offset: Offset) -> None:
+        """Learn of ranges from an offset before they are asked for.
 
-    def settle(self, range_id: RangeId, start: StartAt) -> Continuation: ...
+        Raise ``FeedRefused`` if the offset is of another feed than this.
+        """
+        ...
+
+    def ranges(self) -> Sequence[FeedRange]:
+        """Return the ranges that are wanted, parents before their children."""
+        ...
+
+    def settle(
+        self, names: Collection[RangeId], start: StartAt
+    ) -> Mapping[RangeId, Continuation]: ...
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
         """Tell what lies behind each of these positions."""
@@ -71,13 +111,14 @@ class Access(Protocol):
         """Return the sequence that no change before this position exceeds."""
         ...
 
-    def advance(
-        self, range_id: RangeId, after: Continuation, count: int | None, until: int | None
-    ) -> Continuation:
-        """Return the position ``count`` changes further on, or less if there are fewer.
+    def distance(self, begin: Continuation, end: Continuation) -> int:
+        """Return about how many changes lie between two positions of a range."""
+        ...
 
-        It does not pass the sequence ``until``. Only where the feed cannot stop within a
-        transaction that alone is longer than ``count``, it lies behind that transaction.
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+        """Return where these steps lead: not beyond the present end of a range, nor back.
+
+        A range that has ended meanwhile is left where it is.
         """
         ...
 
@@ -86,7 +127,10 @@ class Access(Protocol):
         ...
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Piece]]:
-        """Yield the changes of a slice, in order, each with the range it was found in."""
+        """Yield the changes of a slice, in order, each with the range of the slice.
+
+        They are those that were planned, wherever they have moved meanwhile.
+        """
         ...
 
     def close(self) -> None: ...

@@ -1,23 +1,35 @@
-"""Any feed as a planner sees it, by the contract of feeds alone.
+"""Any feed as a planner sees it, by the contract of feeds and a scale of its positions.
 
-Positions cannot be computed, so the end of a batch that is limited is found by reading up
-to it; the tasks then read the same changes again. Without a limit the end is where the
-feed is now, and nothing is read twice.
+How many changes lie between two positions only the feed knows. So the end of a batch that
+is limited is found by reading up to it, and the tasks read the same changes again. This is
+spared where it cannot matter: if even transactions of the largest size would fit, the end
+is where the feed is now, and nothing is read twice; nor is it without a limit.
 
-A range that was split after a batch was planned is read on through its successors, if they
-take over its position: up to the end that was planned, so that nothing is lost or twice.
-That holds where sequences go on through a split, as in Cosmos DB; a feed whose successors
-begin anew keeps its ended ranges readable, and never gets here.
+A range that was split or merged after a batch was planned is read on through those that
+took over its position, up to the end that was planned: nothing is lost, nothing comes
+twice, and it comes in the order and under the name of the range that was planned. So a
+repeated batch is the same, whatever became of its ranges.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, islice, pairwise
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
-from feeds.bounded import BoundedFeed
-from feeds.errors import FeedRefused
+from feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
 from feeds.feed import (
     Change,
     Continuation,
@@ -26,175 +38,278 @@ from feeds.feed import (
     Page,
     RangeEnded,
     RangeId,
+    Recalls,
     StartAt,
 )
 
-from .access import Sight, Slice
-from .offsets import Mark
+from .access import Reached, Sight, Slice, Step
+from .asking import PatientFeed, for_each, patiently
+from .lineage import narrowed
+from .offsets import Mark, Offset
+from .scale import Scale
 
 T = TypeVar("T")
 Opening = Callable[[], AbstractAsyncContextManager[Feed]]
-Order = Callable[[Continuation], int]
 
-_PAGE = 1000
-_CALL_SECONDS = 60.0
+PATIENCE: Final = 60.0
+_PAGE: Final = 1000
+_CALL_SECONDS: Final = 60.0
+_OPENING: Final = 20.0
 
 
-class _Recalls(Protocol):
-    def recall(self, ranges: Sequence[FeedRange]) -> None: ...
+def _nameless(_: Feed) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedKind:
+    """What the contract does not say about a feed.
+
+    ``takes_over``: see ``Access``. ``identity`` returns what tells the feed from another
+    at the same address, where its positions do not.
+    """
+
+    scale: Scale
+    takes_over: bool = False
+    identity: Callable[[Feed], str] = _nameless
 
 
 class FeedAccess:
-    """See ``Access``. The feed is opened by the first call, on an event loop of its own.
+    """See ``Access``. The feed is open on an event loop of its own, until ``close``.
 
-    ``order`` returns the sequence that no change before a position exceeds.
+    ``only`` are the ranges that are wanted, with what descends from them; all, if empty.
+    A feed that does not answer is asked again for ``patience`` seconds.
     """
 
-    def __init__(self, opening: Opening, order: Order, *, keeps_bounds: bool = False) -> None:
-        self.keeps_bounds = keeps_bounds
+    def __init__(
+        self,
+        opening: Opening,
+        kind: FeedKind,
+        *,
+        only: Collection[RangeId] = (),
+        patience: float = PATIENCE,
+    ) -> None:
+        self.takes_over = kind.takes_over
         self._opening = opening
-        self._order = order
-        self._runner: asyncio.Runner | None = None
+        self._kind = kind
+        self._scale = kind.scale
+        self._only = only
+        self._patience = patience
         self._stack = AsyncExitStack()
-        self._inner: Feed | None = None
+        self._runner = asyncio.Runner()
+        try:
+            self._inner = self._runner.run(patiently(self._open, min(patience, _OPENING)))
+        except BaseException:
+            self._runner.close()
+            raise
 
-    def recall(self, marks: Mapping[RangeId, Mark]) -> None:
-        known = [
-            FeedRange(id=name, low=x.low, high=x.high) for name, x in marks.items() if x.high
-        ]
-        if known and self.keeps_bounds:
-            cast("_Recalls", self._opened()[1]).recall(known)
+    def identity(self) -> str:
+        return self._kind.identity(self._inner)
+
+    def recall(self, offset: Offset) -> None:
+        self._check(offset.feed)
+        self._recall(
+            FeedRange(id=name, low=x.low, high=x.high) for name, x in offset.marks.items()
+        )
 
     def ranges(self) -> Sequence[FeedRange]:
-        return self._run(lambda feed: feed.ranges())
+        return narrowed(self._run(lambda feed: feed.ranges()), self._only)
 
-    def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return self._run(lambda feed: feed.settle(range_id, start))
+    def settle(
+        self, names: Collection[RangeId], start: StartAt
+    ) -> Mapping[RangeId, Continuation]:
+        return self._run(lambda feed: for_each(names, lambda x: feed.settle(x, start)))
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
-        async def all_at_once(feed: Feed) -> Mapping[RangeId, Sight]:
-            sights = await asyncio.gather(
-                *(_look(feed, name, x.continuation) for name, x in marks.items())
-            )
-            return dict(zip(marks, sights, strict=True))
-
-        return self._run(all_at_once)
+        return self._run(
+            lambda feed: for_each(marks, lambda x: _look(feed, x, marks[x].continuation))
+        )
 
     def order(self, position: Continuation) -> int:
-        return self._order(position)
+        return self._scale.order(position)
 
-    def advance(
-        self, range_id: RangeId, after: Continuation, count: int | None, until: int | None
-    ) -> Continuation:
-        if count is not None:
-            return self._run(lambda feed: self._counted(feed, range_id, after, count, until))
-        now = self.settle(range_id, "now")
-        order = self._order(now)
-        if until is not None and order > until:
-            return self._run(lambda feed: self._counted(feed, range_id, after, None, until))
-        return now if order > self._order(after) else after
+    def distance(self, begin: Continuation, end: Continuation) -> int:
+        return self._scale.distance(begin, end)
 
-    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:  # noqa: ARG002 - see Access
-        return [piece]
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+        return self._run(
+            lambda feed: for_each(steps, lambda x: self._advanced(feed, x, steps[x]))
+        )
+
+    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
+        begin, steps = self.order(piece.start), self.distance(piece.start, piece.end)
+        count = max(1, steps // changes)
+        edges = [begin + steps * n // count * self._scale.step for n in range(1, count)]
+        marks = [piece.start, *map(self._scale.position, edges), piece.end]
+        return [
+            replace(piece, start=a, end=b, changes=self.distance(a, b))
+            for a, b in pairwise(marks)
+        ]
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Sequence[Change]]]:
-        if piece.high and self.keeps_bounds:
-            mark = Mark(continuation=piece.start, low=piece.low, high=piece.high)
-            self.recall({piece.range_id: mark})
-        until = self._order(piece.end)
-        waiting = [piece]
-        while waiting:
-            piece = waiting.pop(0)
-            after = piece.start
-            while self._order(after) < until:
-                page = self._page(piece.range_id, after, _PAGE)
-                if isinstance(page, RangeEnded):
-                    waiting += _taking_over(piece, after, page)
-                    break
-                wanted = [x for x in page.changes if x.sequence <= until]
-                if wanted:
-                    yield piece.range_id, wanted
-                if len(wanted) < len(page.changes) or not page.changes:
-                    break
-                after = page.continuation
+        self._check(piece.feed)
+        self._recall([FeedRange(id=piece.range_id, low=piece.low, high=piece.high)])
+        for changes in self._pages(piece.range_id, piece.start, piece.end):
+            yield piece.range_id, changes
 
     def close(self) -> None:
-        if self._runner is not None:
-            self._runner.run(self._stack.aclose())
-            self._runner.close()
-        self._runner, self._inner = None, None
+        self._runner.run(self._stack.aclose())
+        self._runner.close()
 
-    def _page(self, range_id: RangeId, after: Continuation, limit: int) -> Page | RangeEnded:
+    def _check(self, feed: str) -> None:
+        if feed and feed != self.identity():
+            raise FeedRefused(
+                f"the query has read {feed!r}, and what is at its address now is "
+                f"{self.identity()!r}: the container was deleted and made anew, or is another "
+                f"one. Its positions mean nothing here. Start the query again with a new "
+                f"checkpoint directory"
+            )
+
+    def _recall(self, ranges: Iterable[FeedRange]) -> None:
+        if isinstance(self._inner, Recalls):
+            self._inner.recall(x for x in ranges if x.high)
+
+    async def _advanced(self, feed: Feed, name: RangeId, step: Step) -> Reached:
+        if step.count is None:
+            return Reached(at=await self._end(feed, name, step))
+        largest = self._scale.largest
+        if step.lag * largest <= step.count:  # else it would be asked for in vain
+            end = await self._end(feed, name, step)
+            if self.distance(step.after, end) * largest <= step.count:
+                return Reached(at=end)
+        return await _counted(feed, self._scale, name, step)
+
+    async def _end(self, feed: Feed, name: RangeId, step: Step) -> Continuation:
+        """Return where a range is now, or ``until``, whichever comes first."""
+        order = self._scale.order
         try:
-            return self._run(lambda feed: feed.read(range_id, after, limit))
-        except RangeEnded as ended:
-            return ended
+            now = await feed.settle(name, "now")
+        except RangeUnknown:
+            return step.after  # it has ended meanwhile
+        if order(now) < order(step.after):
+            raise FeedUnavailable(
+                f"range {name!r} has changes behind {step.after!r}, and ends at {now!r}: a "
+                f"replica is behind, or its LSNs began again when ranges were merged"
+            )
+        if step.until is None or order(now) <= order(step.until):
+            return now
+        return max(step.after, step.until, key=order)
 
-    async def _counted(
-        self,
-        feed: Feed,
-        range_id: RangeId,
-        after: Continuation,
-        count: int | None,
-        until: int | None,
-    ) -> Continuation:
-        """Read so many changes, and return the position behind the last of them."""
-        done, position = 0, after
-        while count is None or done < count:
-            limit = _PAGE if count is None else min(_PAGE, count - done)
+    def _pages(
+        self, name: RangeId, after: Continuation, end: Continuation
+    ) -> Iterator[Sequence[Change]]:
+        """Yield the changes between two positions, wherever they are by now."""
+        until = self.order(end)
+        while self.order(after) < until:
             try:
-                page = await feed.read(range_id, position, limit)
-            except RangeEnded:
-                return position
-            wanted = [x for x in page.changes if until is None or x.sequence <= until]
-            whole = len(wanted) == len(page.changes)
-            if count is not None and len(wanted) > count - done:
-                wanted, whole = wanted[: count - done], False
-            if whole and page.changes:
-                position, done = page.continuation, done + len(wanted)
-                continue
+                page = self._run(partial(self._page, name=name, after=after, end=end))
+            except RangeEnded as ended:
+                yield from self._taken_over(ended, after, end)
+                return
+            wanted = [x for x in page.changes if x.sequence <= until]
             if wanted:
-                cut = feed.continuation_after(wanted[-1])
-                # Within a first transaction longer than the limit there is no position.
-                behind = self._order(cut) > self._order(position)
-                if behind or position != after:
-                    return cut if behind else position
-                return page.continuation
-            return position
-        return position
+                yield wanted
+            if len(wanted) < len(page.changes):
+                return
+            after = page.continuation
 
-    def _run(self, call: Callable[[Feed], Coroutine[Any, Any, T]]) -> T:
-        runner, feed = self._opened()
-        return runner.run(call(BoundedFeed(feed, timeout=_CALL_SECONDS)))
+    async def _page(
+        self, feed: PatientFeed, *, name: RangeId, after: Continuation, end: Continuation
+    ) -> Page:
+        """Return a page on the way to an end that the range has reached before."""
+        limit = min(_PAGE, self.distance(after, end))
 
-    def _opened(self) -> tuple[asyncio.Runner, Feed]:
-        if self._runner is None or self._inner is None:
-            self._runner = asyncio.Runner()
-            self._stack = AsyncExitStack()
-            self._inner = self._runner.run(self._stack.enter_async_context(self._opening()))
-        return self._runner, self._inner
+        async def read() -> Page:
+            page = await feed.once.read(name, after, limit)
+            if not page.changes and self.order(page.continuation) < self.order(end):
+                raise FeedUnavailable(
+                    f"range {name!r} says that it ends at {page.continuation!r}, but it was "
+                    f"seen at {end!r}: a replica is behind"
+                )
+            return page
+
+        return await feed.ask(read)
+
+    def _taken_over(
+        self, ended: RangeEnded, after: Continuation, end: Continuation
+    ) -> Iterator[Sequence[Change]]:
+        """Go on in the successors that take over the position of an ended range."""
+        if any(x.start != after for x in ended.successors):
+            raise FeedRefused(
+                f"range {ended.range_id!r} ended at {after!r}, before {end!r}, which was seen "
+                f"earlier: the feed was restored from an older copy. Start from the beginning"
+            )
+        lines = [self._pages(x.range.id, after, end) for x in ended.successors]
+        changes = heapq.merge(*map(chain.from_iterable, lines), key=attrgetter("sequence"))
+        while page := list(islice(changes, _PAGE)):
+            yield page
+
+    def _run(self, call: Callable[[PatientFeed], Coroutine[Any, Any, T]]) -> T:
+        feed = PatientFeed(self._inner, timeout=_CALL_SECONDS, patience=self._patience)
+        return self._runner.run(call(feed))
+
+    async def _open(self) -> Feed:
+        return await self._stack.enter_async_context(self._opening())
 
 
 async def _look(feed: Feed, range_id: RangeId, after: Continuation) -> Sight:
-    """Ask for the lag; where there is none, whether there ever will be."""
-    lag = await feed.lag(range_id, after)
-    if lag > 0:
-        return Sight(lag=lag)
+    """Ask for a change; where there is one, how many there are."""
     try:
         page = await feed.read(range_id, after, 1)
     except RangeEnded as ended:
         return Sight(lag=0, successors=ended.successors)
-    return Sight(lag=len(page.changes))
+    if not page.changes:
+        return Sight(lag=0)
+    return Sight(lag=max(1, await feed.lag(range_id, after)))
 
 
-def _taking_over(piece: Slice, after: Continuation, ended: RangeEnded) -> Sequence[Slice]:
-    """Go on in the successors that take over the position of an ended range."""
-    if any(x.start != after for x in ended.successors):
-        raise FeedRefused(
-            f"range {piece.range_id!r} ended at {after!r}, before {piece.end!r}, which was "
-            f"seen earlier: the feed was restored from an older copy. Start from the beginning"
-        )
-    return [
-        replace(piece, range_id=x.range.id, start=after, low=x.range.low, high=x.range.high)
-        for x in ended.successors
+async def _counted(feed: Feed, scale: Scale, name: RangeId, step: Step) -> Reached:
+    """Read so many changes, and return the position behind the last of them."""
+    assert step.count is not None, "without a count there is nothing to count"
+    at, done = step.after, 0
+    while done < step.count:
+        room = step.count - done
+        try:
+            page = await feed.read(name, at, min(_PAGE, room))
+        except RangeEnded:
+            break
+        within = _within(page.changes, scale, step.until)
+        if len(within) > room:
+            stop = _stop(feed, scale, within, room, exceed=step.exceed and done == 0)
+            if stop:
+                at, done = feed.continuation_after(within[stop - 1]), done + stop
+            break
+        if not within:
+            break
+        done += len(within)
+        if len(within) < len(page.changes):
+            assert step.until is not None, "nothing else can leave out the end of a page"
+            at = step.until
+            break
+        at = page.continuation
+    return Reached(at=at, changes=done)
+
+
+def _within(
+    changes: Sequence[Change], scale: Scale, until: Continuation | None
+) -> Sequence[Change]:
+    if until is None or not changes or changes[-1].sequence <= scale.order(until):
+        return changes
+    return [x for x in changes if x.sequence <= scale.order(until)]
+
+
+def _stop(
+    feed: Feed, scale: Scale, changes: Sequence[Change], room: int, *, exceed: bool
+) -> int:
+    """Return how many changes end with a whole transaction and fit; or, to ``exceed``,
+    how many the first transaction has.
+    """
+    ends = [
+        n
+        for n, x in enumerate(changes, start=1)
+        if scale.order(feed.continuation_after(x)) >= x.sequence
     ]
+    fitting = [n for n in ends if n <= room]
+    if fitting:
+        return fitting[-1]
+    return ends[0] if exceed and ends else 0

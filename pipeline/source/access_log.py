@@ -1,6 +1,6 @@
 """An event log as a planner sees it: positions are computed, changes come as columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
@@ -11,30 +11,41 @@ from feeds.eventlog.columns import BulkLog, Columns
 from feeds.feed import Continuation, FeedRange, RangeId, StartAt
 from feeds.instant import instant_us
 
-from .access import Sight, Slice
-from .offsets import Mark
+from .access import Reached, Sight, Slice, Step
+from .lineage import narrowed
+from .offsets import Mark, Offset
 
 
 class LogAccess:
     """See ``Access``. The catalog is read again whenever ranges are looked at."""
 
-    keeps_bounds = False
+    takes_over = False
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, only: Collection[RangeId] = ()) -> None:
         self._path = Path(path).expanduser()
         self._log = BulkLog.at(self._path)
+        self._only = only
 
-    def recall(self, marks: Mapping[RangeId, Mark]) -> None:
+    def identity(self) -> str:
+        return ""  # every position says it
+
+    def recall(self, offset: Offset) -> None:
         """Do nothing: a log names every range there ever was."""
 
     def ranges(self) -> Sequence[FeedRange]:
         self._refresh()
-        return [x.as_range() for x in self._log.catalog.partitions]
+        return narrowed([x.as_range() for x in self._log.catalog.partitions], self._only)
 
-    def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+    def settle(
+        self, names: Collection[RangeId], start: StartAt
+    ) -> Mapping[RangeId, Continuation]:
         if isinstance(start, datetime):
-            return self._position(self._log.sequence_before(range_id, instant_us(start)))
-        return self._position(0 if start == "beginning" else self._log.ends()[range_id].last)
+            time = instant_us(start)
+            found = {x: self._log.sequence_before(x, time) for x in names}
+        else:
+            ends = {} if start == "beginning" else self._log.ends()
+            found = {x: ends[x].last if ends else 0 for x in names}
+        return {name: self._position(sequence) for name, sequence in found.items()}
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
         self._refresh()
@@ -57,13 +68,22 @@ class LogAccess:
     def order(self, position: Continuation) -> int:
         return self._log.sequence(position)
 
-    def advance(
-        self, range_id: RangeId, after: Continuation, count: int | None, until: int | None
-    ) -> Continuation:
-        last = self._log.ends()[range_id].last
-        done = self._log.sequence(after)
-        end = last if count is None else min(last, done + count)
-        return self._position(max(done, end if until is None else min(end, until)))
+    def distance(self, begin: Continuation, end: Continuation) -> int:
+        return self.order(end) - self.order(begin)
+
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+        ends = self._log.ends()
+        found = {}
+        for name, step in steps.items():
+            done = self.order(step.after)
+            goals = [ends[name].last]
+            if step.count is not None:
+                goals.append(done + step.count)
+            if step.until is not None:
+                goals.append(self.order(step.until))
+            end = max(done, min(goals))
+            found[name] = Reached(at=self._position(end), changes=end - done)
+        return found
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
         begin, end = self._log.sequence(piece.start), self._log.sequence(piece.end)

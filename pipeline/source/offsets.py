@@ -1,10 +1,12 @@
 """How far a query has got in each range. Frozen: Spark keeps these texts in checkpoints.
 
     {"e1.p03.v00-ff": ["a1b2c3d4/700", false, 0], ...}
+    {"0": ["\"7052\"", false, 0, "", "FF"], "@": "a9cLAJp7SWw="}
 
 For each range: the continuation up to which it is read, whether it was read to its very
 end, and its generation; for feeds that forget the bounds of ranges that are gone, the
-bounds as well. Spark compares offsets as text, so the keys are always in order.
+bounds as well. Where positions do not say of which feed they are, ``"@"`` says it. Spark
+compares offsets as text, so the keys are always in order.
 
 A range that goes on with the keys of ended ones is *introduced*: it appears in the end
 offset of a batch at the position where reading it starts, and is first read in the batch
@@ -23,6 +25,7 @@ from feeds.feed import Continuation, RangeId
 from pipeline.errors import PipelineRefused
 
 _WITH_BOUNDS = 5
+_FEED = "@"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +56,23 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A mark for each range that is being read."""
+    """A mark for each range that is being read.
+
+    ``feed`` is what the feed is known by, if its positions do not say it: those of a
+    container that was made anew mean something else.
+    """
 
     marks: Mapping[RangeId, Mark] = field(default_factory=dict)
+    feed: str = ""
+
+    def with_marks(self, marks: Mapping[RangeId, Mark]) -> "Offset":
+        return replace(self, marks=marks)
 
     def as_json(self) -> dict[str, Any]:
-        return {name: self.marks[name].as_json() for name in sorted(self.marks)}
+        found: dict[str, Any] = {name: mark.as_json() for name, mark in self.marks.items()}
+        if self.feed:
+            found[_FEED] = self.feed
+        return dict(sorted(found.items()))
 
     def as_text(self) -> str:
         return msgspec.json.encode(self.as_json()).decode()
@@ -67,14 +81,16 @@ class Offset:
     def of(cls, value: Any) -> "Offset":
         """Read what ``as_json`` wrote, or its text. Raise ``PipelineRefused`` else."""
         try:
-            found = msgspec.json.decode(value) if isinstance(value, str) else value
-            marks = {RangeId(name): _mark(x) for name, x in sorted(found.items())}
-        except (msgspec.DecodeError, AttributeError, TypeError, ValueError) as error:
+            given = msgspec.json.decode(value) if isinstance(value, str) else value
+            found = dict(sorted(given.items()))  # in order whoever has written it
+            feed = msgspec.convert(found.pop(_FEED, ""), str)
+            marks = {RangeId(name): _mark(x) for name, x in found.items()}
+        except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
             raise PipelineRefused(
                 f"{str(value)[:200]!r} is no offset of a change feed: it was written by "
                 f"another source. Give the query a checkpoint directory of its own"
             ) from error
-        return cls(marks=marks)
+        return cls(marks=marks, feed=feed)
 
 
 def _mark(found: Any) -> Mark:

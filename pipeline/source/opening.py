@@ -1,44 +1,61 @@
 """From the address of a feed to what planners and tasks need of it."""
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Collection
 from functools import partial
+from urllib.parse import parse_qsl, urlencode
 
 from feeds.errors import FeedRefused
-from feeds.feed import Continuation, Feed
+from feeds.feed import Feed, RangeId
 from feeds.opening import open_feed
+from pipeline.errors import PipelineRefused
 
 from .access import Access
-from .access_feed import FeedAccess
+from .access_feed import FeedAccess, FeedKind
 from .access_log import LogAccess
+from .scale import cosmos_scale
+
+_COSMOS = ("cosmos", "cosmos+http")
+_ALL_VERSIONS = "all-versions"
 
 
-def open_access(address: str) -> Access:
+def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     """Return access to the feed at an address; the caller closes it.
 
+    ``only`` are the ranges that are wanted, with what descends from them; all, if empty.
     Raise ``FeedRefused``, with advice, for an address that leads to no feed.
     """
     scheme, _, place = address.partition(":")
     if scheme == "eventlog" and place:
-        return LogAccess(place)
-    opening = partial(_opened, address)
-    if scheme in ("cosmos", "cosmos+http"):
-        return FeedAccess(opening, _cosmos_order, keeps_bounds=True)
+        return LogAccess(place, only=only)
+    if scheme in _COSMOS:
+        kind = FeedKind(scale=cosmos_scale(), takes_over=True, identity=_container)
+        return FeedAccess(partial(open_feed, address), kind, only=only)
     open_feed(address)  # raises, with advice
     raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
 
 
-def _opened(address: str) -> AbstractAsyncContextManager[Feed]:
-    return open_feed(address)
-
-
-def _cosmos_order(position: Continuation) -> int:
-    """Return the sequence of the last change at an LSN; see ``feeds.cosmos.positions``."""
-    from feeds.cosmos.positions import lsn_of, sequences  # noqa: PLC0415 - brings the client
-
-    lsn = lsn_of(position)
-    if lsn is None:
-        raise FeedRefused(
-            f"the position {position!r} has no LSN that could be put in order: this account "
-            f"writes its etags otherwise than every one seen so far. Read it with a host"
+def with_mode(address: str, mode: str) -> str:
+    """Return the address at which a feed is read in a mode: ``latest-version`` or
+    ``all-versions``. Raise ``PipelineRefused`` for a feed that has no such mode.
+    """
+    scheme, _, _ = address.partition(":")
+    if scheme not in _COSMOS:
+        if mode == _ALL_VERSIONS:
+            return address
+        raise PipelineRefused(
+            f"mode={mode!r}: {scheme!r} has all versions only; leave mode out, or write "
+            f"{_ALL_VERSIONS}"
         )
-    return sequences([lsn])[0]
+    place, _, query = address.partition("?")
+    options = dict(parse_qsl(query))
+    if options.setdefault("mode", mode) != mode:
+        raise PipelineRefused(f"mode={mode!r}, but the feed is {address!r}: say it once")
+    return f"{place}?{urlencode(options)}"
+
+
+def _container(feed: Feed) -> str:
+    """Return the resource id of the container that a feed is open on."""
+    from feeds.cosmos import CosmosFeed  # noqa: PLC0415 - brings the client
+
+    assert isinstance(feed, CosmosFeed), "addresses of Cosmos DB lead to such feeds"
+    return feed.container_rid

@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from feeds.feed import StartAt
+from feeds.feed import RangeId, StartAt
 from pipeline.errors import PipelineRefused
 
 from .envelope import Envelope
 from .offsets import Offset
+from .opening import with_mode
 
 _KNOWN: Final = (
     "feed",
     "startingAt",
     "endingAt",
+    "mode",
+    "ranges",
     "columns",
     "maxChangesPerTrigger",
     "sliceChanges",
@@ -27,8 +30,9 @@ _IDLE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """``feed`` is an address. ``starting_at`` counts for a query without a checkpoint, and
-    ``ending_at`` for reading in batches. A range with more than ``slice_changes`` in a batch
+    """``feed`` is an address. ``starting_at`` counts for a query without a checkpoint, as do
+    ``ranges``: the only ones to read, with what descends from them; all, if empty.
+    ``ending_at`` is for reading in batches. A range with more than ``slice_changes`` in a batch
     is read by several tasks, where the feed allows that. A stream that finds nothing asks
     again after ``idle_seconds`` at the earliest.
     """
@@ -36,6 +40,7 @@ class Options:
     feed: str
     starting_at: StartAt | Offset = "beginning"
     ending_at: StartAt | Offset = "now"
+    ranges: tuple[RangeId, ...] = ()
     envelope: Envelope = field(default_factory=Envelope)
     max_changes: int | None = None
     slice_changes: int = _SLICE
@@ -55,9 +60,10 @@ class Options:
             raise PipelineRefused("say which feed: .option('feed', 'eventlog:DIRECTORY')")
         columns = options.get("columns")
         return cls(
-            feed=_absolute(options["feed"]),
+            feed=_address(options["feed"], options.get("mode")),
             starting_at=point(options.get("startingat", "beginning"), "startingAt"),
             ending_at=point(options.get("endingat", "now"), "endingAt"),
+            ranges=_names(options.get("ranges")),
             envelope=Envelope() if columns is None else Envelope.of(columns),
             max_changes=_whole(options.get("maxchangespertrigger"), "maxChangesPerTrigger"),
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
@@ -85,12 +91,23 @@ def point(text: str, name: str) -> StartAt | Offset:
     return time
 
 
-def _absolute(address: str) -> str:
+def _address(address: str, mode: str | None) -> str:
     """Spark's Python processes may have another working directory than the user."""
+    if mode is not None:
+        address = with_mode(address, mode)
     scheme, colon, place = address.partition(":")
     if scheme == "eventlog" and place:
         return f"{scheme}{colon}{os.path.abspath(os.path.expanduser(place))}"  # noqa: PTH100, PTH111 - text in, text out
     return address
+
+
+def _names(text: str | None) -> tuple[RangeId, ...]:
+    if text is None:
+        return ()
+    names = tuple(RangeId(x.strip()) for x in text.split(",") if x.strip())
+    if not names:
+        raise PipelineRefused(f"ranges={text!r}: name ranges, with commas between them")
+    return names
 
 
 def _whole(text: str | None, name: str) -> int | None:

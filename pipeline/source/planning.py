@@ -4,17 +4,55 @@ What is settled here is the end of every range, before anything is read: Spark l
 after a crash, asks for the very same batch again.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
-from feeds.feed import Continuation, FeedRange, RangeId, StartAt, Successor
+from feeds.errors import RangeUnknown
+from feeds.feed import Continuation, FeedRange, RangeId, StartAt
 
-from .access import Access, Sight, Slice
+from .access import Access, Sight, Slice, Step
+from .lineage import generations, with_successors
 from .offsets import Mark, Offset
 
 Name = TypeVar("Name", bound=str)
-Target = Mapping[RangeId, int]
-"""The sequence up to which each range is read at the most; a range not in it not at all."""
+
+_ROUNDS: Final = 4
+_LISTINGS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """How far each range is read at the most; what has no target is not read at all.
+
+    Where positions are taken over, so are targets: a range within the bounds of one that
+    has a target shares it. Ranges in ``lows`` and ``highs`` do not overlap.
+    """
+
+    points: Mapping[RangeId, Continuation]
+    lows: Sequence[str] = ()
+    highs: Sequence[str] = ()
+    shared: Sequence[Continuation] = field(default_factory=tuple)
+
+    @classmethod
+    def of(cls, marks: Mapping[RangeId, Mark]) -> "Target":
+        bounded = sorted(
+            (x.low, x.high, x.continuation) for x in marks.values() if x.high and not x.ended
+        )
+        return cls(
+            points={name: x.continuation for name, x in marks.items()},
+            lows=[low for low, _, _ in bounded],
+            highs=[high for _, high, _ in bounded],
+            shared=[point for _, _, point in bounded],
+        )
+
+    def point(self, name: RangeId, mark: Mark) -> Continuation | None:
+        """Return how far to read a range that is marked so."""
+        if name in self.points or not mark.high:
+            return self.points.get(name)
+        n = bisect_right(self.lows, mark.low) - 1
+        return self.shared[n] if n >= 0 and mark.high <= self.highs[n] else None
 
 
 def fair_shares(lags: Mapping[Name, int], limit: int | None) -> Mapping[Name, int]:
@@ -39,29 +77,16 @@ def fair_shares(lags: Mapping[Name, int], limit: int | None) -> Mapping[Name, in
     return shares
 
 
-def generations(ranges: Sequence[FeedRange]) -> Mapping[RangeId, int]:
-    """Number ranges so that each has more than its parents; parents stand before them.
-
-    Where a feed leaves out ancestors, a range names them all among its parents, and their
-    count serves.
-    """
-    found: dict[RangeId, int] = {}
-    for x in ranges:
-        listed = [found[parent] for parent in x.parents if parent in found]
-        found[x.id] = 1 + max(listed) if listed else len(x.parents)
-    return found
-
-
 def first_offset(access: Access, start: StartAt) -> Offset:
     """Return where reading begins: of each line of descent, the oldest with a change left."""
-    ranges = access.ranges()
-    numbers = generations(ranges)
-    marks = {x.id: _mark(access, x, access.settle(x.id, start), numbers[x.id]) for x in ranges}
+    marks = _settled(access, start)
+    if access.takes_over:  # what is gone is not listed, so all are the oldest
+        return Offset(marks=marks, feed=access.identity())
     sights = access.look(marks)
     chosen: dict[RangeId, Mark] = {}
     over: dict[RangeId, Mark] = {}
-    for x in ranges:
-        if any(parent in marks and parent not in over for parent in x.parents):
+    for x in access.ranges():
+        if x.id not in marks or any(y in marks and y not in over for y in x.parents):
             continue  # it is introduced once its parents have been read
         if sights[x.id].lag == 0 and sights[x.id].successors is not None:
             over[x.id] = marks[x.id].at_its_end()
@@ -73,59 +98,40 @@ def first_offset(access: Access, start: StartAt) -> Offset:
         for name, mark in over.items()
         if any(x.range.id not in reached for x in sights[name].successors or ())
     }
-    return Offset(marks=chosen | awaited)
+    return Offset(marks=chosen | awaited, feed=access.identity())
 
 
 def target_at(access: Access, end: StartAt | Offset) -> Target:
     """Return how far to read to get to a point, for every range there is now."""
     if isinstance(end, Offset):
-        return {name: access.order(x.continuation) for name, x in end.marks.items()}
-    return {x.id: access.order(access.settle(x.id, end)) for x in access.ranges()}
+        access.recall(end)
+        return Target.of(end.marks)
+    return Target.of(_settled(access, end))
 
 
 def next_offset(
     access: Access, start: Offset, *, limit: int | None = None, within: Target | None = None
 ) -> Offset:
     """Return where the batch that begins at ``start`` ends: ``start`` if there is nothing."""
-    access.recall(start.marks)
-    sights = access.look(start.marks)
-    rooms = {
-        name: sights[name].lag
-        if within is None
-        else _room(access, mark, sights[name], within.get(name))
+    access.recall(start)
+    asked = {x: m for x, m in start.marks.items() if not (m.ended and access.takes_over)}
+    sights = access.look(asked)
+    steps = {
+        name: Step(after=mark.continuation, lag=sights[name].lag, until=until)
         for name, mark in start.marks.items()
-        if not mark.ended
+        if not mark.ended and sights[name].lag > 0
+        for until in [None if within is None else within.point(name, mark)]
+        if within is None or (until and access.distance(mark.continuation, until) > 0)
     }
-    marks = dict(start.marks)
-    for name, share in fair_shares(rooms, limit).items():
-        marks[name] = _advanced(
-            access,
-            name,
-            marks[name],
-            count=None if limit is None else share,
-            until=None if within is None else within[name],
-        )
+    reached = _reached(access, steps, limit)
+    marks = {
+        name: mark.at(reached[name]) if name in reached else mark
+        for name, mark in start.marks.items()
+    }
     for name, mark in start.marks.items():
-        gone = access.order(marks[name].continuation) - access.order(mark.continuation)
-        if sights[name].successors is not None and gone >= sights[name].lag:
+        if not mark.ended and _is_over(access, mark, marks[name], sights[name]):
             marks[name] = marks[name].at_its_end()
-    return _with_successors(access, start, marks, sights)
-
-
-def inherited(access: Access, within: Target, start: Offset, end: Offset) -> Target:
-    """Let the successors that ``end`` introduces take over the target of their parents.
-
-    Only those that take over the position as well: what a feed begins anew in a successor
-    is younger than any target that does not name it.
-    """
-    ended = [(x, mark) for x, mark in end.marks.items() if mark.ended and x in within]
-    found = dict(within)
-    for name in end.marks.keys() - start.marks.keys() - within.keys():
-        continuation = end.marks[name].continuation
-        heirs = [within[x] for x, mark in ended if mark.continuation == continuation]
-        if heirs and max(heirs) > access.order(continuation):
-            found[name] = max(heirs)
-    return found
+    return with_successors(access, start, marks, sights)
 
 
 def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Sequence[Slice]:
@@ -135,19 +141,20 @@ def slices(access: Access, start: Offset, end: Offset, *, changes: int) -> Seque
     """
     pieces: list[Slice] = []
     for name, mark in sorted(start.marks.items()):
-        goal = end.marks.get(name)
-        if goal is None:
-            assert mark.ended, f"range {name} was left out before its end"
+        if mark.ended:
             continue
-        if access.order(goal.continuation) <= access.order(mark.continuation):
+        assert name in end.marks, f"range {name} was left out before its end"
+        goal = end.marks[name].continuation
+        if access.order(goal) <= access.order(mark.continuation):
             continue
         piece = Slice(
             range_id=name,
             start=mark.continuation,
-            end=goal.continuation,
+            end=goal,
             generation=mark.generation,
             low=mark.low,
             high=mark.high,
+            feed=start.feed,
         )
         pieces += access.cut(piece, changes)
     return pieces
@@ -178,79 +185,71 @@ def batches(access: Access, start: Offset, within: Target) -> Iterator[tuple[Off
     """Yield the steps that lead from an offset to a target, through ranges that end."""
     while (end := next_offset(access, start, within=within)) != start:
         yield start, end
-        within = inherited(access, within, start, end)
         start = end
 
 
-def _mark(access: Access, x: FeedRange, at: Continuation, generation: int) -> Mark:
-    low, high = (x.low, x.high) if access.keeps_bounds else ("", "")
+def _settled(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
+    """Mark every range there is at one point. One that ends meanwhile is asked for anew."""
+    for _ in range(_LISTINGS - 1):
+        try:
+            return _settled_once(access, start)
+        except RangeUnknown:
+            continue
+    return _settled_once(access, start)
+
+
+def _settled_once(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
+    ranges = access.ranges()
+    numbers = generations(ranges)
+    positions = access.settle([x.id for x in ranges], start)
+    return {x.id: mark_of(access, x, positions[x.id], numbers[x.id]) for x in ranges}
+
+
+def mark_of(access: Access, x: FeedRange, at: Continuation, generation: int) -> Mark:
+    """Mark a range, with its bounds where they would be forgotten."""
+    low, high = (x.low, x.high) if access.takes_over else ("", "")
     return Mark(continuation=at, generation=generation, low=low, high=high)
 
 
-def _room(access: Access, mark: Mark, sight: Sight, until: int | None) -> int:
-    """Return how many changes lie behind a mark, but no more than up to a target."""
-    if until is None:
-        return 0
-    return max(0, min(sight.lag, until - access.order(mark.continuation)))
+def _reached(
+    access: Access, steps: Mapping[RangeId, Step], limit: int | None
+) -> Mapping[RangeId, Continuation]:
+    """Go on in some ranges, by ``limit`` changes in all.
 
-
-def _advanced(
-    access: Access, name: RangeId, mark: Mark, *, count: int | None, until: int | None
-) -> Mark:
-    end = access.advance(name, mark.continuation, count, until)
-    assert access.order(end) >= access.order(mark.continuation), (
-        f"range {name} would go back from {mark.continuation} to {end}"
-    )
-    return mark.at(end)
-
-
-def _with_successors(
-    access: Access,
-    start: Offset,
-    marks: Mapping[RangeId, Mark],
-    sights: Mapping[RangeId, Sight],
-) -> Offset:
-    """Introduce what goes on with ended ranges, and leave out those nobody waits for."""
-    following = {x: sights[x].successors or () for x, mark in marks.items() if mark.ended}
-    claims: dict[RangeId, list[tuple[Mark, Successor]]] = {}
-    for name, successors in following.items():
-        for successor in successors:
-            claims.setdefault(successor.range.id, []).append((marks[name], successor))
-    waited_for = _unread(access, marks) if claims.keys() - marks.keys() else set()
-    fresh: dict[RangeId, Mark] = {}
-    for name, found in claims.items():
-        child = found[0][1].range
-        if name in marks or waited_for.intersection(child.parents):
-            continue
-        begin = min((x.start for _, x in found), key=access.order)
-        generation = 1 + max(mark.generation for mark, _ in found)
-        fresh[name] = _mark(access, child, begin, generation)
-    changed = {**marks, **fresh}
-    if changed == start.marks:
-        return start  # leaving something out is no reason for a batch
-    done = _droppable(start, following)
-    return Offset(marks={x: mark for x, mark in changed.items() if x not in done})
-
-
-def _unread(access: Access, marks: Mapping[RangeId, Mark]) -> set[RangeId]:
-    """Return the ranges that are being read, or will be once their parents have ended.
-
-    What was read and left out again is among them, but keeps nobody waiting: it was left
-    out only after all that go on with its keys were introduced.
+    Lags are estimates. What a range was given and does not need is shared again among the
+    others, so that a batch is as large as it may be.
     """
-    names = {x.id for x in access.ranges()} | marks.keys()
-    return {x for x in names if x not in marks or not marks[x].ended}
+    if limit is None:
+        return {name: x.at for name, x in access.advance(steps).items()}
+    waiting, left = dict(steps), limit
+    for n in range(_ROUNDS):
+        shares = _shares({name: x.lag for name, x in waiting.items()}, left)
+        if not shares:
+            break
+        given = {
+            name: replace(waiting[name], count=share, exceed=n == 0)
+            for name, share in shares.items()
+        }
+        for name, reached in access.advance(given).items():
+            share = shares[name]
+            went = share if reached.changes is None else reached.changes
+            all_of_it = reached.changes is None or went < share
+            lag = 0 if all_of_it else waiting[name].lag - went
+            waiting[name] = replace(waiting[name], after=reached.at, lag=lag)
+            left -= went
+    return {name: x.after for name, x in waiting.items()}
 
 
-def _droppable(start: Offset, following: Mapping[RangeId, Sequence[Successor]]) -> set[RangeId]:
-    """Return the ended ranges whose successors are all introduced since the last batch.
+def _shares(lags: Mapping[Name, int], limit: int) -> Mapping[Name, int]:
+    """Share a limit; where it is larger than all lags, each may have more than it seems to."""
+    total = sum(max(0, x) for x in lags.values())
+    if 0 < total <= limit:
+        return {name: lag * limit // total for name, lag in lags.items() if lag > 0}
+    return fair_shares(lags, max(0, limit))
 
-    Not those with a parent that is still there: it would introduce them again.
-    """
-    ended = {x for x, mark in start.marks.items() if mark.ended}
-    children = {x.range.id for name in ended for x in following[name]}
-    return {
-        name
-        for name in ended - children
-        if all(x.range.id in start.marks for x in following[name])
-    }
+
+def _is_over(access: Access, before: Mark, after: Mark, sight: Sight) -> bool:
+    """Whether a range has ended, and is read to its end."""
+    gone = access.order(after.continuation) - access.order(before.continuation)
+    assert gone >= 0, f"a range would go back from {before} to {after}"
+    return sight.successors is not None and gone >= sight.lag

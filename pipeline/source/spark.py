@@ -41,7 +41,6 @@ from .planning import (
     Target,
     batches,
     first_offset,
-    inherited,
     next_offset,
     slices,
     target_at,
@@ -117,7 +116,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        access = open_access(options.feed)
+        access = open_access(options.feed, options.ranges)
         try:
             within = target_at(access, options.ending_at)
             start = start_of(access, options)
@@ -167,8 +166,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == begin and self._within is None:
             time.sleep(self._options.idle_seconds)
             end = next_offset(access, begin, limit=most)
-        if self._within is not None:
-            self._within = inherited(access, self._within, begin, end)
         self._newest = end
         return end.as_json()
 
@@ -197,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> Access:
         if self._access is None:
-            self._access = open_access(self._options.feed)
+            self._access = open_access(self._options.feed, self._options.ranges)
         return self._access
 
 

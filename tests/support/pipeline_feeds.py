@@ -7,20 +7,23 @@ from pathlib import Path
 
 from feeds.eventlog import EventLogWriter, Record, create_log
 from feeds.eventlog.columns import Columns
-from feeds.feed import Change, RangeId
+from feeds.feed import Change, Continuation, RangeId
 from feeds.memory import MemoryFeed
 from pipeline.source.access import Access, Slice
-from pipeline.source.access_feed import FeedAccess
+from pipeline.source.access_feed import FeedAccess, FeedKind
 from pipeline.source.offsets import Offset
 from pipeline.source.planning import next_offset, slices
+from pipeline.source.scale import Scale
 
 Name = tuple[RangeId, int]
+
+MEMORY = FeedKind(scale=Scale(order=int, position=lambda x: Continuation(str(x))))
 
 
 @contextmanager
 def memory_access(feed: MemoryFeed) -> Iterator[FeedAccess]:
     """Reach a feed in memory, whose positions are numbers."""
-    access = FeedAccess(lambda: nullcontext(feed), int)
+    access = FeedAccess(lambda: nullcontext(feed), MEMORY)
     try:
         yield access
     finally:

@@ -10,13 +10,13 @@ from feeds.feed import Change, Continuation, RangeId
 from feeds.memory import MemoryFeed
 from pipeline.errors import PipelineRefused
 from pipeline.source.access import Slice
+from pipeline.source.lineage import generations
 from pipeline.source.offsets import Mark, Offset
 from pipeline.source.planning import (
+    Target,
     batches,
     fair_shares,
     first_offset,
-    generations,
-    inherited,
     next_offset,
     slices,
     target_at,
@@ -164,14 +164,16 @@ def test_a_target_in_limited_batches_is_met_exactly() -> None:
     assert sizes == [4, 8, 10]
 
 
-def test_successors_that_take_over_a_position_take_over_the_target() -> None:
-    feed = MemoryFeed(1)
-    parent = Mark(continuation=Continuation("7"))
-    start = Offset(marks={R0: parent})
-    end = Offset(marks={R0: parent.at_its_end(), R1: parent, R2: parent.at(Continuation("0"))})
-    with memory_access(feed) as access:
-        assert inherited(access, {R0: 9}, start, end) == {R0: 9, R1: 9}
-        assert inherited(access, {R0: 7}, start, end) == {R0: 7}
+def test_a_range_within_the_bounds_of_one_with_a_target_shares_it() -> None:
+    def mark(at: str, low: str, high: str) -> Mark:
+        return Mark(continuation=Continuation(at), low=low, high=high)
+
+    within = Target.of({R0: mark("7", "", "1F"), R1: mark("9", "1F", "FF")})
+    assert within.point(R0, mark("0", "", "1F")) == "7"
+    assert within.point(R2, mark("0", "0F", "1F")) == "7"
+    assert within.point(R2, mark("0", "1F", "2F")) == "9"
+    assert within.point(R2, mark("0", "0F", "2F")) is None  # partly of each
+    assert within.point(R2, mark("0", "", "")) is None  # begins anew, and later
 
 
 def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:

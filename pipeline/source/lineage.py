@@ -1,0 +1,154 @@
+"""Ranges that end, and those that go on with their keys.
+
+A range is read once all that had its keys before have been read to their ends: only so do
+the changes of a key stay in order. Ranges are seen in two ways: as the feed lists them,
+each with its parents, and as an ended one names its successors.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from feeds.feed import FeedRange, RangeId, Successor
+from pipeline.errors import PipelineRefused
+
+from .access import Access, Sight
+from .offsets import Mark, Offset
+
+_SHOWN = 10
+
+
+def generations(ranges: Sequence[FeedRange]) -> Mapping[RangeId, int]:
+    """Number ranges so that each has more than its parents; parents stand before them.
+
+    Where a feed leaves out ancestors, a range names them all among its parents, and their
+    count serves.
+    """
+    found: dict[RangeId, int] = {}
+    for x in ranges:
+        listed = [found[parent] for parent in x.parents if parent in found]
+        found[x.id] = 1 + max(listed) if listed else len(x.parents)
+    return found
+
+
+def parents_first(ranges: Mapping[RangeId, FeedRange]) -> Sequence[FeedRange]:
+    """Put ranges in an order in which no child stands before a parent."""
+    placed: dict[RangeId, FeedRange] = {}
+    waiting = list(ranges.values())[::-1]
+    while waiting:
+        x = waiting[-1]
+        before = [ranges[y] for y in x.parents if y in ranges and y not in placed]
+        if x.id not in placed and before:
+            waiting += before
+        else:
+            placed.setdefault(x.id, waiting.pop())
+    return list(placed.values())
+
+
+def narrowed(ranges: Sequence[FeedRange], only: Collection[RangeId]) -> Sequence[FeedRange]:
+    """Leave some ranges and what descends from them; all, if none is named.
+
+    Parents stand before their children. Raise ``PipelineRefused`` for a name that is none.
+    """
+    if not only:
+        return ranges
+    kept = set(only)
+    found = []
+    for x in ranges:
+        if x.id in kept or not kept.isdisjoint(x.parents):
+            kept.add(x.id)
+            found.append(x)
+    known = {name for x in found for name in (x.id, *x.parents)}
+    for name in only:
+        if name not in known:
+            names = ", ".join(x.id for x in ranges[:_SHOWN])
+            more = f" and {len(ranges) - _SHOWN} more" if len(ranges) > _SHOWN else ""
+            raise PipelineRefused(f"the feed has no range {name!r}; there are: {names}{more}")
+    return found
+
+
+def with_successors(
+    access: Access,
+    start: Offset,
+    marks: Mapping[RangeId, Mark],
+    sights: Mapping[RangeId, Sight],
+) -> Offset:
+    """Introduce what goes on with ended ranges, and leave out those nobody waits for."""
+    following = {x: sights[x].successors or () for x in marks if x in sights and marks[x].ended}
+    if access.takes_over:
+        fresh = _taking_over(start, marks, following)
+        done = {x for x, mark in start.marks.items() if mark.ended} - fresh.keys()
+    else:
+        fresh = _beginning_anew(access, marks, following)
+        done = _droppable(start, following)
+    changed = {**marks, **fresh}
+    if changed == start.marks:
+        return start  # leaving something out is no reason for a batch
+    return start.with_marks({x: mark for x, mark in changed.items() if x not in done})
+
+
+def _taking_over(
+    start: Offset,
+    marks: Mapping[RangeId, Mark],
+    following: Mapping[RangeId, Sequence[Successor]],
+) -> Mapping[RangeId, Mark]:
+    """Introduce those that take over positions, each from the one range that held its keys.
+
+    Only a range that ends just now hands something on. Later it would name whoever holds
+    its keys by then, which may be the children of its children.
+    """
+    return {
+        x.range.id: Mark(
+            continuation=x.start,
+            generation=1 + marks[name].generation,
+            low=x.range.low,
+            high=x.range.high,
+        )
+        for name, successors in following.items()
+        if not start.marks[name].ended
+        for x in successors
+    }
+
+
+def _beginning_anew(
+    access: Access,
+    marks: Mapping[RangeId, Mark],
+    following: Mapping[RangeId, Sequence[Successor]],
+) -> Mapping[RangeId, Mark]:
+    """Introduce those whose parents have all been read to their ends."""
+    claims: dict[RangeId, list[tuple[Mark, Successor]]] = {}
+    for name, successors in following.items():
+        for successor in successors:
+            if successor.range.id not in marks:
+                claims.setdefault(successor.range.id, []).append((marks[name], successor))
+    waited_for = _unread(access, marks) if claims else set()
+    return {
+        name: Mark(
+            continuation=min((x.start for _, x in found), key=access.order),
+            generation=1 + max(mark.generation for mark, _ in found),
+        )
+        for name, found in claims.items()
+        if waited_for.isdisjoint(found[0][1].range.parents)
+    }
+
+
+def _unread(access: Access, marks: Mapping[RangeId, Mark]) -> set[RangeId]:
+    """Return the ranges that are being read, or will be once their parents have ended.
+
+    What was read and left out again is among them, but keeps nobody waiting: it was left
+    out only after all that go on with its keys were introduced.
+    """
+    names = {x.id for x in access.ranges()} | marks.keys()
+    return {x for x in names if x not in marks or not marks[x].ended}
+
+
+def _droppable(start: Offset, following: Mapping[RangeId, Sequence[Successor]]) -> set[RangeId]:
+    """Return the ended ranges whose successors are all introduced since the last batch.
+
+    Not those with a parent that is still there: it would introduce them again.
+    """
+    ended = {x for x, mark in start.marks.items() if mark.ended}
+    children = {x.range.id for name in ended for x in following[name]}
+    return {
+        name
+        for name in ended - children
+        if all(x.range.id in start.marks for x in following[name])
+    }
