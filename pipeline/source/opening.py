@@ -28,10 +28,13 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     if scheme == "eventlog" and place:
         return LogAccess(place, only=only)
     if scheme in _COSMOS:
-        kind = FeedKind(scale=cosmos_scale(), takes_over=True, identity=_container)
-        return FeedAccess(partial(open_feed, address), kind, only=only)
+        return FeedAccess(partial(open_feed, address), cosmos_kind(), only=only)
     open_feed(address)  # raises, with advice
     raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
+
+
+def cosmos_kind() -> FeedKind:
+    return FeedKind(scale=cosmos_scale(), takes_over=True, identity=_container)
 
 
 def with_mode(address: str, mode: str) -> str:

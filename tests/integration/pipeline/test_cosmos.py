@@ -1,0 +1,592 @@
+"""Cosmos DB through planners and tasks, over a real emulator; the last with Spark."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from feeds.errors import FeedRefused, FeedUnavailable
+from feeds.feed import Continuation, FeedRange, RangeId
+from feeds.opening import open_feed
+from leases.lease import Lease
+from pipeline.errors import PipelineRefused
+from pipeline.positions import leases_of, offset_of
+from pipeline.settings import PipelineSettings
+from pipeline.source.access import Access, Slice
+from pipeline.source.access_feed import FeedAccess
+from pipeline.source.offsets import Offset
+from pipeline.source.opening import cosmos_kind, open_access
+from pipeline.source.planning import Target, first_offset, next_offset, slices, target_at
+from tests.integration.pipeline.test_tables import kept, table
+from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE = 90
+ZERO = RangeId("0")
+spark_warnings = pytest.mark.filterwarnings("default")  # pyspark's own are not ours to mend
+MODES = ("latest-version", "all-versions")
+
+
+@pytest.fixture
+def cosmos() -> Iterator[ServedCosmos]:
+    with served_cosmos() as made:
+        yield made
+
+
+@pytest.fixture
+def wide() -> Iterator[ServedCosmos]:
+    with served_cosmos(ranges=4) as made:
+        yield made
+
+
+def start_of(cosmos: ServedCosmos, mode: str) -> Offset:
+    with cosmos.access(mode) as access:
+        return first_offset(access, "now" if mode == "all-versions" else "beginning")
+
+
+def planned(
+    cosmos: ServedCosmos, start: Offset, mode: str, *, limit: int | None = None
+) -> Offset:
+    """Plan a batch as a query does that was started for it."""
+    with cosmos.access(mode) as access:
+        return next_offset(access, Offset.of(start.as_text()), limit=limit)
+
+
+def read(
+    cosmos: ServedCosmos, start: Offset, end: Offset, mode: str, *, changes: int = 10**6
+) -> list[Row]:
+    """Read a batch as a task does that was started for it."""
+    with cosmos.access(mode) as access:
+        return batch(access, start, end, changes=changes)
+
+
+def drained(
+    access: Access, start: Offset, *, limit: int | None = None, within: Target | None = None
+) -> tuple[Offset, list[list[Row]]]:
+    found: list[list[Row]] = []
+    while (end := next_offset(access, start, limit=limit, within=within)) != start:
+        found.append(batch(access, start, end))
+        start = end
+    return start, found
+
+
+def ids(rows: list[Row]) -> Counter[str]:
+    return Counter(x[3] for x in rows)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("changes", [7, 10**6])
+def test_a_batch_whose_range_was_split_twice_and_merged_since_is_read_as_it_was_planned(
+    cosmos: ServedCosmos, mode: str, changes: int
+) -> None:
+    start = start_of(cosmos, mode)
+    cosmos.put(40)
+    end = planned(cosmos, start, mode, limit=30)
+    before = read(cosmos, start, end, mode, changes=changes)
+    assert len(before) == len({x[2] for x in before}) == 30
+    low, high = cosmos.split("0")
+    cosmos.split(low)
+    assert read(cosmos, start, end, mode, changes=changes) == before
+    cosmos.merge(*cosmos.living()[1:])
+    assert cosmos.living() != [low, high]
+    assert read(cosmos, start, end, mode, changes=changes) == before
+    rest = planned(cosmos, end, mode)  # the end, and who goes on
+    last = planned(cosmos, rest, mode)
+    everything = [*before, *read(cosmos, end, rest, mode), *read(cosmos, rest, last, mode)]
+    assert ids(everything) == Counter(f"i{n}" for n in range(40))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ranges_that_are_split_again_before_a_batch_forgets_them_go_on_where_they_were_read(
+    cosmos: ServedCosmos, mode: str
+) -> None:
+    start = start_of(cosmos, mode)
+    cosmos.put(20)
+    with cosmos.access(mode) as access:
+        offset, read = drained(access, start)
+        low, _ = cosmos.split("0")
+        offset, more = drained(access, offset)  # introduces the children
+        cosmos.put(20, n=1)
+        offset = next_offset(access, offset)
+        cosmos.split(low)  # while the grandparent is still in the offset
+        offset, rest = drained(access, offset)
+        cosmos.put(20, n=2)
+        offset, last = drained(access, offset)
+    assert [ids(x) for x in last if x] == [Counter(f"i{n}" for n in range(20))]
+    assert [x for y in (*read, *more, *rest) for x in y if b'"n":2' in x[4]] == []
+
+
+def test_children_that_merge_again_at_once_are_not_read_from_where_their_parent_ended(
+    cosmos: ServedCosmos,
+) -> None:
+    with cosmos.access() as access:
+        cosmos.put(20)
+        offset, _ = drained(access, first_offset(access, "beginning"))
+        children = cosmos.split("0")
+        offset = next_offset(access, offset)  # introduces the children; the parent lingers
+        cosmos.put(20, n=1)
+        end = next_offset(access, offset)
+        assert len(batch(access, offset, end)) == 20
+        cosmos.merge(*children)
+        offset, more = drained(access, end)
+        assert [x for x in more if x] == []
+        cosmos.put(20, n=2)
+        _, last = drained(access, offset)
+    assert [len(x) for x in last if x] == [20]
+
+
+@pytest.mark.parametrize("limit", [None, 6])
+def test_a_run_that_ends_reads_all_of_what_was_merged_before_it_and_nothing_of_later(
+    wide: ServedCosmos, limit: int | None
+) -> None:
+    wide.put(20)
+    with wide.access() as access:
+        offset, _ = drained(access, first_offset(access, "beginning"))
+    wide.put(20, n=1)
+    a, b, c, d = wide.living()
+    wide.merge(a, b)
+    wide.split(c)
+    wide.put(20, n=2)
+    with wide.access() as access:
+        within = target_at(access, "now")
+        wide.merge(*wide.living()[-2:])
+        wide.split(wide.living()[0])
+        wide.put(10, n=3)
+        offset, found = drained(access, offset, limit=limit, within=within)
+        _, rest = drained(access, offset)
+    assert d not in wide.living()
+    seen = [x for y in found for x in y]
+    assert ids(seen) == Counter(f"i{n}" for n in range(10, 20))
+    assert ids([x for y in rest for x in y]) == Counter(f"i{n}" for n in range(10))
+    assert limit is None or max(map(len, found)) <= limit
+
+
+def test_a_run_in_bounded_batches_reads_every_version_there_was_at_its_start(
+    wide: ServedCosmos,
+) -> None:
+    start = start_of(wide, "all-versions")
+    wide.put(30)
+    wide.put(30, n=1)
+    with wide.access("all-versions") as access:
+        within = target_at(access, "now")
+        wide.put(30, n=2)
+        offset, found = drained(access, start, limit=25, within=within)
+        assert [len(x) for x in found] == [25, 25, 10]
+        assert ids([x for y in found for x in y]) == Counter([f"i{n}" for n in range(30)] * 2)
+        assert [len(x) for x in drained(access, offset)[1]] == [30]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_becomes_of_ranges_and_queries_each_version_is_read_once_and_keys_in_order(
+    cosmos: ServedCosmos, seed: int
+) -> None:
+    random = Random(seed)
+    offset, found = start_of(cosmos, "all-versions"), list[Row]()
+    for step in range(6):
+        cosmos.put(12, keys=6, n=step)
+        for _ in range(random.randrange(3)):
+            shake(cosmos, random)
+        limit = random.choice([None, 5])
+        for _ in range(random.randrange(4)):
+            end = planned(cosmos, offset, "all-versions", limit=limit)
+            if random.random() < 0.5:
+                shake(cosmos, random)
+            read_ = read(cosmos, offset, end, "all-versions", changes=random.choice([3, 99]))
+            if random.random() < 0.3:
+                continue  # the query dies, and another one plans
+            found += read_
+            offset = end
+    with cosmos.access("all-versions") as access:
+        offset, rest = drained(access, offset)
+        assert {x.lag for x in access.look(offset.marks).values()} == {0}
+    found += [x for y in rest for x in y]
+    by_item: dict[str, list[Row]] = {}
+    for row in found:
+        by_item.setdefault(row[3], []).append(row)
+    assert {x: [step_of(y) for y in rows] for x, rows in by_item.items()} == {
+        f"i{n}": list(range(6)) for n in range(12)
+    }
+    order = [(x[0], x[2]) for x in by_item["i3"]]
+    assert order == sorted(order)  # by generation and sequence
+    assert len({(x[1], x[2]) for x in found}) == len(found)
+
+
+def shake(cosmos: ServedCosmos, random: Random) -> None:
+    """Split a range, or merge two."""
+    living = cosmos.living()
+    if len(living) > 1 and random.random() < 0.5:
+        at = random.randrange(len(living) - 1)
+        cosmos.merge(*living[at : at + 2])
+    else:
+        cosmos.split(random.choice(living))
+
+
+def step_of(row: Row) -> int:
+    found: int = msgspec.json.decode(row[4])["n"]
+    return found
+
+
+def test_a_container_that_was_made_anew_while_no_query_ran_is_refused_with_advice(
+    cosmos: ServedCosmos,
+) -> None:
+    cosmos.put(5)
+    start = start_of(cosmos, "latest-version")
+    end = planned(cosmos, start, "latest-version")
+    cosmos.make_anew()
+    cosmos.put(30)  # longer than any position of the old one
+    with cosmos.access() as access:
+        for doing in (
+            lambda: next_offset(access, end),
+            lambda: batch(access, start, end),
+            lambda: target_at(access, end),
+        ):
+            with pytest.raises(FeedRefused, match=r"made anew.*new checkpoint directory"):
+                doing()
+        assert len(drained(access, first_offset(access, "beginning"))[1][0]) == 30
+
+
+def test_a_container_that_is_made_anew_under_a_query_is_refused(cosmos: ServedCosmos) -> None:
+    with cosmos.access() as access:
+        cosmos.put(5)
+        offset, _ = drained(access, first_offset(access, "beginning"))
+        cosmos.make_anew()
+        cosmos.put(30)
+        with pytest.raises(FeedRefused, match="deleted and made anew"):
+            next_offset(access, offset)
+
+
+@pytest.mark.parametrize("substatus", [1002, 1007])
+def test_a_range_that_seems_gone_while_planning_is_asked_again_from_where_it_was(
+    cosmos: ServedCosmos, substatus: int
+) -> None:
+    cosmos.put(20)
+    with cosmos.access() as access:
+        half = next_offset(access, first_offset(access, "beginning"), limit=10)
+        gone = {"effect": "error", "status": 410, "substatus": substatus, "times": 2}
+        cosmos.do(cosmos.world.fault(operation="change_feed", **gone))
+        end = next_offset(access, half)
+        assert end.marks[ZERO].continuation == '"20"'
+        cosmos.do(cosmos.world.fault(operation="change_feed", **gone))
+        assert len(batch(access, half, end)) == 10
+
+
+def test_a_split_that_takes_its_time_is_waited_for(cosmos: ServedCosmos) -> None:
+    cosmos.put(20)
+    with cosmos.access() as access:
+        offset, _ = drained(access, first_offset(access, "beginning"))
+        cosmos.put(20, n=1)
+        splitting = asyncio.run_coroutine_threadsafe(
+            cosmos.world.by_hand.split(range="0", seconds=0.5), cosmos.loop
+        )
+        time.sleep(0.1)
+        _, found = drained(access, offset)
+        assert splitting.done()
+    assert [len(x) for x in found if x] == [20]
+
+
+def test_throttling_in_mid_batch_is_waited_out_and_what_lasts_is_told(
+    cosmos: ServedCosmos,
+) -> None:
+    cosmos.put(20)
+    throttled = {"operation": "change_feed", "status": 429, "retry_after_ms": 60}
+    with cosmos.access(patience=0.3) as access:
+        start = first_offset(access, "beginning")
+        cosmos.do(cosmos.world.fault(effect="error", times=2, **throttled))
+        end = next_offset(access, start, limit=15)
+        cosmos.do(cosmos.world.fault(effect="error", times=2, **throttled))
+        assert len(batch(access, start, end)) == 15
+        cosmos.do(cosmos.world.fault(effect="error", **throttled))
+        began = time.monotonic()
+        for doing in (lambda: next_offset(access, end), lambda: batch(access, start, end)):
+            with pytest.raises(FeedUnavailable, match="throttles"):
+                doing()
+        assert time.monotonic() - began < 10
+
+
+def test_an_empty_range_begins_is_idle_and_is_read_when_something_comes(
+    wide: ServedCosmos,
+) -> None:
+    with wide.access() as access:
+        start = first_offset(access, "beginning")
+        assert {x.continuation for x in start.marks.values()} == {'"0"'}
+        assert next_offset(access, start) == next_offset(access, start, limit=5) == start
+        wide.put(1)
+        end = next_offset(access, start)
+        assert [len(x) for x in drained(access, start)[1]] == [1]
+        assert sum(x.continuation == '"0"' for x in end.marks.values()) == 3
+    with wide.access() as access:
+        assert first_offset(access, "now").marks == end.marks
+
+
+def test_a_batch_has_exactly_as_many_changes_as_allowed_and_no_range_starves(
+    wide: ServedCosmos,
+) -> None:
+    wide.put(200, keys=200)
+    wide.put(300, keys=1, key="hot")
+    wide.put(100, keys=1, key="hot", n=1)  # a third of the LSNs have nothing behind them
+    with wide.access() as access:
+        start = first_offset(access, "beginning")
+        first = next_offset(access, start, limit=100)
+        assert min(len(x) for x in by_range(batch(access, start, first))) > 0
+        _, found = drained(access, start, limit=100)
+    assert [len(x) for x in found] == [100] * 5
+    assert {len(by_range(x)) for x in found[:2]} == {4}
+
+
+def by_range(rows: list[Row]) -> list[list[Row]]:
+    found: dict[RangeId, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[1], []).append(row)
+    return list(found.values())
+
+
+def test_a_transaction_is_never_cut_and_only_a_first_one_may_go_beyond_the_limit(
+    cosmos: ServedCosmos,
+) -> None:
+    cosmos.put_together("abc", "p")
+    cosmos.put_together("defgh", "p")
+    cosmos.put_together("ij", "p")
+    with cosmos.access() as access:
+        start = first_offset(access, "beginning")
+        sizes = {n: [len(x) for x in drained(access, start, limit=n)[1]] for n in (1, 4, 7, 10)}
+        assert sizes == {1: [3, 5, 2], 4: [3, 5, 2], 7: [3, 7], 10: [10]}
+        pieces = slices(access, start, next_offset(access, start), changes=1)
+        assert [len(batch_of(access, x)) for x in pieces] == [3, 5, 2]
+
+
+def batch_of(access: Access, piece: Slice) -> list[Row]:
+    return rows(access, [piece])
+
+
+def test_a_repeated_batch_of_all_versions_is_the_same_whatever_was_written_since(
+    cosmos: ServedCosmos,
+) -> None:
+    start = start_of(cosmos, "all-versions")
+    cosmos.put(10)
+    cosmos.remove("i3", "k3")
+    cosmos.put(10, n=1)
+    end = planned(cosmos, start, "all-versions", limit=15)
+    before = read(cosmos, start, end, "all-versions")
+    cosmos.put(10, n=2)
+    cosmos.remove("i4", "k4")
+    cosmos.split("0")
+    assert read(cosmos, start, end, "all-versions") == before
+    assert len(before) == 15
+
+
+def test_of_the_latest_versions_a_repeated_batch_lacks_what_has_moved_on_and_gets_it_later(
+    cosmos: ServedCosmos,
+) -> None:
+    start = start_of(cosmos, "latest-version")
+    cosmos.put(10)
+    end = planned(cosmos, start, "latest-version")
+    cosmos.put(4, n=1)
+    cosmos.remove("i9", "k9")
+    assert ids(read(cosmos, start, end, "latest-version")) == Counter(
+        f"i{n}" for n in range(4, 9)
+    )
+    later = planned(cosmos, end, "latest-version")
+    assert ids(read(cosmos, end, later, "latest-version")) == Counter(f"i{n}" for n in range(4))
+
+
+def test_an_idle_plan_asks_each_range_once_and_all_at_the_same_time() -> None:
+    with served_cosmos(ranges=12) as cosmos, cosmos.access() as access:
+        start = first_offset(access, "beginning")
+        cosmos.requests()
+        assert next_offset(access, start) == start
+        assert cosmos.requests() == {"change_feed": 12}
+        slow = {"effect": "delay", "operation": "change_feed", "seconds": 0.25}
+        cosmos.do(cosmos.world.fault(**slow))
+        began = time.monotonic()
+        assert next_offset(access, start) == start
+        assert time.monotonic() - began < 12 * 0.25 / 2
+
+
+def test_a_batch_that_fits_whatever_it_holds_is_not_read_to_be_counted(
+    cosmos: ServedCosmos,
+) -> None:
+    cosmos.put(10)
+    with cosmos.access() as access:
+        start = first_offset(access, "beginning")
+        cosmos.requests()
+        end = next_offset(access, start, limit=1000)
+        assert cosmos.requests() == {"change_feed": 3}  # is there any, how many, where is now
+        assert next_offset(access, start, limit=999) == end
+        assert cosmos.requests() == {"change_feed": 4}  # ten and the end of them
+
+
+def test_a_replica_that_is_behind_what_was_planned_is_not_taken_for_the_end(
+    cosmos: ServedCosmos,
+) -> None:
+    cosmos.put(10)
+    with cosmos.access(patience=0.2) as access:
+        start = first_offset(access, "beginning")
+        end = next_offset(access, start)
+        beyond = end.with_marks({ZERO: end.marks[ZERO].at(Continuation('"12"'))})
+        with pytest.raises(FeedUnavailable, match="ends at '\"10\"', but it was seen at"):
+            batch(access, start, beyond)
+        cosmos.put(2, n=1)
+        assert len(batch(access, end, beyond)) == 2
+
+
+def test_an_account_that_does_not_answer_is_told_in_time() -> None:
+    began = time.monotonic()
+    opening = lambda: open_feed("cosmos+http://127.0.0.1:9/d/c")  # noqa: E731 - a story
+    with pytest.raises(FeedUnavailable, match=r"cannot be reached|did not answer"):
+        FeedAccess(opening, cosmos_kind(), patience=0.5)
+    assert time.monotonic() - began < 35
+
+
+def test_only_named_ranges_and_what_descends_from_them_are_read(wide: ServedCosmos) -> None:
+    wide.put(100, keys=100)
+    first, second, *_ = wide.living()
+    only = (RangeId(first), RangeId(second))
+    with closing(open_access(wide.address(), only)) as access:
+        offset = first_offset(access, "beginning")
+        assert offset.marks.keys() == set(only)
+        offset, found = drained(access, offset)
+        children = wide.split(first)
+        wide.put(100, keys=100, n=1)
+        offset, more = drained(access, offset)
+        assert offset.marks.keys() - set(only) == set(children)
+    assert ids(found[0]) == ids([x for y in more for x in y])
+    assert 0 < len(found[0]) < 100
+    with closing(open_access(wide.address(), [RangeId(first)])) as access:
+        assert first_offset(access, "beginning").marks.keys() == set(children)
+    with (
+        closing(open_access(wide.address(), [RangeId("77")])) as access,
+        pytest.raises(PipelineRefused, match="no range '77'; there are: "),
+    ):
+        first_offset(access, "beginning")
+
+
+def test_positions_cross_both_ways_though_ranges_were_split_and_merged_in_between(
+    wide: ServedCosmos,
+) -> None:
+    mode = "all-versions"
+    start = start_of(wide, mode)
+    wide.put(40, keys=40)
+    half = planned(wide, start, mode, limit=20)
+    seen = read(wide, start, half, mode)
+    wide.merge(*wide.living()[:2])
+    wide.split(wide.living()[-1])
+    told = planned(wide, half, mode)  # the ends, and who goes on
+    seen += read(wide, half, told, mode)
+    with wide.access(mode) as access:
+        leases = leases_of(told, access)
+        assert not any(x.ended for x in leases)
+        wide.put(40, keys=40, n=1)
+        wide.split(wide.living()[0])
+    with wide.access(mode) as access:
+        back = offset_of(leases, access)
+        assert back.feed == told.feed
+        _, rest = drained(access, back)
+    seen += [x for y in rest for x in y]
+    assert ids(seen) == Counter([f"i{n}" for n in range(40)] * 2)
+
+
+def test_leases_of_which_some_are_over_and_some_wait_become_an_offset_without_a_gap(
+    cosmos: ServedCosmos,
+) -> None:
+    def lease(name: str, at: str, bounds: tuple[str, str], *parents: str) -> Lease:
+        ids = tuple(map(RangeId, parents))
+        found = FeedRange(id=RangeId(name), low=bounds[0], high=bounds[1], parents=ids)
+        return Lease(range=found, continuation=Continuation(at))
+
+    mode = "all-versions"
+    cosmos.put(40, keys=40)
+    low, high = cosmos.split("0")
+    one, two = cosmos.split(low)
+    cosmos.put(40, keys=40, n=1)
+    bounds = cosmos.bounds()
+    below = (bounds[one][0], bounds[two][1])
+    leases = [
+        lease("0", '"40"', ("", "FF")).finished(),
+        lease(low, '"40"', below, "0").paused_because("poison"),  # it is gone, but not read on
+        lease(one, '"44"', bounds[one], "0", low),  # waits, wherever it stands
+        replace(lease(high, '"43"', bounds[high], "0"), epoch=3),
+    ]
+    with cosmos.access(mode) as access:
+        start = offset_of(leases, access)
+        assert {x: mark.continuation for x, mark in start.marks.items()} == {
+            low: '"40"',
+            high: '"43"',
+        }
+        _, found = drained(access, start)
+    seen = [x for y in found for x in y]
+    assert len(seen) == len(ids(seen)) == 37  # three of the upper half were read by hosts
+
+
+@spark_warnings
+def test_three_tables_are_kept_of_a_container(
+    spark: "SparkSession", cosmos: ServedCosmos, tmp_path: Path
+) -> None:
+    figures = {
+        "name": "by_key",
+        "window": "1000 days",
+        "by": {"k": "key"},
+        "sums": {"n": "value.n"},
+    }
+    wanted = PipelineSettings.model_validate(
+        {
+            "feed": cosmos.address("all-versions"),
+            "directory": str(tmp_path),
+            "start": start_of(cosmos, "all-versions").as_text(),
+            "body_schema": "n INT",
+            "aggregates": [figures],
+        }
+    )
+    cosmos.put(100, keys=10)
+    cosmos.put(60, keys=10, n=1)
+    cosmos.remove("i99", "k9")
+    kept(spark, wanted)
+    changes = table(wanted, "changes")
+    assert len(changes) == len({(x["range"], x["sequence"]) for x in changes}) == 161
+    latest = {x["id"]: x["value"] and x["value"]["n"] for x in table(wanted, "latest")}
+    assert latest == {f"i{x}": int(x < 60) for x in range(99)} | {"i99": None}
+    found = {x["k"]: (x["changes"], x["n"]) for x in table(wanted, "by_key")}
+    assert found == {f"k{x}": (16, 6) for x in range(9)} | {"k9": (17, 6)}
+
+
+@spark_warnings
+def test_a_stream_of_all_versions_is_bounded_and_goes_on_through_a_split_and_a_merge(
+    spark: "SparkSession", wide: ServedCosmos, tmp_path: Path
+) -> None:
+    def run() -> list[int]:
+        query = (
+            spark.readStream.format("changefeed")
+            .options(feed=wide.address(None), mode="all-versions", startingAt="now")
+            .options(maxChangesPerTrigger="25", columns="key,id,operation,sequence,generation")
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "table"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(PATIENCE)
+        return [x["numInputRows"] for x in query.recentProgress if x["numInputRows"]]
+
+    assert run() == []
+    wide.put(40)
+    assert run() == [25, 15]
+    wide.merge(*wide.living()[:2])
+    wide.split(wide.living()[-1])
+    wide.put(40, n=1)
+    wide.remove("i3", "k3")
+    after = run()  # the first batch tells the new ranges, the others read them
+    assert (sum(after), max(after)) == (41, 25)
+    found = spark.read.parquet(str(tmp_path / "table"))
+    rows = found.where("id = 'i3'").orderBy("generation", "sequence").collect()
+    assert [x.operation for x in rows] == ["insert", "replace", "delete"]
+    assert found.count() == 81

@@ -1,0 +1,150 @@
+"""An emulator in a thread of this process, for planners and tasks, which block theirs."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from azure.cosmos.aio import CosmosClient
+
+from emulator import DEVELOPMENT_KEY
+from feeds.cosmos_address import CosmosAccess
+from feeds.eventlog.columns import Columns
+from feeds.feed import Change, RangeId
+from feeds.opening import open_feed
+from pipeline.source.access import Access, Slice
+from pipeline.source.access_feed import FeedAccess
+from pipeline.source.offsets import Offset
+from pipeline.source.opening import cosmos_kind
+from pipeline.source.planning import slices
+from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
+
+T = TypeVar("T")
+_PATIENCE = 60.0
+
+Row = tuple[int, RangeId, int, str, bytes]
+"""What a row of a table says of a change: generation, range, sequence, id, body."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedCosmos:
+    """The container ``d/c`` of an emulator. ``do`` what changes it, and wait for it."""
+
+    world: CosmosWorld
+    loop: asyncio.AbstractEventLoop
+
+    def do(self, doing: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(doing, self.loop).result(_PATIENCE)
+
+    def address(self, mode: str | None = "latest-version") -> str:
+        place = f"{self.world.url.replace('http:', 'cosmos+http:')}d/c"
+        return place if mode is None else f"{place}?mode={mode}"
+
+    @contextmanager
+    def access(
+        self, mode: str = "latest-version", *, patience: float = _PATIENCE
+    ) -> Iterator[FeedAccess]:
+        """Open it as a planner or a task does: with nothing remembered."""
+        address = self.address(mode)
+        kind = cosmos_kind()
+        made = FeedAccess(lambda: open_feed(address, CosmosAccess()), kind, patience=patience)
+        with closing(made):
+            yield made
+
+    def put(self, count: int, *, keys: int = 50, n: int = 0, key: str = "k") -> None:
+        """Write items ``i0`` and so on, each in a transaction of its own."""
+
+        async def write() -> None:
+            few = asyncio.Semaphore(8)
+
+            async def one(x: int) -> None:
+                async with few:
+                    await self.world.put(f"i{x}", f"{key}{x % keys}", n=n)
+
+            await asyncio.gather(*map(one, range(count)))
+
+        self.do(write())
+
+    def put_together(self, ids: Sequence[str], key: str) -> None:
+        """Write items in one transaction."""
+
+        async def write() -> None:
+            async with CosmosClient(self.world.url, DEVELOPMENT_KEY) as client:
+                items = client.get_database_client("d").get_container_client("c")
+                batch = [("upsert", ({"id": x, "pk": key},)) for x in ids]
+                await items.execute_item_batch(batch, key)
+
+        self.do(write())
+
+    def remove(self, item: str, key: str) -> None:
+        self.do(self.world.remove(item, key))
+
+    def split(self, range_id: str, **how: Any) -> list[str]:
+        made = self.do(self.world.by_hand.split(range=range_id, **how))
+        return [x["id"] for x in made]
+
+    def merge(self, *ranges: str) -> str:
+        return str(self.do(self.world.by_hand.merge(*ranges))["id"])
+
+    def make_anew(self, *, ranges: int = 1) -> None:
+        self.do(self.world.delete())
+        self.do(self.world.create(ranges=ranges))
+
+    def living(self) -> list[str]:
+        """Return the ids of the physical ranges, by their bounds."""
+        (container,) = self.do(self.world.by_hand.control("GET", ""))
+        found = sorted((x["low"], x["id"]) for x in container["ranges"] if not x["gone"])
+        return [name for _, name in found]
+
+    def bounds(self) -> dict[str, tuple[str, str]]:
+        """Return the bounds of every range there ever was."""
+        (container,) = self.do(self.world.by_hand.control("GET", ""))
+        return {x["id"]: (x["low"], x["high"]) for x in container["ranges"]}
+
+    def requests(self) -> dict[str, int]:
+        """Return how often each operation was asked for since the last time."""
+        counted = self.do(self.world.counted())
+        return {name: sum(x.values()) for name, x in counted.items()}
+
+
+@contextmanager
+def served_cosmos(*, ranges: int = 1) -> Iterator[ServedCosmos]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def do(doing: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(doing, loop).result(_PATIENCE)
+
+    try:
+        opening = cosmos_world(ranges=ranges)
+        world = do(opening.__aenter__())
+        try:
+            yield ServedCosmos(world=world, loop=loop)
+        finally:
+            do(opening.__aexit__(None, None, None))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def rows(access: Access, pieces: Sequence[Slice]) -> list[Row]:
+    """Read slices; return what a table would say of their changes."""
+    found: list[Row] = []
+    for piece in pieces:
+        for range_id, changes in access.read(piece):
+            assert not isinstance(changes, Columns), "Cosmos DB gives one by one"
+            found += [_row(piece.generation, range_id, x) for x in changes]
+    return found
+
+
+def batch(access: Access, start: Offset, end: Offset, *, changes: int = 10**6) -> list[Row]:
+    """Read what lies between two offsets, as a task does."""
+    return rows(access, slices(access, start, end, changes=changes))
+
+
+def _row(generation: int, range_id: RangeId, x: Change) -> Row:
+    return generation, range_id, x.sequence, x.id, x.body
