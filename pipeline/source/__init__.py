@@ -9,6 +9,7 @@
     envelope  the columns of a change, and record batches of them
     options   what a user may say
     spark     the classes that Spark calls
+    bodies    bodies, parsed by a schema in Spark
 
-Only ``spark`` imports pyspark, so everything else is tested without it.
+Only the last two import pyspark, so everything else is tested without it.
 """

@@ -50,11 +50,16 @@ class Options:
     def of(cls, given: Mapping[str, str]) -> "Options":
         """Read options. Raise ``PipelineRefused`` for a wrong one or one there is not."""
         options = {name.lower(): value for name, value in given.items()}
+        if "bodyschema" in options:
+            raise PipelineRefused(
+                "Spark does not parse for a source that is written in Python: leave bodySchema "
+                "out, and parse what was loaded, with "
+                f"pipeline.source.bodies.with_bodies(changes, {options['bodyschema']!r})"
+            )
         unknown = sorted(options.keys() - {x.lower() for x in _KNOWN})
         if unknown:
             raise PipelineRefused(
-                f"the source has no option {unknown[0]!r}; there are: {', '.join(_KNOWN)}. "
-                f"(A schema for bodies is an argument of pipeline.source.spark.with_bodies)"
+                f"the source has no option {unknown[0]!r}; there are: {', '.join(_KNOWN)}"
             )
         if not options.get("feed"):
             raise PipelineRefused("say which feed: .option('feed', 'eventlog:DIRECTORY')")

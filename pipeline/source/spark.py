@@ -17,8 +17,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -48,31 +47,12 @@ from .planning import (
 )
 
 NAME = "changefeed"
-RESCUED = "rescued"
 _TASK_CHANGES = 5_000
 
 
 def register(spark: SparkSession) -> None:
     """Let ``spark.read`` and ``spark.readStream`` know the format ``changefeed``."""
     spark.dataSource.register(ChangefeedSource)
-
-
-def with_bodies(changes: DataFrame, schema: str) -> DataFrame:
-    """Add ``value``, the body parsed by a schema (DDL), and ``rescued``.
-
-    A body that does not fit stands in ``rescued`` as it came, and ``value`` has what of it
-    did fit. Fields that the schema does not name are left out, not rescued.
-    """
-    parsed = F.from_json(
-        "body",
-        f"{schema}, `__{RESCUED}` STRING",
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": f"__{RESCUED}"},
-    )
-    return (
-        changes.withColumn("value", parsed)
-        .withColumn(RESCUED, F.col(f"value.__{RESCUED}"))
-        .withColumn("value", F.col("value").dropFields(f"__{RESCUED}"))
-    )
 
 
 class ChangefeedSource(DataSource):

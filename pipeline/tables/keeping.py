@@ -10,7 +10,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.settings import AggregateSettings, PipelineSettings
 from pipeline.source.envelope import EVERYTHING
-from pipeline.source.spark import NAME, with_bodies
+from pipeline.source.bodies import with_bodies
+from pipeline.source.spark import NAME
 
 from .aggregates import AggregateTable, windowed
 from .appending import NAME as SINK

@@ -110,7 +110,7 @@ def test_the_path_of_a_log_does_not_depend_on_where_spark_runs(
     [
         ({}, "say which feed"),
         ({"maxChanges": "5"}, "no option 'maxchanges'; there are: feed, startingAt"),
-        ({"bodySchema": "n INT"}, "with_bodies"),
+        ({"bodySchema": "n INT"}, r"pipeline\.source\.bodies\.with_bodies\(changes, 'n INT'\)"),
         ({"startingAt": "yesterday"}, "write beginning, now, a time"),
         ({"startingAt": "2026-01-31"}, "does not say its time zone"),
         ({"columns": "key,value"}, "no column 'value'; there are: range"),

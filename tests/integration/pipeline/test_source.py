@@ -11,7 +11,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from feeds.eventlog.succession import replace_partitions
 from feeds.feed import RangeId
-from pipeline.source.spark import with_bodies
 from tests.support.pipeline_feeds import a_log, append_to
 
 if TYPE_CHECKING:
@@ -110,19 +109,6 @@ def test_a_stream_goes_on_through_a_new_era(spark: "SparkSession", tmp_path: Pat
     rows = written(spark, tmp_path)
     assert len(rows) == len({(x.range, x.sequence) for x in rows}) == 39
     assert sorted(x.generation for x in rows) == [0] * 25 + [1] * 14
-
-
-def test_bodies_are_parsed_by_a_schema_and_what_does_not_fit_is_rescued(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    feed = a_log(tmp_path / "log", {"a": 3}, parts=1)
-    parsed = with_bodies(read(spark, feed), "n INT").orderBy("sequence")
-    assert [x.value.n for x in parsed.collect()] == [0, 1, 2]
-    assert [x.rescued for x in parsed.collect()] == [None] * 3
-    wrong = with_bodies(read(spark, feed), "n ARRAY<INT>").orderBy("sequence")
-    assert [(x.value.n, x.rescued) for x in wrong.collect()] == [
-        (None, f'{{"n": {n}}}') for n in range(3)
-    ]
 
 
 def test_a_wrong_option_is_told_with_advice(spark: "SparkSession", tmp_path: Path) -> None:
