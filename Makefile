@@ -8,7 +8,7 @@ SEED ?=
 
 .PHONY: demo test simulate mutants check lint types imports format bench lock clean
 
-demo: $(VENV)/.ready  ## Run the main job: a real feed, four host processes, one killed, and a proof.
+demo: $(VENV)/.ready  ## Run the main job: a real feed, four hosts, one killed, tables on Spark, and a proof.
 	$(BIN)/python -m samples.flights $(ARGS)
 
 test: $(VENV)/.ready  ## Run every test.

@@ -6,24 +6,27 @@ from typing import Annotated
 import typer
 
 from feeds.errors import FeedError
-from pipeline.errors import PipelineRefused, QueryFailed
+from pipeline.errors import PipelineRefused
 
 from .drawing import draw
-from .tables import keep_tables
+from .tables import NotKept, days, departures, keep_tables, settings_of
 
 
 def main(
     directory: Annotated[Path, typer.Argument(help="What make demo ARGS='--keep …' kept.")],
     file: Annotated[Path, typer.Argument(help="The picture to write.")] = Path("delays.png"),
 ) -> None:
-    """Keep the tables of a year of flights with Spark, and draw the delays by carrier."""
+    """Draw the delays by carrier from the tables of a year of flights."""
+    directory = directory.expanduser().resolve()
     try:
-        kept = keep_tables(directory.expanduser().resolve())
-    except (FeedError, PipelineRefused, QueryFailed) as error:
+        keep_tables(directory)
+        found = departures(days(settings_of(directory)))
+        draw(found, file)
+    except (FeedError, PipelineRefused, NotKept, OSError) as error:
         typer.echo(f"delays: {error}", err=True)
         raise typer.Exit(2) from None
-    draw(kept, file)
-    typer.echo(f"{kept.changes:,} changes of {kept.flights:,} flights are in {file}")
+    count = sum(x.count for x in found.values())
+    typer.echo(f"{count:,} departures of {len(found)} carriers are in {file}")
 
 
 if __name__ == "__main__":

@@ -1,90 +1,120 @@
-"""From the event log of a run of ``samples.flights`` to tables, and to figures by carrier."""
+"""The tables of a run of ``samples.flights``: their settings, and what stands in them."""
 
-import threading
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
-from pipeline.keeping import keep
-from pipeline.settings import PipelineSettings
+from pipeline.settings import PipelineSettings, load_settings
+from pipeline.status import tables_status
 
-BODY = "kind STRING, carrier STRING, flight STRING, origin STRING, dest STRING, delay INT"
-DAILY = {
-    "name": "daily",
-    "window": "1 day",
-    "by": {"carrier": "value.carrier"},
-    "sums": {"delay": "value.delay"},
-    "where": "value.kind = 'departed'",
-}
+SETTINGS = Path(__file__).with_name("pipeline.toml")
+_ADVICE = "changefeed: "
+_SHOWN = 5
+
+
+class NotKept(Exception):
+    """The command failed. ``code`` is its own: 2 if a person has to change something."""
+
+    def __init__(self, code: int, said: str) -> None:
+        super().__init__(code, said)
+        self.code = code
+        self.said = said
+
+    def __str__(self) -> str:
+        lines = self.said.splitlines()
+        first = next((n for n, x in enumerate(lines) if x.startswith(_ADVICE)), -_SHOWN)
+        return "\n".join(lines[first:][:_SHOWN]).removeprefix(_ADVICE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """The departures of a carrier on one day (UTC), and their delays in minutes."""
+    """What happened to a carrier on one day (UTC), of one kind: a row of ``daily``.
+
+    ``timed`` of the ``changes`` tell a delay; ``delay`` is their sum in minutes, and
+    ``late`` how many of them came 15 minutes late or more.
+    """
 
     carrier: str
-    day: str
-    departures: int
+    day: date
+    kind: str
+    changes: int
+    timed: int
+    late: int
     delay: int
-
-    @property
-    def mean(self) -> float:
-        return self.delay / self.departures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What the tables came to."""
+class Departures:
+    """How many departures a carrier had, and their delays in minutes, added up."""
 
-    changes: int
-    flights: int
-    days: Sequence[Day]
+    count: int = 0
+    delay: int = 0
 
-    def departures(self) -> Mapping[str, tuple[int, int]]:
-        """Return the number of departures and the sum of their delays, by carrier."""
-        found: dict[str, tuple[int, int]] = {}
-        for x in self.days:
-            count, delay = found.get(x.carrier, (0, 0))
-            found[x.carrier] = (count + x.departures, delay + x.delay)
-        return found
+    @property
+    def mean(self) -> float:
+        return self.delay / self.count
 
 
-def keep_tables(directory: Path, spark: Mapping[str, str] | None = None) -> Kept:
-    """Bring the tables of a run up to date, in its folder ``tables``, and read them.
+def settings_of(directory: Path) -> PipelineSettings:
+    """Return the settings of the tables of a run, which are in its folder ``tables``."""
+    places = {"feed": f"eventlog:{directory / 'log'}", "directory": str(directory / "tables")}
+    return load_settings(SETTINGS, places)
 
-    Raise ``QueryFailed`` if a table cannot be kept, ``FeedRefused`` if there was no run.
+
+def command(directory: Path) -> Sequence[str]:
+    """Return the command that brings the tables of a run up to date, and ends."""
+    settings = settings_of(directory)
+    return [
+        *(sys.executable, "-P", "-m", "changefeed", "pipeline", "once"),
+        *(f"--config={SETTINGS}", f"--feed={settings.feed}"),
+        f"--directory={settings.directory}",
+    ]
+
+
+def keep_tables(directory: Path) -> None:
+    """Bring the tables up to date. Spark is started only if there is something to do.
+
+    Raise ``NotKept`` if that fails, and ``FeedRefused`` if there was no run.
     """
-    settings = PipelineSettings.model_validate(
-        {
-            "feed": f"eventlog:{directory / 'log'}",
-            "directory": str(directory / "tables"),
-            "body_schema": BODY,
-            "aggregates": [DAILY],
-            "spark": dict(spark or {}),
-        }
+    if all(x.lag == 0 for x in tables_status(settings_of(directory))):
+        return
+    done = subprocess.run(command(directory), capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    if done.returncode:
+        raise NotKept(done.returncode, done.stdout + done.stderr)
+
+
+def days(settings: PipelineSettings) -> Sequence[Day]:
+    """Read the table ``daily``."""
+    found: list[dict[str, Any]] = (
+        DeltaTable(settings.table("daily")).to_pyarrow_table().to_pylist()
     )
-    keep(settings, threading.Event(), once=True)
-    days = [
+    return [
         Day(
             carrier=x["carrier"],
-            day=x["window_start"].date().isoformat(),
-            departures=x["changes"],
+            day=x["window_start"].date(),
+            kind=x["kind"],
+            changes=x["changes"],
+            timed=x["timed"],
+            late=x["late"] or 0,  # a sum of nothing but NULL is NULL
             delay=x["delay"] or 0,
         )
-        for x in _rows(settings, "daily")
+        for x in found
     ]
-    return Kept(
-        changes=DeltaTable(settings.table("changes")).count(),
-        flights=DeltaTable(settings.table("latest")).count(),
-        days=sorted(days, key=lambda x: (x.carrier, x.day)),
-    )
 
 
-def _rows(settings: PipelineSettings, name: str) -> Sequence[dict[str, Any]]:
-    found: list[dict[str, Any]] = (
-        DeltaTable(settings.table(name)).to_pyarrow_table().to_pylist()
-    )
+def departures(of: Sequence[Day]) -> Mapping[str, Departures]:
+    """Add up the departures of each carrier that had any."""
+    found: dict[str, Departures] = {}
+    for x in of:
+        if x.kind == "departed":
+            before = found.get(x.carrier, Departures())
+            found[x.carrier] = Departures(
+                count=before.count + x.changes, delay=before.delay + x.delay
+            )
     return found

@@ -17,11 +17,16 @@ from rich.console import Console
 
 from feeds.errors import FeedError
 from leases.errors import ContainerError
+from pipeline.errors import PipelineRefused
+from samples.delays.tables import NotKept
 
 from .data import NoFlights
 from .hosts import HostEnded
-from .play import Place, Plan, Standstill, play, prove_place
+from .kept import NoTable
+from .play import Outcome, Place, Plan, Standstill, play, prove_hosts
+from .proof import in_words, told
 from .screen import Screen
+from .tables import java_is_found, keep_tables, prove_kept
 
 
 def main(
@@ -34,6 +39,9 @@ def main(
         float,
         typer.Option(min=0, help="Deliver for so long at least; 0 for as fast as it goes."),
     ] = 15.0,
+    tables: Annotated[
+        bool, typer.Option(help="Make tables of the same feed, with Spark.")
+    ] = True,
     seed: Annotated[int, typer.Option(help="Chooses the flights and the host to kill.")] = 2013,
     keep: Annotated[
         Path | None, typer.Option(help="Keep everything in this directory, a new one.")
@@ -42,21 +50,26 @@ def main(
         Path | None, typer.Option(help="Only prove again what --keep kept there.")
     ] = None,
 ) -> None:
-    """Read a year of flights with a fleet of hosts, kill one, and prove the result."""
+    """Read a year of flights with a fleet of hosts, kill one, and prove the result.
+
+    Then make tables of the same feed with Spark, and prove that they say the same.
+    """
     screen = Screen(Console())
-    plan = Plan(scale=scale, seed=seed, hosts=hosts, seconds=seconds)
+    plan = Plan(scale=scale, seed=seed, hosts=hosts, seconds=seconds, tables=tables)
     try:
         if prove is not None:
             holds = asyncio.run(_prove(_kept(prove), screen))
         else:
             with _directory(keep) as directory:
                 holds = asyncio.run(_play_and_prove(Place(directory=directory), plan, screen))
-    except (HostEnded, Standstill) as error:
+    except NotKept as error:
+        raise _ending(2 if error.code == 2 else 1, error) from None
+    except (HostEnded, Standstill, NoTable) as error:
         raise _ending(1, error) from None
-    except (NoFlights, FeedError, ContainerError, OSError) as error:
+    except (NoFlights, FeedError, ContainerError, PipelineRefused, OSError) as error:
         raise _ending(2, error) from None
     except (KeyboardInterrupt, asyncio.CancelledError):
-        raise _ending(130, "interrupted; the hosts are stopped") from None
+        raise _ending(130, "interrupted; what was started is stopped") from None
     raise typer.Exit(0 if holds else 1)
 
 
@@ -69,15 +82,38 @@ async def _play_and_prove(place: Place, plan: Plan, screen: Screen) -> bool:
     task = asyncio.current_task()
     assert task is not None, "a coroutine that runs has a task"
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    if plan.tables:
+        java_is_found()  # or the first half would be for nothing
     await play(place, plan, screen)
-    return await _prove(place, screen)
+    hosts = await _prove_hosts(place, screen)
+    if plan.tables:
+        await keep_tables(place, hosts.expected.changes, screen)
+    return await _prove_tables(place, hosts, screen)
 
 
 async def _prove(place: Place, screen: Screen) -> bool:
-    screen.say("proving the result")
-    proof, carriers = await prove_place(place)
-    screen.result(proof, carriers)
-    return proof.holds
+    hosts = await _prove_hosts(place, screen)
+    return await _prove_tables(place, hosts, screen)
+
+
+async def _prove_hosts(place: Place, screen: Screen) -> Outcome:
+    screen.say("proving what the hosts did")
+    hosts = await prove_hosts(place)
+    screen.tell(f"\n{in_words(hosts.proof)}\n")
+    return hosts
+
+
+async def _prove_tables(place: Place, hosts: Outcome, screen: Screen) -> bool:
+    """Show all figures; return whether both halves hold, or the one there is."""
+    found = {"hosts": hosts.observed}
+    if not place.read_plan().tables:
+        screen.result(hosts.expected.carriers, found)
+        return hosts.proof.holds
+    screen.say("proving what is in the tables")
+    claims, figures = await prove_kept(place, hosts)
+    screen.tell(f"\n{told(claims)}\n")
+    screen.result(hosts.expected.carriers, {**found, "tables": figures})
+    return hosts.proof.holds and all(x.holds for x in claims)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The plot: load the feed, start hosts, kill one, start another, stop all, prove it."""
+"""The plot: load the feed, start hosts, kill one, start another, stop all; and its proof."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ from .hosts import Hosts, Job
 from .observer import Carrier, newest_figures
 from .proof import Proof, prove, totals
 from .screen import Screen, Show
-from .straight import straight_from
+from .straight import Expected, straight_from
 from .watch import Sight, look
 
 _BATCH = 10_000
@@ -38,12 +38,16 @@ class Standstill(Exception):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to play. ``seconds`` is how long delivery is to take at the least."""
+    """What to play. ``seconds`` is how long delivery is to take at the least.
+
+    ``tables`` says whether the second half is played, in which Spark makes tables.
+    """
 
     scale: float = 1.0
     seed: int = 2013
     hosts: int = 4
     seconds: float = 15.0
+    tables: bool = True
 
     @property
     def sample(self) -> Sample:
@@ -72,10 +76,25 @@ class Place:
     def observed(self) -> Path:
         return self.directory / "observed"
 
+    def read_plan(self) -> Plan:
+        return msgspec.json.decode(self.plan.read_bytes(), type=Plan)
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Feed, LeaseContainer]]:
         async with EventLog.open(self.log) as feed, open_container(self.leases) as container:
             yield feed, container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the hosts made of the data: the proof, and what it was held against.
+
+    ``observed`` are the figures that the observers kept, by carrier.
+    """
+
+    proof: Proof
+    expected: Expected
+    observed: Mapping[str, Carrier]
 
 
 async def play(place: Place, plan: Plan, screen: Screen) -> None:
@@ -100,14 +119,17 @@ async def play(place: Place, plan: Plan, screen: Screen) -> None:
             await _perform(fleet, hosts, plan, screen)
 
 
-async def prove_place(place: Place) -> tuple[Proof, Mapping[str, Carrier]]:
-    """Hold what a run left behind against the data; return the proof and the figures."""
-    plan = msgspec.json.decode(place.plan.read_bytes(), type=Plan)
-    expected = straight_from(plan.sample.rows())
+async def prove_hosts(place: Place) -> Outcome:
+    """Hold what the hosts of a run left behind against the data."""
+    expected = straight_from(place.read_plan().sample.rows())
     figures = [newest_figures(x) for x in place.observed.iterdir()]
     async with place.opened() as (feed, container):
         sight = await look(feed, container, total=expected.changes)
-    return prove(expected, turns(place.observed), figures, sight.leases), totals(figures)
+    return Outcome(
+        proof=prove(expected, turns(place.observed), figures, sight.leases),
+        expected=expected,
+        observed=totals(figures),
+    )
 
 
 async def _load(place: Place, plan: Plan, screen: Screen) -> int:

@@ -39,11 +39,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """``repeated`` tells how many changes came again, by the host to which they came first."""
+    """``repeated`` tells how many changes came again, by the host to which they came first.
+
+    ``last`` is the kind of change that came last of each flight, leaving out repetitions.
+    """
 
     claims: Sequence[Claim]
     deliveries: int
     repeated: Mapping[str, int]
+    last: Mapping[str, str]
 
     @property
     def holds(self) -> bool:
@@ -83,6 +87,7 @@ def prove(
         claims=[Claim(text=text, problems=problems) for text, problems in claims.items()],
         deliveries=order.deliveries,
         repeated=order.repeated,
+        last=order.last,
     )
 
 
@@ -126,6 +131,7 @@ class Order:
         self.problems: list[str] = []
         self.deliveries = 0
         self.repeated: Counter[str] = Counter()
+        self.last: dict[str, str] = {}
         self._ranges: dict[str, _Reached] = {}
         self._keys: dict[str, tuple[str, int]] = {}
 
@@ -139,6 +145,7 @@ class Order:
             if x.sequence > reached.sequence:
                 reached.sequence = x.sequence
                 reached.first_to[x.sequence] = turn.host
+                self.last[x.flight] = x.kind
                 self._follow_key(x, turn)
             else:
                 self.repeated[reached.first_to.get(x.sequence, "nobody")] += 1
@@ -211,15 +218,19 @@ def unfinished(leases: Sequence[tuple[Lease, int]]) -> Sequence[str]:
 
 
 def in_words(proof: Proof) -> str:
-    """Tell the outcome, and of what does not hold the first reasons."""
+    return f"{told(proof.claims)}\n{_duplicates(proof)}"
+
+
+def told(claims: Sequence[Claim]) -> str:
+    """Tell which claims hold, and of what does not the first reasons."""
     lines = []
-    for claim in proof.claims:
+    for claim in claims:
         lines.append(f"{'holds' if claim.holds else 'FAILS':>6}  {claim.text}.")
         lines += [f"          - {x}" for x in claim.problems[:_SAID_AT_MOST]]
         more = len(claim.problems) - _SAID_AT_MOST
         if more > 0:
             lines.append(f"          - and {more:,} more")
-    return "\n".join([*lines, _duplicates(proof)])
+    return "\n".join(lines)
 
 
 def _duplicates(proof: Proof) -> str:

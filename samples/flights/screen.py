@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -12,16 +12,20 @@ from rich.table import Table
 from rich.text import Text
 
 from .observer import Carrier
-from .proof import Proof, in_words
-from .watch import Sight
+from .watch import Sight, TableSight
 
 _SECONDS_BETWEEN_LINES = 2.0
+_SECONDS_BETWEEN_TABLE_LINES = 5.0
 _RATE_OVER = 3.0  # seconds: long enough to be readable, short enough to show a failover
+_TABLES_RATE_OVER = 30.0  # a batch takes many seconds
 
 _STYLES = {"running": "green", "killed": "bold red", "stopping": "yellow", "stopped": "dim"}
 
+_SAME, _DIFFERS = Text("equal", "green"), Text("DIFFERS", "bold red")
+
 Show = Callable[[Sight, Mapping[str, str]], None]
 """Shows the leases, and what became of each host."""
+ShowTables = Callable[[Sequence[TableSight]], None]
 
 
 class Screen:
@@ -40,29 +44,46 @@ class Screen:
         """Show sights while the block runs; what is said meanwhile stands above them."""
         rate = Rate()
         if not self._console.is_terminal:
-            yield self._lines(rate)
+            say = self._now_and_then(_SECONDS_BETWEEN_LINES)
+            yield lambda sight, states: say(in_a_line(sight, states, rate))
             return
         with Live(console=self._console, auto_refresh=False) as live:
             yield lambda sight, states: live.update(table(sight, states, rate), refresh=True)
 
-    def result(self, proof: Proof, carriers: Mapping[str, Carrier]) -> None:
-        self._console.print(carriers_table(carriers))
-        legend = "late: 15 minutes or more; departed, arrived: minutes of delay, mean\n"
-        self._console.print(legend, highlight=False)
-        self._console.print(in_words(proof), highlight=False, markup=False, soft_wrap=True)
+    @contextmanager
+    def live_tables(self) -> Iterator[ShowTables]:
+        """Show how far the tables are, in the same way."""
+        rate = Rate(over=_TABLES_RATE_OVER)
+        if not self._console.is_terminal:
+            say = self._now_and_then(_SECONDS_BETWEEN_TABLE_LINES)
+            yield lambda sights: say(tables_in_a_line(sights, rate))
+            return
+        with Live(console=self._console, auto_refresh=False) as live:
+            yield lambda sights: live.update(
+                tables_table(sights, rate, self._elapsed()), refresh=True
+            )
 
-    def _lines(self, rate: "Rate") -> Show:
+    def tell(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def result(
+        self, carriers: Mapping[str, Carrier], found: Mapping[str, Mapping[str, Carrier]]
+    ) -> None:
+        """Show the figures of the data, and whose are the same; see ``carriers_table``."""
+        self._console.print(carriers_table(carriers, found))
+        legend = "late: 15 minutes or more; departed, arrived: minutes of delay, mean"
+        self._console.print(legend, highlight=False)
+
+    def _now_and_then(self, seconds: float) -> Callable[[str], None]:
         next_line = 0.0
 
-        def show(sight: Sight, states: Mapping[str, str]) -> None:
+        def say(text: str) -> None:
             nonlocal next_line
-            speed, now = rate.of(sight.done), time.monotonic()
-            if now >= next_line:
-                next_line = now + _SECONDS_BETWEEN_LINES
-                hosts = "  ".join(f"{x} {len(sight.held_by(x))}" for x in states)
-                self.say(f"{progress(sight, speed)}   leases: {hosts}")
+            if (now := time.monotonic()) >= next_line:
+                next_line = now + seconds
+                self.say(text)
 
-        return show
+        return say
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began
@@ -71,14 +92,17 @@ class Screen:
 class Rate:
     """Changes a second, over the last few seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, over: float = _RATE_OVER
+    ) -> None:
         self._clock = clock
+        self._over = over
         self._seen: deque[tuple[float, int]] = deque()
 
     def of(self, done: int) -> float:
         now = self._clock()
         self._seen.append((now, done))
-        while self._seen[0][0] < now - _RATE_OVER:
+        while self._seen[0][0] < now - self._over:
             self._seen.popleft()
         then, before = self._seen[0]
         return (done - before) / (now - then) if now > then else 0.0
@@ -87,6 +111,34 @@ class Rate:
 def progress(sight: Sight, speed: float) -> str:
     share = sight.done / sight.total if sight.total else 1.0
     return f"{sight.done:>9,} of {sight.total:,} changes {share:5.1%} {speed:>8,.0f}/s"
+
+
+def in_a_line(sight: Sight, states: Mapping[str, str], rate: Rate) -> str:
+    hosts = "  ".join(f"{x} {len(sight.held_by(x))}" for x in states)
+    return f"{progress(sight, rate.of(sight.done))}   leases: {hosts}"
+
+
+def tables_in_a_line(sights: Sequence[TableSight], rate: Rate) -> str:
+    tables = "  ".join(f"{x.table} {x.done:,}" for x in sights)
+    return f"{tables}  of {_total(sights):,} changes  {_tables_rate(sights, rate)}"
+
+
+def tables_table(sights: Sequence[TableSight], rate: Rate, elapsed: float) -> RenderableType:
+    grid = Table("table", "batches", "", "changes")
+    for x in sights:
+        bar = ProgressBar(total=max(x.total, 1), completed=x.done, width=30)
+        grid.add_row(x.table, str(x.batches), bar, f"{x.done:>9,} of {x.total:,}")
+    return Group(grid, f"{elapsed:6.1f} s  {_tables_rate(sights, rate)}")
+
+
+def _total(sights: Sequence[TableSight]) -> int:
+    return max((x.total for x in sights), default=0)
+
+
+def _tables_rate(sights: Sequence[TableSight], rate: Rate) -> str:
+    """Tell how fast all tables together take changes in."""
+    speed = rate.of(sum(x.done for x in sights))
+    return f"{speed:,.0f}/s" if any(x.done for x in sights) else "Spark is in its first batch"
 
 
 def table(sight: Sight, states: Mapping[str, str], rate: Rate) -> RenderableType:
@@ -103,11 +155,18 @@ def table(sight: Sight, states: Mapping[str, str], rate: Rate) -> RenderableType
     return Group(grid, below)
 
 
-def carriers_table(carriers: Mapping[str, Carrier]) -> RenderableType:
-    """Show the figures, the carriers with the most flights first."""
-    grid = Table(title="What the observers found, by carrier")
-    for heading in ("carrier", "flights", "cancelled", "late", "departed", "arrived"):
-        grid.add_column(heading, justify="left" if heading == "carrier" else "right")
+def carriers_table(
+    carriers: Mapping[str, Carrier], found: Mapping[str, Mapping[str, Carrier]]
+) -> RenderableType:
+    """Show the figures, the carriers with the most flights first.
+
+    ``found`` are the figures that others came to, by their names: there is a column for
+    each of them, which tells whether it is the same.
+    """
+    grid = Table(title="What became of the flights, by carrier")
+    for heading in ("carrier", "flights", "cancelled", "late", "departed", "arrived", *found):
+        words = heading == "carrier" or heading in found
+        grid.add_column(heading, justify="left" if words else "right")
     for name, x in sorted(carriers.items(), key=lambda pair: -pair[1].scheduled):
         grid.add_row(
             name,
@@ -116,6 +175,7 @@ def carriers_table(carriers: Mapping[str, Carrier]) -> RenderableType:
             _share(x.late, x.departed),
             _mean(x.departure_delay, x.departed),
             _mean(x.arrival_delay, x.timed_arrivals),
+            *(_SAME if x == other.get(name) else _DIFFERS for other in found.values()),
         )
     return grid
 

