@@ -71,10 +71,13 @@ def with_successors(
     marks: Mapping[RangeId, Mark],
     sights: Mapping[RangeId, Sight],
 ) -> Offset:
-    """Introduce what goes on with ended ranges, and leave out those nobody waits for."""
-    following = {x: sights[x].successors or () for x in marks if x in sights and marks[x].ended}
+    """Introduce what goes on with ended ranges, and leave out those nobody waits for.
+
+    Where positions are taken over, ``sights`` has none of ranges that had ended before.
+    """
+    following = {x: sights[x].successors or () for x in sights if marks[x].ended}
     if access.takes_over:
-        fresh = _taking_over(start, marks, following)
+        fresh = _taking_over(marks, following)
         done = {x for x, mark in start.marks.items() if mark.ended} - fresh.keys()
     else:
         fresh = _beginning_anew(access, marks, following)
@@ -86,13 +89,11 @@ def with_successors(
 
 
 def _taking_over(
-    start: Offset,
-    marks: Mapping[RangeId, Mark],
-    following: Mapping[RangeId, Sequence[Successor]],
+    marks: Mapping[RangeId, Mark], following: Mapping[RangeId, Sequence[Successor]]
 ) -> Mapping[RangeId, Mark]:
     """Introduce those that take over positions, each from the one range that held its keys.
 
-    Only a range that ends just now hands something on. Later it would name whoever holds
+    Only ranges that end just now are in ``following``. Later one would name whoever holds
     its keys by then, which may be the children of its children.
     """
     return {
@@ -103,7 +104,6 @@ def _taking_over(
             high=x.range.high,
         )
         for name, successors in following.items()
-        if not start.marks[name].ended
         for x in successors
     }
 

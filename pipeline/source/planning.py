@@ -114,6 +114,7 @@ def next_offset(
 ) -> Offset:
     """Return where the batch that begins at ``start`` ends: ``start`` if there is nothing."""
     access.recall(start)
+    # An ended range whose position was taken over has handed on all it had.
     asked = {x: m for x, m in start.marks.items() if not (m.ended and access.takes_over)}
     sights = access.look(asked)
     steps = {

@@ -1,6 +1,8 @@
 """Where batches end, told over feeds in memory: nothing here needs Spark."""
 
-from random import Random
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from feeds.feed import Change, Continuation, RangeId
 from feeds.memory import MemoryFeed
 from pipeline.errors import PipelineRefused
 from pipeline.source.access import Slice
+from pipeline.source.access_feed import FeedAccess, FeedKind
 from pipeline.source.lineage import generations
 from pipeline.source.offsets import Mark, Offset
 from pipeline.source.planning import (
@@ -22,7 +25,9 @@ from pipeline.source.planning import (
     target_at,
     tasks,
 )
-from tests.support.pipeline_feeds import Name, drained, memory_access, names
+from pipeline.source.scale import cosmos_scale
+from tests.support.pipeline_feeds import drained, memory_access, names
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0, R1, R2, R3 = (RangeId(f"r{n}") for n in range(4))
 
@@ -199,46 +204,56 @@ def test_generations_grow_along_every_line_of_descent() -> None:
         assert all(found[p] < found[x.id] for x in ranges for p in x.parents)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_through_splits_merges_and_eras_each_change_is_read_once_and_keys_in_order(
-    seed: int,
+class Meanwhile:
+    """A feed of a store in which something happens once, when a method has answered."""
+
+    def __init__(self, store: ShiftingStore, method: str, happens: Callable[[], None]) -> None:
+        self._feed = ShiftingReader(store)
+        self._method = method
+        self._happens: Callable[[], None] | None = happens
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._feed, name)
+        if name != self._method or self._happens is None:
+            return found
+
+        async def and_then(*args: Any) -> Any:
+            answer = await found(*args)
+            if self._happens is not None:
+                self._happens()
+                self._happens = None
+            return answer
+
+        return and_then
+
+
+@contextmanager
+def shifting_access(feed: Any) -> Iterator[FeedAccess]:
+    kind = FeedKind(scale=cosmos_scale(), takes_over=True)
+    access = FeedAccess(lambda: nullcontext(feed), kind, patience=0.01)
+    with closing(access):
+        yield access
+
+
+def test_a_range_that_is_split_while_the_start_is_settled_is_listed_anew() -> None:
+    store = ShiftingStore()
+    store.append("k", b"1")
+    feed = Meanwhile(store, "ranges", lambda: store.split(RangeId("0")))
+    with shifting_access(feed) as access:
+        assert first_offset(access, "now").marks.keys() == {"1", "2"}
+
+
+@pytest.mark.parametrize("limit", [None, 1000, 2])
+def test_a_range_that_is_split_while_a_batch_is_planned_is_left_where_it_is(
+    limit: int | None,
 ) -> None:
-    random = Random(seed)
-    feed = MemoryFeed(random.randint(1, 4))
-    limit = random.choice([None, 3, 20])
-    appended: list[Change] = []
-    read: list[list[Name]] = []
-    with memory_access(feed) as access:
-        offset = first_offset(access, "beginning")
-        for _ in range(60):
-            _something_happens(feed, random, appended)
-            offset = Offset.of(offset.as_text())  # as a restarted query would
-            end = next_offset(access, offset, limit=limit)
-            pieces = slices(access, offset, end, changes=100)
-            read.append([x for piece in pieces for x in names(access, piece)])
-            offset = end
-        _, rest = drained(access, offset, limit=limit)
-    read += rest
-    keys = {(x.range_id, x.sequence): x.key for x in appended}
-    every = [x for batch in read for x in batch]
-    assert sorted(every) == sorted(keys)
-    by_key: dict[str, list[Name]] = {}
-    for x in appended:
-        by_key.setdefault(x.key, []).append((x.range_id, x.sequence))
-    for key, order in by_key.items():
-        assert [x for x in every if keys[x] == key] == order
-    assert limit is None or max(map(len, read)) <= limit
-
-
-def _something_happens(feed: MemoryFeed, random: Random, appended: list[Change]) -> None:
-    for _ in range(random.randint(0, 12)):
-        appended.append(feed.append(f"k{random.randint(0, 9)}"))  # noqa: PERF401 - a story
-    holders = [x.id for x in feed._holders]
-    event = random.random()
-    if event < 0.15:
-        feed.split(random.choice(holders))
-    elif event < 0.25 and len(holders) > 1:
-        n = random.randint(0, len(holders) - 2)
-        feed.merge(holders[n], holders[n + 1])
-    elif event < 0.3:
-        feed.begin_era(random.randint(1, 4))
+    store = ShiftingStore()
+    for n in range(5):
+        store.append(f"k{n}", b"%d" % n)
+    feed = Meanwhile(store, "lag", lambda: store.split(RangeId("0")))
+    with shifting_access(feed) as access:
+        start = first_offset(access, "beginning")
+        assert next_offset(access, start, limit=limit) == start
+        end, read = drained(access, start, limit=limit)
+    assert sum(map(len, read)) == 5
+    assert {x.generation for x in end.marks.values()} == {1}

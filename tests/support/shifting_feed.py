@@ -1,0 +1,158 @@
+"""A container of Cosmos DB as far as its ranges go, in memory: for thousands of stories.
+
+Its ranges end where their readers stand, as soon as they are split or merged, and what goes
+on takes over the position. A transaction has one LSN; children go on with those of their
+parent. It keeps every version. Readers know of ranges what they have seen or were told.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from feeds.cosmos.positions import BEGINNING, lsn_of, position, position_after, sequences
+from feeds.cosmos.topology import Place, Topology
+from feeds.errors import RangeUnknown
+from feeds.feed import (
+    Change,
+    Continuation,
+    Feed,
+    FeedRange,
+    Operation,
+    Page,
+    RangeEnded,
+    RangeId,
+    StartAt,
+    Successor,
+)
+
+_HASHES = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Item:
+    lsn: int
+    hash: str
+    key: str
+    body: bytes
+
+
+@dataclass(kw_only=True)
+class ShiftingStore:
+    """What the readers share. The methods are those of producers and of the service."""
+
+    physical: list[FeedRange] = field(
+        default_factory=lambda: [FeedRange(id=RangeId("0"), low="", high="FF")]
+    )
+    lsns: dict[RangeId, int] = field(default_factory=lambda: {RangeId("0"): 0})
+    items: dict[RangeId, list[_Item]] = field(default_factory=lambda: {RangeId("0"): []})
+
+    def open(self) -> AbstractAsyncContextManager[Feed]:
+        """Return a feed that remembers nothing yet."""
+        return nullcontext(ShiftingReader(self))
+
+    def append(self, key: str, *bodies: bytes) -> None:
+        """Add changes of one key in one transaction."""
+        place = f"{zlib.crc32(key.encode()) % _HASHES:02X}"
+        (held,) = (x for x in self.physical if x.low <= place < x.high)
+        self.lsns[held.id] += 1
+        self.items[held.id] += [
+            _Item(lsn=self.lsns[held.id], hash=place, key=key, body=x) for x in bodies
+        ]
+
+    def split(self, name: RangeId) -> None:
+        """Cut a range in the middle, unless it has only one hash."""
+        old = next(x for x in self.physical if x.id == name)
+        low, high = int(old.low or "0", 16), int(old.high, 16)
+        if high - low > 1:
+            self._replace([old], [old.low, f"{(low + high) // 2:02X}", old.high])
+
+    def merge(self, first: int) -> None:
+        """Join a range, by its place in the order of bounds, with the next one."""
+        a, b = self.physical[first : first + 2]
+        self._replace([a, b], [a.low, b.high])
+
+    def _replace(self, old: Sequence[FeedRange], edges: Sequence[str]) -> None:
+        names = tuple(dict.fromkeys(y for x in old for y in (*x.parents, x.id)))
+        held = sorted((y for x in old for y in self.items.pop(x.id)), key=lambda y: y.lsn)
+        lsn = max(self.lsns[x.id] for x in old)
+        at = self.physical.index(old[0])
+        new = [
+            FeedRange(id=RangeId(str(len(self.lsns) + n)), low=low, high=high, parents=names)
+            for n, (low, high) in enumerate(pairwise(edges))
+        ]
+        self.physical[at : at + len(old)] = new
+        for x in new:
+            self.lsns[x.id] = lsn
+            self.items[x.id] = [y for y in held if x.low <= y.hash < x.high]
+
+
+class ShiftingReader:
+    def __init__(self, store: ShiftingStore) -> None:
+        self._store = store
+        self._topology = Topology(physical=())
+
+    def recall(self, ranges: Iterable[FeedRange]) -> None:
+        self._topology = self._topology.recalling(ranges)
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        await asyncio.sleep(0)
+        self._topology = self._topology.replaced_by(self._store.physical)
+        return self._topology.listed()
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        place = await self._place(range_id)
+        if not isinstance(place, Place):
+            raise RangeUnknown(range_id)
+        return BEGINNING if start == "beginning" else position(self._store.lsns[place.physical])
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        place = await self._place(range_id)
+        if not isinstance(place, Place):
+            self._topology = self._topology.recalling(place)
+            raise RangeEnded(range_id, tuple(Successor(range=x, start=after) for x in place))
+        behind = self._behind(place, after)
+        if not behind:
+            return Page(changes=(), continuation=position(self._store.lsns[place.physical]))
+        last = behind[:limit][-1].lsn
+        found = [x for x in behind if x.lsn <= last]
+        return Page(
+            changes=[
+                Change(
+                    range_id=range_id,
+                    sequence=sequence,
+                    key=x.key,
+                    id=x.key,
+                    operation=Operation.REPLACE,
+                    body=x.body,
+                    committed_us=0,
+                )
+                for x, sequence in zip(found, sequences([x.lsn for x in found]), strict=True)
+            ],
+            continuation=position(last),
+        )
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return position_after(change.sequence)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        place = await self._place(range_id)
+        behind = self._behind(place, after) if isinstance(place, Place) else []
+        if not behind or not isinstance(place, Place):
+            return 0
+        return self._store.lsns[place.physical] - behind[0].lsn + 1
+
+    async def _place(self, range_id: RangeId) -> Place | tuple[FeedRange, ...]:
+        await self.ranges()
+        return self._topology.find(range_id)
+
+    def _behind(self, place: Place, after: Continuation) -> list[_Item]:
+        lsn = lsn_of(after)
+        assert lsn is not None
+        return [
+            x
+            for x in self._store.items[place.physical]
+            if x.lsn > lsn and place.bounds.low <= x.hash < place.bounds.high
+        ]
