@@ -87,21 +87,21 @@ async def write_leases(container: LeaseContainer, leases: Sequence[Lease]) -> No
 def _waits(lease: Lease, leases: Sequence[Lease], access: Access) -> bool:
     """Whether a query introduces the range of a lease by itself, or has done with it.
 
-    The first while a parent is still being read. The second for a range whose successors
-    take over its position: they have leases of their own.
+    The first while a parent is still to be read, by the rule of hosts. The second for a
+    range whose successors take over its position: they have leases of their own.
     """
     if lease.ended:
         return access.takes_over
-    return lease.epoch == 0 and any(
-        x.range_id in lease.range.parents and not x.ended and _share_keys(x, lease, access)
-        for x in leases
-    )
+    if lease.epoch > 0:
+        return False
+    if access.takes_over:
+        return any(not x.ended and _shares_keys(x.range, lease.range) for x in leases)
+    return not {x.range_id for x in leases if x.ended}.issuperset(lease.range.parents)
 
 
-def _share_keys(parent: Lease, child: Lease, access: Access) -> bool:
+def _shares_keys(parent: FeedRange, child: FeedRange) -> bool:
     """Whether a parent has keys of its child: a feed may name all its ancestors so."""
-    a, b = parent.range, child.range
-    return not access.takes_over or (a.low < b.high and b.low < a.high)
+    return parent.id in child.parents and parent.low < child.high and child.low < parent.high
 
 
 def _over(

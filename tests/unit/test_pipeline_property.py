@@ -1,159 +1,22 @@
-"""Whatever becomes of ranges, queries and readers: each change once, and keys in order.
+"""Whatever becomes of ranges, queries and readers: each change once, and keys in order."""
 
-Two kinds of feed live through the same stories: one whose ranges begin anew in those that
-go on with their keys, and one in which these take over the position.
-"""
-
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import asyncio
 from random import Random
-from typing import Protocol
 
 import pytest
 
-from feeds.eventlog.columns import Columns
-from feeds.memory import MemoryFeed
-from pipeline.source.access import Access
-from pipeline.source.access_feed import FeedAccess, FeedKind
-from pipeline.source.offsets import Offset
-from pipeline.source.planning import Target, first_offset, next_offset, slices, target_at
-from pipeline.source.scale import cosmos_scale
-from tests.support.pipeline_feeds import memory_access
-from tests.support.shifting_feed import ShiftingStore
+from feeds.feed import Feed, RangeEnded, Recalls, StartAt
+from host.journal import Journal
+from host.patience import Patience
+from host.ranges import create_missing, create_successors, forget_finished
+from leases.lease import HostName, Incarnation
+from leases.memory import MemoryLeases
+from leases.plan import assignable
+from pipeline.positions import leases_of, offset_of, read_leases
+from pipeline.source.planning import next_offset, target_at
+from tests.support.pipeline_stories import Anew, Shifting, Story
 
-Row = tuple[int, str, int, str, int]
-"""Generation, range, sequence, key, and the number of the change."""
-
-LONGEST = 4  # a transaction
-
-
-class World(Protocol):
-    def access(self) -> AbstractContextManager[Access]: ...
-    def append(self, key: str, *bodies: bytes) -> None: ...
-    def shake(self, random: Random) -> None: ...
-
-
-class Anew:
-    """A feed in memory, with splits, merges and eras."""
-
-    def __init__(self, random: Random) -> None:
-        self._feed = MemoryFeed(random.randint(1, 4))
-
-    @contextmanager
-    def access(self) -> Iterator[Access]:
-        with memory_access(self._feed) as made:
-            yield made
-
-    def append(self, key: str, *bodies: bytes) -> None:
-        for x in bodies:
-            self._feed.append(key, x)
-
-    def shake(self, random: Random) -> None:
-        holders = [x.id for x in self._feed._holders]
-        event = random.random()
-        if event < 0.5:
-            self._feed.split(random.choice(holders))
-        elif event < 0.8 and len(holders) > 1:
-            n = random.randrange(len(holders) - 1)
-            self._feed.merge(holders[n], holders[n + 1])
-        else:
-            self._feed.begin_era(random.randint(1, 4))
-
-
-class Shifting:
-    """A feed as Cosmos DB has it."""
-
-    def __init__(self, random: Random) -> None:
-        self._store = ShiftingStore()
-        for _ in range(random.randrange(4)):
-            self.shake(random)
-
-    @contextmanager
-    def access(self) -> Iterator[Access]:
-        kind = FeedKind(scale=cosmos_scale(), takes_over=True)
-        made = FeedAccess(self._store.open, kind, patience=0.01)
-        try:
-            yield made
-        finally:
-            made.close()
-
-    def append(self, key: str, *bodies: bytes) -> None:
-        self._store.append(key, *bodies)
-
-    def shake(self, random: Random) -> None:
-        living = self._store.physical
-        if len(living) > 1 and random.random() < 0.45:
-            self._store.merge(random.randrange(len(living) - 1))
-        else:
-            self._store.split(random.choice(living).id)
-
-
-class Story:
-    """A query over a feed, and what both live through."""
-
-    def __init__(self, world: World, random: Random) -> None:
-        self.world, self.random = world, random
-        self.written: list[tuple[str, int]] = []
-        self.read: list[Row] = []
-        self.within: Target | None = None
-        with world.access() as access:
-            self.offset = first_offset(access, "beginning")
-
-    def happens(self) -> None:
-        """Let something be written and, at times, let ranges come and go."""
-        for _ in range(self.random.randrange(8)):
-            key, size = f"k{self.random.randrange(10)}", self.random.choice([1, 1, 1, LONGEST])
-            numbers = [len(self.written) + n for n in range(size)]
-            self.world.append(key, *(str(n).encode() for n in numbers))
-            self.written += [(key, n) for n in numbers]
-        while self.random.random() < 0.3:
-            self.world.shake(self.random)
-
-    def batch(self) -> None:
-        """Plan a batch, read it, and perhaps die and read it again from what was logged."""
-        limit = self.random.choice([None, 3, 20])
-        with self.world.access() as access:
-            begin = Offset.of(self.offset.as_text())
-            end = next_offset(access, begin, limit=limit, within=self._target(access))
-        if self.random.random() < 0.2:
-            return  # it dies before the end was logged: another will be planned
-        self.happens()
-        rows = self._read(begin, end)
-        if self.random.random() < 0.3:
-            self.happens()
-            assert self._read(begin, end) == rows
-        waiting = len(begin.marks)
-        assert limit is None or len(rows) <= limit + waiting * LONGEST
-        self.read += rows
-        self.offset = end
-
-    def _target(self, access: Access) -> Target | None:
-        """Begin or end a run that reads up to where the feed was when it began."""
-        if self.random.random() < 0.3:
-            self.within = None if self.within else target_at(access, "now")
-        return self.within
-
-    def _read(self, begin: Offset, end: Offset) -> list[Row]:
-        """Read as tasks do: each with nothing but its slice."""
-        cut = self.random.choice([2, 1000])
-        with self.world.access() as access:
-            pieces = slices(access, begin, end, changes=cut)
-        rows: list[Row] = []
-        for piece in pieces:
-            with self.world.access() as access:
-                for name, changes in access.read(piece):
-                    assert not isinstance(changes, Columns)
-                    rows += [
-                        (piece.generation, name, x.sequence, x.key, int(x.body))
-                        for x in changes
-                    ]
-        return rows
-
-    def to_the_end(self) -> None:
-        with self.world.access() as access:
-            while (end := next_offset(access, self.offset, limit=20)) != self.offset:
-                self.read += self._read(self.offset, end)
-                self.offset = end
+HOST = HostName("h")
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -197,6 +60,77 @@ def test_a_run_up_to_a_moment_reads_all_of_before_it_and_nothing_of_later(
             )
             if end == story.offset:
                 break
-            story.read += story._read(story.offset, end)
+            story.read += story.rows(story.offset, end)
             story.offset = end
     assert sorted(x[4] for x in story.read) == list(range(before))
+
+
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("start", ["beginning", "now"])
+@pytest.mark.parametrize("kind", [Anew, Shifting])
+def test_hosts_and_queries_take_turns_and_each_change_is_read_once_and_keys_in_order(
+    kind: type[Anew] | type[Shifting], start: StartAt, seed: int
+) -> None:
+    random = Random(seed)
+    story = Story(kind(random), random)
+    for _ in range(4):
+        for _ in range(random.randrange(4)):
+            story.happens()
+            story.batch()
+        story.within = None
+        hosts_go_on(story, start)
+    story.to_the_end()
+    assert sorted(x[4] for x in story.read) == [n for _, n in story.written]
+    for key in {key for key, _ in story.written}:
+        numbers = [x[4] for x in story.read if x[3] == key]
+        assert numbers == [n for k, n in story.written if k == key]
+
+
+def hosts_go_on(story: Story, start: StartAt) -> None:
+    """Cross over to hosts, let them live for a while, and cross back."""
+    container = MemoryLeases()
+    with story.world.access() as access:
+        leases = leases_of(story.offset, access)
+    feed = story.world.reader()
+
+    async def live() -> None:
+        for x in leases:
+            await container.create(x)
+        for _ in range(story.random.randrange(6)):
+            story.happens()
+            await tended(feed, container, start)
+            await read_a_little(story, feed, container)
+
+    asyncio.run(live())
+    with story.world.access() as access:
+        story.offset = offset_of(asyncio.run(read_leases(container)), access)
+
+
+async def tended(feed: Feed, container: MemoryLeases, start: StartAt) -> None:
+    """Create and delete leases as hosts do."""
+    leases = await container.list()
+    if isinstance(feed, Recalls):
+        feed.recall(x.range for x in leases)
+    ranges = await feed.ranges()
+    journal = Journal(HOST)
+    await create_missing(feed, container, start, ranges=ranges, leases=leases, journal=journal)
+    await forget_finished(container, ranges=ranges, leases=leases, journal=journal)
+
+
+async def read_a_little(story: Story, feed: Feed, container: MemoryLeases) -> None:
+    """Read some pages under leases; a host may die between any two writes."""
+    random = story.random
+    for lease in assignable(await container.list()):
+        held = await container.acquire(lease.taken_by(HOST, Incarnation("1")))
+        assert held.continuation is not None
+        try:
+            page = await feed.read(held.range_id, held.continuation, random.choice([1, 3, 50]))
+        except RangeEnded as ended:
+            patience = Patience(Journal(HOST), random)
+            await create_successors(ended, feed=feed, container=container, patience=patience)
+            dies = random.random() < 0.3
+            await container.replace(held.released() if dies else held.finished())
+            continue
+        story.read += [(0, x.range_id, x.sequence, x.key, int(x.body)) for x in page.changes]
+        held = held.advanced_to(page.continuation).released()
+        await container.replace(held.paused_because("tired") if random.random() < 0.1 else held)
