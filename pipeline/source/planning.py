@@ -4,7 +4,7 @@ What is settled here is the end of every range, before anything is read: Spark l
 after a crash, asks for the very same batch again.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
@@ -47,12 +47,18 @@ class Target:
             shared=[point for _, _, point in bounded],
         )
 
-    def point(self, name: RangeId, mark: Mark) -> Continuation | None:
-        """Return how far to read a range that is marked so."""
+    def point(self, access: Access, name: RangeId, mark: Mark) -> Continuation | None:
+        """Return how far to read a range that is marked so.
+
+        One that spans several is read to the furthest: it was merged again since.
+        """
         if name in self.points or not mark.high:
             return self.points.get(name)
-        n = bisect_right(self.lows, mark.low) - 1
-        return self.shared[n] if n >= 0 and mark.high <= self.highs[n] else None
+        first = bisect_right(self.lows, mark.low) - 1
+        last = bisect_left(self.lows, mark.high) - 1
+        if first < 0 or mark.high > self.highs[last]:
+            return None
+        return max(self.shared[first : last + 1], key=access.order)
 
 
 def fair_shares(lags: Mapping[Name, int], limit: int | None) -> Mapping[Name, int]:
@@ -121,7 +127,7 @@ def next_offset(
         name: Step(after=mark.continuation, lag=sights[name].lag, until=until)
         for name, mark in start.marks.items()
         if not mark.ended and sights[name].lag > 0
-        for until in [None if within is None else within.point(name, mark)]
+        for until in [None if within is None else within.point(access, name, mark)]
         if within is None or (until and access.distance(mark.continuation, until) > 0)
     }
     reached = _reached(access, steps, limit)

@@ -170,15 +170,17 @@ def test_a_target_in_limited_batches_is_met_exactly() -> None:
 
 
 def test_a_range_within_the_bounds_of_one_with_a_target_shares_it() -> None:
-    def mark(at: str, low: str, high: str) -> Mark:
-        return Mark(continuation=Continuation(at), low=low, high=high)
+    def mark(at: int, low: str, high: str) -> Mark:
+        return Mark(continuation=Continuation(str(at)), low=low, high=high)
 
-    within = Target.of({R0: mark("7", "", "1F"), R1: mark("9", "1F", "FF")})
-    assert within.point(R0, mark("0", "", "1F")) == "7"
-    assert within.point(R2, mark("0", "0F", "1F")) == "7"
-    assert within.point(R2, mark("0", "1F", "2F")) == "9"
-    assert within.point(R2, mark("0", "0F", "2F")) is None  # partly of each
-    assert within.point(R2, mark("0", "", "")) is None  # begins anew, and later
+    within = Target.of({R0: mark(7, "", "1F"), R1: mark(10, "1F", "7F")})
+    with memory_access(MemoryFeed(1)) as access:
+        assert within.point(access, R0, mark(0, "", "1F")) == "7"
+        assert within.point(access, R2, mark(0, "0F", "1F")) == "7"
+        assert within.point(access, R2, mark(0, "1F", "2F")) == "10"
+        assert within.point(access, R2, mark(0, "0F", "2F")) == "10"  # merged since
+        assert within.point(access, R2, mark(0, "6F", "8F")) is None  # not all of it was there
+        assert within.point(access, R2, mark(0, "", "")) is None  # begins anew, and later
 
 
 def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:

