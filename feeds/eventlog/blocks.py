@@ -10,7 +10,8 @@ written again each time: at most 64 KiB for each append and partition.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .records import BLOCK_BYTES, BLOCK_RECORDS, MIN_TIME_US
+from .layout import Layout, lay_out
+from .records import BLOCK_BYTES, BLOCK_RECORDS, MIN_TIME_US, Encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """Bytes for the block of a partition that begins with ``first``, new or growing.
+    """Columns for the block of a partition that begins with ``first``, new or growing.
 
     The other fields describe the block as it is afterwards.
     """
@@ -47,29 +48,29 @@ class Addition:
     last: int
     latest_us: int
     stored: int
-    data: bytes
+    data: Layout
 
 
-def fill(tail: Tail, records: Iterable[tuple[int, bytes]]) -> tuple[Tail, list[Addition]]:
-    """Put encoded records, with their commit times, into blocks."""
+def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
+    """Put records into blocks."""
     additions: list[Addition] = []
-    pending: list[bytes] = []
+    pending: list[Encoded] = []
     last, latest_us, size = tail.last, tail.latest_us, tail.size
     room = tail.first + BLOCK_RECORDS - 1  # the last sequence that the block may hold
     if tail.is_full:
         tail, room, size = _next_block(tail), last + BLOCK_RECORDS, 0
-    for time, data in records:
+    for record in records:
         last += 1
-        size += len(data)
-        latest_us = max(latest_us, time)
-        pending.append(data)
+        size += record[-1]
+        latest_us = max(latest_us, record[0])
+        pending.append(record)
         if last >= room or size >= BLOCK_BYTES:
-            tail, addition = _grown(tail, pending, last, latest_us)
+            tail, addition = _grown(tail, pending, last, latest_us, size)
             additions.append(addition)
             tail, pending, size = _next_block(tail), [], 0
             room = last + BLOCK_RECORDS
     if pending:
-        tail, addition = _grown(tail, pending, last, latest_us)
+        tail, addition = _grown(tail, pending, last, latest_us, size)
         additions.append(addition)
     return tail, additions
 
@@ -79,15 +80,15 @@ def _next_block(tail: Tail) -> Tail:
 
 
 def _grown(
-    tail: Tail, pending: list[bytes], last: int, latest_us: int
+    tail: Tail, pending: list[Encoded], last: int, latest_us: int, size: int
 ) -> tuple[Tail, Addition]:
-    data = b"".join(pending)
+    """End the block at ``last``, with ``size`` bytes in all."""
     grown = replace(
         tail,
         last=last,
         latest_us=latest_us,
-        stored=tail.stored + len(data),
-        size=tail.size + len(data),
+        stored=tail.stored + size - tail.size,
+        size=size,
     )
     addition = Addition(
         partition=grown.partition,
@@ -95,6 +96,6 @@ def _grown(
         last=last,
         latest_us=latest_us,
         stored=grown.stored,
-        data=data,
+        data=lay_out(pending),
     )
     return grown, addition

@@ -134,9 +134,14 @@ def _identity(connection: sqlite3.Connection, home: Path) -> tuple[str, int]:
     if row is None:
         raise FeedRefused(f"{home} is no event log: its catalog is empty")
     if row[0] != FORMAT:
+        advice = (
+            "upgrade changefeed-host"
+            if row[0] > FORMAT
+            else "read it with the version that wrote it, or make the log anew"
+        )
         raise FeedRefused(
             f"the event log at {home} has format {row[0]}, and this version of "
-            f"changefeed-host knows format {FORMAT}: upgrade changefeed-host"
+            f"changefeed-host knows format {FORMAT} only: {advice}"
         )
     identity, parts = connection.execute("SELECT identity, parts FROM log").fetchone()
     return identity, parts

@@ -9,61 +9,59 @@ known without reading them; ``ends`` and ``position`` are all that planning take
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from feeds.errors import FeedRefused
-from feeds.feed import Continuation, Operation, RangeId
+from feeds.feed import Continuation, RangeId
 
-from .catalog import Catalog, Partition, read_catalog
+from .catalog import Catalog, read_catalog
 from .database import opened
+from .layout import COLUMNS, Layout, behind, joined
 from .positions import position, sequence_of
 from .schema import FORMAT, RECORDS
 
-_OPERATIONS = tuple(str(x) for x in (Operation.INSERT, Operation.REPLACE, Operation.DELETE))
-_KEY, _ID, _OPERATION, _BODY, _TIME, _PREVIOUS = range(6)
-_ARRAY_32 = b"\xdd"
+_BATCH_BYTES = 64 * 1024 * 1024
+"""A batch takes no more blocks once it has so many bytes, whatever its size."""
 
-_BLOCKS = """
-SELECT first, last, data FROM blocks
+_BLOCKS = f"""
+SELECT first, last, stored, {COLUMNS} FROM blocks
 WHERE partition = :partition
     AND first >= coalesce(
         (SELECT max(first) FROM blocks WHERE partition = :partition AND first <= :begin), 0)
     AND first <= :end
 ORDER BY first
-"""
+"""  # noqa: S608 - names of our own columns
 _SINCE = """
-SELECT first, last, data FROM blocks
+SELECT first, times FROM blocks
 WHERE partition = ? AND latest_us >= ? ORDER BY latest_us, first LIMIT 1
 """
 _ENDS = "SELECT partition, last, closed FROM partitions"
 _IDENTITY = "SELECT identity, format, broker FROM log"
-_decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
+
+_Block = tuple[Any, ...]
+"""Its first and its last sequence, the bytes up to its end, and its columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Records that follow each other in one range, a column for each field.
+    """Records that follow each other in one range, as the blocks have them.
 
-    Bodies and images before are JSON text as bytes: an empty one is no body, ``None`` no
-    image. ``first`` is the sequence of the first record.
+    ``first`` is the sequence of the first record wanted and ``count`` how many there are;
+    ``skip`` records lie before it in ``layout``, and others may lie behind. Whether the
+    columns fit together is not known yet: who makes something of them has to see.
     """
 
     first: int
-    keys: Sequence[str]
-    ids: Sequence[str]
-    operations: Sequence[str]
-    bodies: Sequence[bytes]
-    committed_us: Sequence[int]
-    previous: Sequence[bytes | None]
+    count: int
+    skip: int
+    layout: Layout
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return self.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +113,8 @@ class BulkLog:
             blocks = records.execute(_SINCE, (partition.number, time_us)).fetchall()
         if not blocks:
             return self.ends()[range_id].last
-        first: int = blocks[0][0]
-        times = _columns(partition, blocks, first, blocks[0][1]).committed_us
-        return first - 1 + next(n for n, x in enumerate(times) if x >= time_us)
+        ((first, times),) = blocks
+        return int(first) - 1 + behind(times, time_us)
 
     def read(
         self, range_id: RangeId, after: int, end: int, *, batch: int = 8192
@@ -128,20 +125,15 @@ class BulkLog:
         """
         partition = self.catalog.partition(range_id)
         done = after
+        if after >= end:
+            return
         with _records(self.catalog, partition.broker) as records:
             where = {"partition": partition.number, "begin": after + 1, "end": end}
-            pending: list[tuple[int, int, bytes]] = []
-            for block in records.execute(_BLOCKS, where):
-                pending.append(block)
-                if block[1] - pending[0][0] + 1 >= batch:
-                    columns = _columns(partition, pending, done + 1, end)
-                    done += len(columns)
+            for blocks in _batches(records.execute(_BLOCKS, where), batch):
+                columns = _columns(blocks, done + 1, end)
+                if columns.count > 0:
+                    done += columns.count
                     yield columns
-                    pending = []
-            if pending and done < end:
-                columns = _columns(partition, pending, done + 1, end)
-                done += len(columns)
-                yield columns
         if done < end:
             raise FeedRefused(
                 f"range {range_id!r} has changes up to {done} only, {end} was wanted: the log "
@@ -162,29 +154,25 @@ def _records(catalog: Catalog, broker: int) -> Iterator[sqlite3.Connection]:
         yield records
 
 
-def _columns(
-    partition: Partition, blocks: Sequence[tuple[int, int, bytes]], begin: int, end: int
-) -> Columns:
-    """Decode blocks that follow each other; leave out what lies before and behind."""
-    first, count = blocks[0][0], blocks[-1][1] - blocks[0][0] + 1
-    data = b"".join((_ARRAY_32 + count.to_bytes(4, "big"), *(x for _, _, x in blocks)))
-    try:
-        records = _decode(data)
-    except msgspec.DecodeError as error:
-        raise FeedRefused(
-            f"the changes of range {partition.id!r} from {first} on cannot be read: the log "
-            f"is damaged. Restore its directory from a copy"
-        ) from error
-    if begin > first or first + count - 1 > end:
-        records = records[begin - first : end - first + 1]
-    fields = list(zip(*records, strict=False))  # a newer writer may add fields at the end
-    keys = fields[_KEY]
+def _batches(blocks: Iterable[_Block], batch: int) -> Iterator[Sequence[_Block]]:
+    """Put blocks together until they have so many records, or too many bytes."""
+    pending: list[_Block] = []
+    for block in blocks:
+        pending.append(block)
+        (first, _, stored, *_), last, now_stored = pending[0], block[1], block[2]
+        if last - first + 1 >= batch or now_stored - stored >= _BATCH_BYTES:
+            yield pending
+            pending = []
+    if pending:
+        yield pending
+
+
+def _columns(blocks: Sequence[_Block], begin: int, end: int) -> Columns:
+    """Join blocks that follow each other; say what of them lies between two sequences."""
+    first, last = blocks[0][0], blocks[-1][1]
     return Columns(
         first=begin,
-        keys=keys,
-        ids=[key if id_ is None else id_ for key, id_ in zip(keys, fields[_ID], strict=True)],
-        operations=[_OPERATIONS[x] for x in fields[_OPERATION]],
-        bodies=fields[_BODY],
-        committed_us=fields[_TIME],
-        previous=fields[_PREVIOUS],
+        count=min(last, end) - begin + 1,
+        skip=begin - first,
+        layout=joined(x[3:] for x in blocks),
     )

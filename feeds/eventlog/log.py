@@ -21,28 +21,28 @@ from feeds.instant import instant_us
 
 from .catalog import Catalog, Partition, check_records, read_catalog
 from .database import advised, connected
+from .layout import COLUMNS, behind, changes_of, joined
 from .positions import position, sequence_of
-from .records import decode_changes
 from .schema import RECORDS
 
 _CONNECTIONS = 2
 _PAGE_BYTES = 8 * 1024 * 1024
 """A page takes no more blocks once it has so many bytes, whatever its limit."""
 
-_BLOCKS = """
+_BLOCKS = f"""
 WITH start AS (
     SELECT first, stored FROM blocks
     WHERE partition = :partition AND first <= :next ORDER BY first DESC LIMIT 1
 )
-SELECT blocks.first, blocks.last, blocks.data FROM start JOIN blocks
+SELECT blocks.first, blocks.last, {COLUMNS} FROM start JOIN blocks
     ON blocks.partition = :partition
     AND blocks.first BETWEEN start.first AND :until
     AND blocks.last >= :next
     AND blocks.stored <= start.stored + :bytes
 ORDER BY blocks.first
-"""
+"""  # noqa: S608 - names of our own columns
 _SINCE = """
-SELECT first, last, data FROM blocks
+SELECT first, times FROM blocks
 WHERE partition = ? AND latest_us >= ? ORDER BY latest_us, first LIMIT 1
 """
 _END = "SELECT last, closed FROM partitions WHERE partition = ?"
@@ -86,10 +86,8 @@ class EventLog:
         rows = await self._fetch(partition, _SINCE, (partition.number, time_us))
         if not rows:
             return self._position((await self._end(partition)).last)
-        changes = _changes(range_id, rows)
-        return self._position(
-            next(x.sequence for x in changes if x.committed_us >= time_us) - 1
-        )
+        ((first, times),) = rows
+        return self._position(first - 1 + behind(times, time_us))
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
@@ -195,10 +193,10 @@ class _Brokers:
             self._connections[broker] = made
 
 
-def _changes(range_id: RangeId, rows: Sequence[tuple[int, int, bytes]]) -> Sequence[Change]:
+def _changes(range_id: RangeId, rows: Sequence[Any]) -> Sequence[Change]:
     """Decode blocks that follow each other."""
     first, count = rows[0][0], rows[-1][1] - rows[0][0] + 1
-    return decode_changes(range_id, first, [data for _, _, data in rows], count)
+    return changes_of(range_id, first, count, joined(x[2:] for x in rows))
 
 
 def _refuse_beyond(partition: Partition, after: Continuation, last: int, end: _End) -> None:

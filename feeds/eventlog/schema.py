@@ -1,6 +1,6 @@
 """The files of an event log: their names, their tables, and the version of both.
 
-Frozen for format 1. The catalog says which log this is and which partitions it has had,
+Frozen for format 2. The catalog says which log this is and which partitions it has had,
 in the order in which they were opened, so parents come before children; what goes on with
 a closed partition are those that name it as a parent. Each broker has a folder of its own
 with the records of the partitions it keeps.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from .blocks import Tail
 
-FORMAT = 1
+FORMAT = 2
 
 CATALOG = "catalog.db"
 RECORDS = "records.db"
@@ -69,7 +69,16 @@ CREATE TABLE blocks (
     last INTEGER NOT NULL,
     latest_us INTEGER NOT NULL,  -- the latest commit time in the partition up to its end
     stored INTEGER NOT NULL,     -- the bytes of the partition's blocks up to its end
-    data BLOB NOT NULL,          -- see records
+    kinds BLOB NOT NULL,         -- this and all that follows: see layout
+    times BLOB NOT NULL,
+    key_sizes BLOB NOT NULL,
+    keys BLOB NOT NULL,
+    id_sizes BLOB NOT NULL,
+    ids BLOB NOT NULL,
+    body_sizes BLOB NOT NULL,
+    bodies BLOB NOT NULL,
+    previous_sizes BLOB NOT NULL,
+    previous BLOB NOT NULL,
     PRIMARY KEY (partition, first)
 );
 CREATE INDEX blocks_by_time ON blocks (partition, latest_us);

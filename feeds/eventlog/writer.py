@@ -22,29 +22,32 @@ from .blocks import Addition, Tail, fill
 from .catalog import Catalog, check_records, read_catalog
 from .database import Synchronous, advised, connected
 from .hashing import place_of
+from .layout import COLUMNS, Layout
 from .lock import writer_lock
-from .records import Record, encode_record
+from .records import Encoded, Record, encode_record
 from .schema import LOCK, RECORDS
 
 _BROKER = 1  # the only one yet
 
-_GROW = """
-INSERT INTO blocks (partition, first, last, latest_us, stored, data)
-VALUES (?, ?, ?, ?, ?, ?)
+# || makes text of the same bytes.
+_APPENDED = ", ".join(f"{x} = CAST({x} || excluded.{x} AS BLOB)" for x in Layout._fields)
+_GROW = f"""
+INSERT INTO blocks (partition, first, last, latest_us, stored, {COLUMNS})
+VALUES (?, ?, ?, ?, ?, {", ".join("?" * len(Layout._fields))})
 ON CONFLICT (partition, first) DO UPDATE SET
     last = excluded.last,
     latest_us = excluded.latest_us,
     stored = excluded.stored,
-    data = CAST(data || excluded.data AS BLOB)  -- || makes text of the same bytes
-"""
+    {_APPENDED}
+"""  # noqa: S608 - names of our own columns
 _END = """
 UPDATE partitions SET last = ?, latest_us = ?, stored = ?, first = ?, size = ?
 WHERE partition = ?
 """
 _TAILS = "SELECT partition, last, latest_us, stored, first, size, closed FROM partitions"
 
-_Encoded = Mapping[int, Sequence[tuple[int, bytes]]]
-"""By the number of the partition: the records it gets, with their commit times."""
+_Grouped = Mapping[int, Sequence[Encoded]]
+"""By the number of the partition: the records it gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +166,7 @@ class EventLogWriter:
 
     async def _store(self, ends: Sequence[Tail], additions: Sequence[Addition]) -> None:
         blocks = [
-            (x.partition, x.first, x.last, x.latest_us, x.stored, x.data) for x in additions
+            (x.partition, x.first, x.last, x.latest_us, x.stored, *x.data) for x in additions
         ]
         tails = [(x.last, x.latest_us, x.stored, x.first, x.size, x.partition) for x in ends]
         async with self._records.executemany(_GROW, blocks):
@@ -179,10 +182,10 @@ async def _prepare(records: aiosqlite.Connection, path: Path, synchronous: Synch
         await records.execute_fetchall("PRAGMA wal_autocheckpoint = 4096")
 
 
-def _encoded(catalog: Catalog, records: Sequence[Record], now_us: int) -> _Encoded:
+def _encoded(catalog: Catalog, records: Sequence[Record], now_us: int) -> _Grouped:
     """Encode records, and group them by the partition that takes their key."""
     numbers, parts = catalog.numbers, catalog.parts
-    grouped: dict[int, list[tuple[int, bytes]]] = {}
+    grouped: dict[int, list[Encoded]] = {}
     for record in records:
         try:
             place = place_of(record.key, parts)
@@ -198,7 +201,7 @@ def _encoded(catalog: Catalog, records: Sequence[Record], now_us: int) -> _Encod
     return grouped
 
 
-def _filled(tails: Mapping[int, Tail], encoded: _Encoded) -> tuple[list[Tail], list[Addition]]:
+def _filled(tails: Mapping[int, Tail], encoded: _Grouped) -> tuple[list[Tail], list[Addition]]:
     """Decide which blocks the batch makes and grows."""
     ends: list[Tail] = []
     additions: list[Addition] = []

@@ -7,6 +7,7 @@
     scale     positions put in order, where the feed's contract does not
     asking    asking a feed again until it answers
     envelope  the columns of a change, and record batches of them
+    buffers   Arrow arrays over the blocks of an event log
     options   what a user may say
     spark     the classes that Spark calls
     bodies    bodies, parsed by a schema in Spark

@@ -6,14 +6,14 @@ named by ``range`` and ``sequence``. ``generation`` is left out unless it is ask
 two changes of one key the later has the greater (``generation``, ``sequence``), also
 across ranges that end.
 
-Building a batch costs a Python list for each column, and a column that was not asked for
-costs nothing: Spark does not tell a Python source which columns a query needs, so the
-option ``columns`` does.
+Changes that come as columns become a batch without a look at any row; of others, a batch
+costs a Python list for each column. A column that was not asked for costs nothing: Spark
+does not tell a Python source which columns a query needs, so the option ``columns`` does.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -23,8 +23,7 @@ from feeds.feed import Change, RangeId
 from pipeline.errors import PipelineRefused
 
 from .access import Piece
-
-_TIME = pa.timestamp("us", tz="UTC")
+from .buffers import TIME, Arrays, arrays
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "range": pa.string(),
@@ -34,14 +33,14 @@ _ARROW: Final[Mapping[str, pa.DataType]] = {
     "operation": pa.string(),
     "body": pa.string(),
     "previous": pa.string(),
-    "committed_at": _TIME,
+    "committed_at": TIME,
     "generation": pa.int32(),
 }
 _SQL: Final = {
     pa.string(): "STRING",
     pa.int64(): "BIGINT",
     pa.int32(): "INT",
-    _TIME: "TIMESTAMP",
+    TIME: "TIMESTAMP",
 }
 ENVELOPE: Final[tuple[str, ...]] = tuple(x for x in _ARROW if x != "generation")
 EVERYTHING: Final[tuple[str, ...]] = tuple(_ARROW)
@@ -76,56 +75,46 @@ class Envelope:
 
     def batch(self, range_id: RangeId, piece: Piece, generation: int) -> pa.RecordBatch:
         """Make a batch of some changes of one range."""
-        source = _columns(piece) if isinstance(piece, Columns) else _changes(piece)
-        size = len(piece)
+        if isinstance(piece, Columns):
+            size, first = len(piece.layout.kinds), piece.first
+            made = self._made(arrays(piece), range_id, generation, size=size, first=first)
+            return made.slice(piece.skip, piece.count)
+        first = piece[0].sequence if piece else 0
+        return self._made(_arrays(piece), range_id, generation, size=len(piece), first=first)
+
+    def _made(
+        self, making: Arrays, range_id: RangeId, generation: int, *, size: int, first: int
+    ) -> pa.RecordBatch:
         try:
-            arrays = [
+            made = [
                 pa.repeat(_constant(x, range_id, generation), size)
                 if x in ("range", "generation")
-                else _array(x, source[x]())
+                else making[x]()
                 for x in self.columns
             ]
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            first = source["sequence"]()[0]
+        except (pa.ArrowInvalid, IndexError, UnicodeDecodeError) as error:
             raise FeedRefused(
-                f"range {range_id!r} has a body that is no UTF-8 text among the {size} changes "
-                f"from sequence {first} on: it cannot become a column of text"
+                f"range {range_id!r} cannot become columns, among the {size} changes from "
+                f"sequence {first} on: a body is no UTF-8 text, or the log is damaged ({error})"
             ) from error
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays(made, schema=self.schema)
 
 
 def _constant(name: str, range_id: RangeId, generation: int) -> pa.Scalar:
     return pa.scalar(range_id if name == "range" else generation, _ARROW[name])
 
 
-def _array(name: str, values: Sequence[Any]) -> pa.Array:
-    if name == "committed_at":
-        return pa.array(values, pa.int64()).view(_TIME)
-    return pa.array(values, _ARROW[name])
+def _arrays(changes: Sequence[Change]) -> Arrays:
+    def array(kind: pa.DataType, values: Iterable[object]) -> pa.Array:
+        return pa.array(list(values), kind)
 
-
-_Source = Mapping[str, Callable[[], Sequence[Any]]]
-
-
-def _columns(piece: Columns) -> _Source:
+    text, number = pa.string(), pa.int64()
     return {
-        "sequence": lambda: range(piece.first, piece.first + len(piece)),
-        "key": lambda: piece.keys,
-        "id": lambda: piece.ids,
-        "operation": lambda: piece.operations,
-        "body": lambda: [x or None for x in piece.bodies],
-        "previous": lambda: piece.previous,
-        "committed_at": lambda: piece.committed_us,
-    }
-
-
-def _changes(piece: Sequence[Change]) -> _Source:
-    return {
-        "sequence": lambda: [x.sequence for x in piece],
-        "key": lambda: [x.key for x in piece],
-        "id": lambda: [x.id for x in piece],
-        "operation": lambda: [str(x.operation) for x in piece],
-        "body": lambda: [x.body or None for x in piece],
-        "previous": lambda: [x.previous for x in piece],
-        "committed_at": lambda: [x.committed_us for x in piece],
+        "sequence": lambda: array(number, (x.sequence for x in changes)),
+        "key": lambda: array(text, (x.key for x in changes)),
+        "id": lambda: array(text, (x.id for x in changes)),
+        "operation": lambda: array(text, (str(x.operation) for x in changes)),
+        "body": lambda: array(text, (x.body or None for x in changes)),
+        "previous": lambda: array(text, (x.previous for x in changes)),
+        "committed_at": lambda: array(number, (x.committed_us for x in changes)).view(TIME),
     }

@@ -220,12 +220,17 @@ async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_log_of_a_newer_format_is_refused_with_advice(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "advice"), [(1, "the version that wrote it"), (3, "upgrade changefeed-host")]
+)
+async def test_a_log_of_another_format_is_refused_with_advice(
+    path: Path, number: int, advice: str
+) -> None:
     catalog = sqlite3.connect(path / "catalog.db")
-    catalog.execute("UPDATE log SET format = 2")
+    catalog.execute("UPDATE log SET format = ?", (number,))
     catalog.commit()
     catalog.close()
-    with pytest.raises(FeedRefused, match=r"format 2.*upgrade changefeed-host"):
+    with pytest.raises(FeedRefused, match=rf"format {number}, .*{advice}"):
         async with EventLog.open(path):
             pass
 

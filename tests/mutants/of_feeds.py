@@ -36,8 +36,8 @@ FEEDS = (
     Mutant(
         name="a time may skip a change",
         file="feeds/eventlog/log.py",
-        before="x.committed_us >= time_us) - 1\n",
-        after="x.committed_us >= time_us)\n",
+        before="first - 1 + behind(times, time_us))\n",
+        after="first + behind(times, time_us))\n",
         rule=12,
         tests=(
             f"{_CONTRACT}::test_a_time_is_before_the_first_change_committed_at_or_after_it_though_clocks_go_back",
@@ -94,8 +94,8 @@ FEEDS = (
     Mutant(
         name="a commit time that falls hides what came before it",
         file="feeds/eventlog/blocks.py",
-        before="        latest_us = max(latest_us, time)\n",
-        after="        latest_us = time\n",
+        before="        latest_us = max(latest_us, record[0])\n",
+        after="        latest_us = record[0]\n",
         rule=12,
         tests=(
             f"{_CONTRACT}::test_a_time_among_many_changes_is_found_exactly",

@@ -7,8 +7,9 @@ import pytest
 
 from feeds.errors import FeedRefused
 from feeds.eventlog.hashing import place_of
+from feeds.eventlog.layout import Layout, changes_of, joined, lay_out
 from feeds.eventlog.positions import position, range_id, sequence_of
-from feeds.eventlog.records import Record, decode_changes, encode_record
+from feeds.eventlog.records import Record, encode_record
 from feeds.feed import Change, Continuation, Operation, RangeId
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
@@ -59,61 +60,105 @@ def test_a_position_of_a_log_that_was_made_anew_is_refused_with_advice() -> None
 
 PLAIN = Record(key="k", body=b"{}", committed_us=1)
 FULL = Record(
-    key="k",
+    key="é",
     id="i",
-    body=b"{}",
+    body=b"[1]",
     operation=Operation.REPLACE,
     previous=b"[]",
     committed_us=1_767_225_600_000_000,
 )
-PLAIN_BYTES = bytes.fromhex("96a16bc000c4027b7d01c0")
-FULL_BYTES = bytes.fromhex("96a16ba16901c4027b7dcf0006474846204000c4025b5d")
+DELETE = Record(key="k", operation=Operation.DELETE, committed_us=-2)
+LAID_OUT = Layout(
+    kinds=bytes.fromhex("000d02"),
+    times=bytes.fromhex("0100000000000000" + "0040204648470600" + "feffffffffffffff"),
+    key_sizes=bytes.fromhex("01000000" + "02000000" + "01000000"),
+    keys=bytes.fromhex("6bc3a96b"),
+    id_sizes=bytes.fromhex("01000000"),
+    ids=b"i",
+    body_sizes=bytes.fromhex("02000000" + "03000000" + "00000000"),
+    bodies=b"{}[1]",
+    previous_sizes=bytes.fromhex("02000000"),
+    previous=b"[]",
+)
+CHANGES = [
+    Change(
+        range_id=RANGE,
+        sequence=41,
+        key="k",
+        id="k",
+        operation=Operation.INSERT,
+        body=b"{}",
+        committed_us=1,
+    ),
+    Change(
+        range_id=RANGE,
+        sequence=42,
+        key="é",
+        id="i",
+        operation=Operation.REPLACE,
+        body=b"[1]",
+        committed_us=1_767_225_600_000_000,
+        previous=b"[]",
+    ),
+    Change(
+        range_id=RANGE,
+        sequence=43,
+        key="k",
+        id="k",
+        operation=Operation.DELETE,
+        body=b"",
+        committed_us=-2,
+    ),
+]
 
 
-def test_records_are_written_as_they_always_were() -> None:
-    assert encode_record(PLAIN, 9) == (1, PLAIN_BYTES)
-    assert encode_record(FULL, 9) == (1_767_225_600_000_000, FULL_BYTES)
+def test_records_are_laid_out_as_they_always_were() -> None:
+    encoded = [encode_record(x, 9) for x in (PLAIN, FULL, DELETE)]
+    assert lay_out(encoded) == LAID_OUT
+    assert sum(x[-1] for x in encoded) == sum(map(len, LAID_OUT))
 
 
-def test_blocks_written_once_are_read_for_good_even_with_fields_of_later_versions() -> None:
-    later = bytes.fromhex("97a16bc002c40002c0a0")  # a delete, and a seventh field
-    changes = decode_changes(RANGE, 41, [PLAIN_BYTES + FULL_BYTES, later], 3)
-    assert changes == [
-        Change(
-            range_id=RANGE,
-            sequence=41,
-            key="k",
-            id="k",
-            operation=Operation.INSERT,
-            body=b"{}",
-            committed_us=1,
-        ),
-        Change(
-            range_id=RANGE,
-            sequence=42,
-            key="k",
-            id="i",
-            operation=Operation.REPLACE,
-            body=b"{}",
-            committed_us=1_767_225_600_000_000,
-            previous=b"[]",
-        ),
-        Change(
-            range_id=RANGE,
-            sequence=43,
-            key="k",
-            id="k",
-            operation=Operation.DELETE,
-            body=b"",
-            committed_us=2,
-        ),
-    ]
+def test_blocks_written_once_are_read_for_good() -> None:
+    assert changes_of(RANGE, 41, 3, LAID_OUT) == CHANGES
 
 
-@pytest.mark.parametrize("count", [1, 3], ids=["too much", "too little"])
-def test_a_block_that_does_not_hold_what_it_says_is_damage(count: int) -> None:
-    with pytest.raises(FeedRefused, match="damaged"):
-        decode_changes(RANGE, 1, [PLAIN_BYTES + FULL_BYTES], count)
+def test_a_block_grows_by_appending_to_its_columns() -> None:
+    parts = [lay_out([encode_record(x, 9)]) for x in (PLAIN, FULL, DELETE)]
+    assert joined(parts) == LAID_OUT
+
+
+@pytest.mark.parametrize("key", ["", "\r", "\r\n", "a\rb\n", "\x00", "é\r\n"])
+def test_a_key_may_hold_any_sign(key: str) -> None:
+    layout = lay_out(
+        [encode_record(Record(key=x, id=y), 9) for x, y in ((key, "i"), ("k", key))]
+    )
+    changes = changes_of(RANGE, 1, 2, layout)
+    assert [(x.key, x.id) for x in changes] == [(key, "i"), ("k", key)]
+
+
+@pytest.mark.parametrize(
+    ("count", "damage"),
+    [
+        (2, {}),
+        (4, {}),
+        (3, {"kinds": b"\0\0"}),
+        (3, {"kinds": b"\0\x0d\x03"}),  # there is no fourth operation
+        (3, {"kinds": b"\0\x0d\x06"}),  # an id more than there are
+        (3, {"kinds": b"\0\x0d\x0a"}),  # an image more
+        (3, {"times": LAID_OUT.times[:-1]}),
+        (3, {"keys": b"k"}),
+        (3, {"keys": b"k\xff\xffk"}),
+        (3, {"key_sizes": LAID_OUT.key_sizes[4:]}),
+        (3, {"bodies": b"{}[1]x"}),
+        (3, {"body_sizes": LAID_OUT.body_sizes + b"\0\0\0\0"}),
+        (3, {"previous": b""}),
+    ],
+)
+def test_a_block_that_does_not_hold_what_it_says_is_damage(
+    count: int, damage: dict[str, bytes]
+) -> None:
+    with pytest.raises(FeedRefused, match="from 1 on cannot be read: the log is damaged"):
+        changes_of(RANGE, 1, count, LAID_OUT._replace(**damage))
 
 
 def test_a_record_without_a_time_gets_that_of_the_append() -> None:

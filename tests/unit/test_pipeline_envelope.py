@@ -7,6 +7,8 @@ import pytest
 
 from feeds.errors import FeedRefused
 from feeds.eventlog.columns import Columns
+from feeds.eventlog.layout import lay_out
+from feeds.eventlog.records import Record, encode_record
 from feeds.feed import Change, Operation, RangeId
 from pipeline.errors import PipelineRefused
 from pipeline.source.envelope import EVERYTHING, Envelope
@@ -28,15 +30,15 @@ def test_a_change_and_a_column_of_the_log_make_the_same_row() -> None:
         committed_us=1_500_000,
         previous=b"{}",
     )
-    columns = Columns(
-        first=7,
-        keys=["k"],
-        ids=["i"],
-        operations=["replace"],
-        bodies=['{"é":1}'.encode()],
-        committed_us=[1_500_000],
-        previous=[b"{}"],
+    record = Record(
+        key="k",
+        id="i",
+        operation=Operation.REPLACE,
+        body='{"é":1}'.encode(),
+        committed_us=1_500_000,
+        previous=b"{}",
     )
+    columns = Columns(first=7, count=1, skip=0, layout=lay_out([encode_record(record, 0)]))
     row = {
         "range": "r0",
         "sequence": 7,
@@ -79,7 +81,9 @@ def test_a_body_that_is_no_text_is_refused_and_named() -> None:
         body=b"\xff",
         committed_us=0,
     )
-    with pytest.raises(FeedRefused, match=r"no UTF-8 text among the 1 changes from sequence 9"):
+    with pytest.raises(
+        FeedRefused, match=r"the 1 changes from sequence 9 on: .* no UTF-8 text"
+    ):
         Envelope().batch(R0, [change], 0)
 
 

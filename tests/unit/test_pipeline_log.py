@@ -13,6 +13,7 @@ from feeds.eventlog.columns import BulkLog
 from feeds.eventlog.succession import replace_partitions
 from feeds.feed import Change, Feed, Operation, RangeId
 from pipeline.source.access_log import LogAccess
+from pipeline.source.envelope import EVERYTHING, Envelope
 from pipeline.source.opening import open_access
 from pipeline.source.planning import first_offset, next_offset, slices, target_at
 from tests.support.pipeline_feeds import a_log, append_to, drained, names
@@ -51,18 +52,29 @@ async def test_columns_say_what_changes_say(tmp_path: Path) -> None:
             )
         changes = await every_change(feed)
     log = BulkLog.at(path)
+    envelope = Envelope(columns=EVERYTHING)
     for after, end in ((0, len(changes)), (1, 2), (255, 257), (300, 1999), (500, 500)):
         wanted = changes[after:end]
         found = list(log.read(WHOLE, after, end, batch=300))
         assert [x for c in found for x in range(c.first, c.first + len(c))] == [
             x.sequence for x in wanted
         ]
-        assert [x for c in found for x in c.keys] == [x.key for x in wanted]
-        assert [x for c in found for x in c.ids] == [x.id for x in wanted]
-        assert [x for c in found for x in c.operations] == [x.operation for x in wanted]
-        assert [x for c in found for x in c.bodies] == [x.body for x in wanted]
-        assert [x for c in found for x in c.committed_us] == [x.committed_us for x in wanted]
-        assert [x for c in found for x in c.previous] == [x.previous for x in wanted]
+        rows = [x for c in found for x in envelope.batch(WHOLE, c, 3).to_pylist()]
+        assert rows == envelope.batch(WHOLE, wanted, 3).to_pylist()
+
+
+def test_a_batch_of_columns_is_bounded_in_bytes_too(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    asyncio.run(create_log(path, parts=1))
+
+    async def write() -> None:
+        async with EventLogWriter.open(path, synchronous="off") as writer:
+            for _ in range(6):
+                await writer.append([Record(key="k", body=b"x" * (1 << 20))] * 15)
+
+    asyncio.run(write())
+    sizes = [len(x) for x in BulkLog.at(path).read(WHOLE, 0, 90)]
+    assert sizes == [65, 25]  # the first record, and 64 MiB more
 
 
 def test_changes_that_are_not_there_are_refused_not_left_out(tmp_path: Path) -> None:
