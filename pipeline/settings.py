@@ -3,66 +3,87 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .errors import PipelineRefused
 
 _NAME = r"^[a-z][a-z0-9_]*$"
+_Column = Annotated[str, Field(pattern=_NAME)]
 
 
 class _Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ChangesSettings(_Settings):
+class UpkeepSettings(_Settings):
+    """Every ``compact_every`` batches small files are put together, and files that are not
+    part of the table any more, or never were, are removed once they are ``keep_hours`` old:
+    longer than any batch, and any query over the table, takes.
+    """
+
+    compact_every: int = Field(default=50, ge=1)
+    keep_hours: int = Field(default=168, ge=1)
+
+
+class ChangesSettings(UpkeepSettings):
     """The table of every change, which is only appended to.
 
-    ``parquet`` is for readers that are Spark: only Spark knows which of its files count.
+    ``parquet`` is for readers that are Spark: only Spark knows which of its files count, and
+    there is no upkeep.
     """
 
     enabled: bool = True
     format: Literal["delta", "parquet"] = "delta"
     interval: float = Field(default=5.0, ge=0)
+    compact_every: int = Field(default=200, ge=1)
 
 
-class LatestSettings(_Settings):
+class LatestSettings(UpkeepSettings):
     """The table of the latest state by key and id.
 
     A merge writes every file again in which a row changes, so its interval is the longer
-    one. Every ``compact_every`` merges, small files are put together.
+    one.
     """
 
     enabled: bool = True
     interval: float = Field(default=30.0, ge=0)
-    compact_every: int = Field(default=50, ge=1)
 
 
-class AggregateSettings(_Settings):
+class AggregateSettings(UpkeepSettings):
     """A table of counts and sums by window of time and, if wanted, more columns.
 
     ``by``, ``sums`` and ``where`` are SQL over the columns of a change and ``value``, the
-    parsed body. Without a ``watermark`` every change counts, however late, and Spark keeps
-    all windows; with one, windows are forgotten once they are so much older than the newest
-    change, and what comes later is dropped (and counted). Ranges are not read in step: while
-    a backlog is read, a watermark has to allow for how far they are apart.
+    parsed body. Unless told otherwise there is no ``watermark``: every change counts, however
+    late, and Spark keeps all windows. With one, windows are forgotten once they ended so much
+    before the newest change, and what still comes for them is dropped (and counted). Ranges
+    are not read in step: while a backlog is read, a watermark has to allow for how far they
+    are apart.
     """
 
     name: str = Field(pattern=_NAME)
     window: str
     watermark: str | None = None
-    by: Mapping[str, str] = {}
-    sums: Mapping[str, str] = {}
+    by: Mapping[_Column, str] = {}
+    sums: Mapping[_Column, str] = {}
     where: str | None = None
     interval: float = Field(default=30.0, ge=0)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "AggregateSettings":
+        names = ["window_start", "window_end", "changes", *self.by, *self.sums]
+        twice = sorted({x for x in names if names.count(x) > 1})
+        if twice:
+            raise ValueError(f"two columns would have the name {twice[0]!r}: rename one")
+        return self
 
 
 class PipelineSettings(_Settings):
     """All of it. Tables and checkpoints are in ``directory``; intervals are in seconds.
 
     ``start`` counts for tables that have no checkpoint yet. ``body_schema`` is the DDL of
-    bodies; what does not fit stands in the column ``rescued``.
+    bodies, or ``variant``; what does not fit stands in the column ``rescued``.
     """
 
     feed: str

@@ -3,7 +3,8 @@
 Tasks write Parquet files beside the table, which nobody sees. The driver then makes one
 commit that adds all of them and says, in Delta's own words (``txn``), which batch of which
 query this was. A batch that Spark repeats after a crash is found there and not added again;
-its files are left behind for ``vacuum``, as are those of tasks that failed.
+its files are left behind, as are those of tasks that failed, until the table is looked after
+(``delta``), which happens between two batches.
 
 The name of the query is the id that Spark keeps in the checkpoint directory, so a query
 that starts with a new checkpoint appends everything anew, as its reader would expect. The
@@ -16,7 +17,7 @@ both find in the environment; there is no option for credentials.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,11 +35,12 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pipeline.errors import PipelineRefused
 from pipeline.source.spark import settle_worker
+
+from .delta import COMPRESSION, Upkeep, arrow_schema, compact
 
 NAME: Final = "changefeed_delta"
 
@@ -47,30 +49,11 @@ def register_sink(spark: SparkSession) -> None:
     spark.dataSource.register(DeltaSink)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the columns of a Spark table as both Spark and Delta write them."""
-    found: pa.Schema = to_arrow_schema(schema, timezone="UTC")
-    return pa.schema([x.with_nullable(True) for x in found])
-
-
-def ensure_table(uri: str, schema: pa.Schema) -> DeltaTable:
-    """Return the table, made empty if it is not there.
-
-    Raise ``PipelineRefused`` if it has other columns.
-    """
-    table = DeltaTable.create(uri, schema, mode="ignore")
-    found = pa.schema(table.schema().to_arrow())
-    if [x.name for x in found] != schema.names:
-        raise PipelineRefused(
-            f"the table {uri} has the columns {', '.join(x.name for x in found)}, and "
-            f"{', '.join(schema.names)} are to be written: its settings have changed. Give it "
-            f"a new directory"
-        )
-    return table
-
-
 class DeltaSink(DataSource):
-    """The format ``changefeed_delta``. Options: ``path``, and ``appId`` if need be."""
+    """The format ``changefeed_delta``. Options: ``path``, and ``appId`` if need be.
+
+    With ``compactEvery`` and ``keepHours``, every so many batches its files are looked after.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -91,6 +74,7 @@ class DeltaSink(DataSource):
             arrow_schema(schema),
             checkpoint=given.get("checkpointlocation"),
             app_id=given.get("appid"),
+            upkeep=_upkeep(given),
         )
 
 
@@ -114,12 +98,19 @@ class DeltaAppender(DataSourceStreamArrowWriter):
     """Writes in the tasks, commits in the driver. Pickled to get from one to the other."""
 
     def __init__(
-        self, uri: str, schema: pa.Schema, *, checkpoint: str | None, app_id: str | None
+        self,
+        uri: str,
+        schema: pa.Schema,
+        *,
+        checkpoint: str | None,
+        app_id: str | None,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self._uri = uri
         self._schema = schema
         self._checkpoint = checkpoint
         self._app_id = app_id
+        self._upkeep = upkeep
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle_worker()
@@ -130,7 +121,7 @@ class DeltaAppender(DataSourceStreamArrowWriter):
         name, rows = f"part-{uuid4()}.parquet", 0
         place = f"{root}/{name}"
         with pq.ParquetWriter(
-            place, self._schema, filesystem=files, compression="zstd"
+            place, self._schema, filesystem=files, compression=COMPRESSION
         ) as writer:
             for batch in _all(first, iterator):
                 writer.write_table(pa.Table.from_batches([batch]).cast(self._schema))
@@ -141,6 +132,8 @@ class DeltaAppender(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         files = [x for told in messages if isinstance(told, Written) for x in told.files]
         append_once(self._uri, files, app_id=self._query(), batch=batchId)
+        if self._upkeep is not None and self._upkeep.due(batchId):
+            compact(self._uri, keep_hours=self._upkeep.keep_hours)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove what the tasks that did succeed have written."""
@@ -190,6 +183,12 @@ def append_once(uri: str, files: Sequence[File], *, app_id: str, batch: int) -> 
             app_transactions=[Transaction(app_id=app_id, version=batch)]
         ),
     )
+
+
+def _upkeep(given: Mapping[str, str]) -> Upkeep | None:
+    if "compactevery" not in given:
+        return None
+    return Upkeep(every=int(given["compactevery"]), keep_hours=int(given["keephours"]))
 
 
 def _file_system(uri: str) -> tuple[FileSystem, str]:

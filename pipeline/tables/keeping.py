@@ -4,19 +4,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline.settings import AggregateSettings, PipelineSettings
+from pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
+from pipeline.source.bodies import VALUE, VARIANT, with_bodies
 from pipeline.source.envelope import EVERYTHING
-from pipeline.source.bodies import with_bodies
 from pipeline.source.spark import NAME
 
-from .aggregates import AggregateTable, windowed
+from .aggregates import definition, merge_of, windowed
 from .appending import NAME as SINK
-from .appending import arrow_schema, ensure_table, register_sink
-from .latest import LatestTable
+from .appending import register_sink
+from .delta import Upkeep, arrow_schema, ensure_table, refuse_another
+from .latest import MERGE, newest
+from .merging import Merge, MergedTable, as_they_are
+from .plain import refuse_other_files, refuse_plain_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The query of one table, not started yet, and the Delta table it needs, if any."""
+
+    name: str
+    writer: DataStreamWriter
+    interval: float
+    uri: str
+    schema: pa.Schema | None = None
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,53 +44,109 @@ class Keeping:
     once: bool = False
 
     def starters(self) -> Mapping[str, Callable[[], StreamingQuery]]:
-        """Return what starts the query of each table that the settings name."""
-        found: dict[str, Callable[[], StreamingQuery]] = {}
-        if self.settings.changes.enabled:
-            found["changes"] = self._changes
-        if self.settings.latest.enabled:
-            found["latest"] = self._latest
-        return found | {x.name: partial(self._aggregate, x) for x in self.settings.aggregates}
+        """Return what starts the query of each table that the settings name.
 
-    def _changes(self) -> StreamingQuery:
-        settings, path = self.settings.changes, self.settings.table("changes")
-        rows = self._rows()
-        if settings.format == "delta":
-            register_sink(self.spark)
-            ensure_table(path, arrow_schema(rows.schema))
-        writer = rows.writeStream.format(SINK if settings.format == "delta" else "parquet")
-        return self._started(writer.option("path", path), "changes", settings.interval)
+        The Delta tables are there then. Raise ``PipelineRefused``, before anything is
+        written, if one cannot be kept as the settings say.
+        """
+        planned = self._planned()
+        for x in planned:
+            if x.schema is not None:
+                refuse_another(x.uri, x.schema, x.definition)
+        for x in planned:
+            if x.schema is not None:
+                ensure_table(x.uri, x.schema, x.definition)
+        return {x.name: partial(self._started, x) for x in planned}
 
-    def _latest(self) -> StreamingQuery:
-        settings = self.settings.latest
-        table = LatestTable(self.settings.table("latest"), compact_every=settings.compact_every)
-        writer = self._rows().writeStream.foreachBatch(table)
-        return self._started(writer, "latest", settings.interval)
-
-    def _aggregate(self, settings: AggregateSettings) -> StreamingQuery:
-        table = AggregateTable(self.settings.table(settings.name), settings)
-        figures = windowed(self._rows(), settings)
-        writer = figures.writeStream.outputMode("update").foreachBatch(table)
-        return self._started(writer, settings.name, settings.interval)
-
-    def _rows(self) -> DataFrame:
+    def _planned(self) -> list[Planned]:
         settings = self.settings
-        changes = (
+        return [
+            *([self._changes()] if settings.changes.enabled else []),
+            *([self._latest()] if settings.latest.enabled else []),
+            *(self._aggregate(x) for x in settings.aggregates),
+        ]
+
+    def _changes(self) -> Planned:
+        settings, uri = self.settings.changes, self.settings.table("changes")
+        rows = self._kept("changes")
+        if settings.format == "parquet":
+            refuse_other_files(uri, rows)
+            writer = rows.writeStream.format("parquet").option("path", uri)
+            return Planned(name="changes", writer=writer, interval=settings.interval, uri=uri)
+        refuse_plain_files(uri)
+        register_sink(self.spark)
+        writer = rows.writeStream.format(SINK).options(
+            path=uri,
+            compactEvery=str(settings.compact_every),
+            keepHours=str(settings.keep_hours),
+        )
+        return Planned(
+            name="changes",
+            writer=writer,
+            interval=settings.interval,
+            uri=uri,
+            schema=arrow_schema(rows.schema),
+        )
+
+    def _latest(self) -> Planned:
+        settings, rows = self.settings.latest, self._kept("latest")
+        table = self._table("latest", MERGE, settings, newest)
+        return Planned(
+            name="latest",
+            writer=rows.writeStream.foreachBatch(table),
+            interval=settings.interval,
+            uri=table.uri,
+            schema=arrow_schema(newest(rows).schema),
+        )
+
+    def _aggregate(self, settings: AggregateSettings) -> Planned:
+        figures = windowed(self._parsed(settings.name), settings)
+        table = self._table(settings.name, merge_of(settings), settings)
+        return Planned(
+            name=settings.name,
+            writer=figures.writeStream.outputMode("update").foreachBatch(table),
+            interval=settings.interval,
+            uri=table.uri,
+            schema=arrow_schema(figures.schema),
+            definition=definition(settings),
+        )
+
+    def _table(
+        self,
+        name: str,
+        merge: Merge,
+        settings: UpkeepSettings,
+        rows: Callable[[DataFrame], DataFrame] = as_they_are,
+    ) -> MergedTable:
+        upkeep = Upkeep(every=settings.compact_every, keep_hours=settings.keep_hours)
+        return MergedTable(uri=self.settings.table(name), merge=merge, upkeep=upkeep, rows=rows)
+
+    def _kept(self, name: str) -> DataFrame:
+        """Return the rows of a table. No table can have a VARIANT: ``body`` has the same."""
+        rows = self._parsed(name)
+        schema = self.settings.body_schema
+        return rows.drop(VALUE) if schema and schema.strip().lower() == VARIANT else rows
+
+    def _parsed(self, name: str) -> DataFrame:
+        schema = self.settings.body_schema
+        return self._read(name) if schema is None else with_bodies(self._read(name), schema)
+
+    def _read(self, name: str) -> DataFrame:
+        settings = self.settings
+        reader = (
             self.spark.readStream.format(NAME)
             .option("feed", settings.feed)
             .option("startingAt", settings.start)
             .option("columns", ",".join(EVERYTHING))
             .option("maxChangesPerTrigger", str(settings.max_changes))
-            .load()
         )
-        if settings.body_schema is None:
-            return changes
-        return with_bodies(changes, settings.body_schema)
+        return reader.load()
 
-    def _started(self, writer: DataStreamWriter, name: str, interval: float) -> StreamingQuery:
-        writer = writer.queryName(name).option(
-            "checkpointLocation", self.settings.checkpoint(name)
+    def _started(self, planned: Planned) -> StreamingQuery:
+        writer = planned.writer.queryName(planned.name).option(
+            "checkpointLocation", self.settings.checkpoint(planned.name)
         )
         if self.once:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
+        pause = f"{planned.interval * 1000:.0f} milliseconds"
+        return writer.trigger(processingTime=pause).start()

@@ -1,34 +1,124 @@
-"""Merging rows into a Delta table, so that merging them again changes nothing."""
+"""Merging rows into a Delta table, so that merging them again changes nothing.
 
-from collections.abc import Sequence
+Two ways to the same table. Where the session has Delta (its jar, and both settings that
+Delta asks for), Spark's own MERGE runs on the executors. Else a batch passes through the
+driver, and ``deltalake`` merges it there: enough for one machine, where a batch has at most
+``max_changes`` rows.
+
+A merge writes every file again in which a row changes. Files whose least and greatest keys
+are away from those of the batch are not even read, which is why keys are compared by plain
+equality where they cannot be null.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, WriterProperties
+from pyspark.sql import DataFrame, SparkSession
 
-from .appending import ensure_table
+from .delta import Upkeep, compact
+
+_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_SETTINGS: Final = {
+    "spark.sql.extensions": _EXTENSION,
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 
 
-def merge(uri: str, rows: pa.Table, *, keys: Sequence[str], newer: str | None = None) -> None:
-    """Put each row in the place of the one with the same keys, or beside the others.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """Which rows are the same, and when one gives way to another.
 
+    ``keys`` are never null; ``nullable`` are keys that may be, and two nulls are the same.
     ``newer`` is a condition over the rows ``s`` (from the batch) and ``t`` (in the table)
-    under which a row is replaced; without it, always. Keys that are null are equal.
+    under which a row is replaced; without it, always.
     """
+
+    keys: Sequence[str]
+    nullable: Sequence[str] = ()
+    newer: str | None = None
+
+    @property
+    def same(self) -> str:
+        # An OR of equal and both null would be no key to join by: every row with every other.
+        equal = [f"t.`{x}` = s.`{x}`" for x in self.keys]
+        return " AND ".join(
+            [*equal, *(f"(t.`{x}` IS NOT DISTINCT FROM s.`{x}`)" for x in self.nullable)]
+        )
+
+
+def as_they_are(batch: DataFrame) -> DataFrame:
+    return batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedTable:
+    """What ``foreachBatch`` calls: merges the rows of each batch. The table has to be there."""
+
+    uri: str
+    merge: Merge
+    upkeep: Upkeep
+    rows: Callable[[DataFrame], DataFrame]
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        spark, rows = batch.sparkSession, self.rows(batch)
+        if has_delta(spark):
+            merge_in_spark(self.uri, rows, self.merge)
+            if self.upkeep.due(number):
+                compact_in_spark(spark, self.uri, keep_hours=self.upkeep.keep_hours)
+            return
+        merge_here(self.uri, rows.toArrow(), self.merge)
+        if self.upkeep.due(number):
+            compact(self.uri, keep_hours=self.upkeep.keep_hours)
+
+
+def merge_here(uri: str, rows: pa.Table, how: Merge) -> None:
+    """Merge in this process. The rows are in memory, so their bounds are known."""
     if not rows.num_rows:
         return
-    table = ensure_table(uri, rows.schema)
-    # An OR of equal and both null would be no key to join by: every row with every other.
-    same = " AND ".join(f"(t.`{x}` IS NOT DISTINCT FROM s.`{x}`)" for x in keys)
     (
-        table.merge(rows, predicate=same, source_alias="s", target_alias="t")
-        .when_matched_update_all(predicate=newer)
+        DeltaTable(uri)
+        .merge(
+            rows,
+            predicate=how.same,
+            source_alias="s",
+            target_alias="t",
+            streamed_exec=False,
+            writer_properties=WriterProperties(compression="ZSTD"),
+        )
+        .when_matched_update_all(predicate=how.newer)
         .when_not_matched_insert_all()
         .execute()
     )
 
 
-def compact(uri: str) -> None:
-    """Put small files together, and remove files that no reader of the last week needs."""
-    table = DeltaTable(uri)
-    table.optimize.compact()
-    table.vacuum(dry_run=False)
+def merge_in_spark(uri: str, rows: DataFrame, how: Merge) -> None:
+    """Merge on the executors."""
+    newer = "" if how.newer is None else f"AND ({how.newer})"
+    rows.sparkSession.sql(
+        f"MERGE INTO {_named(uri)} AS t USING {{rows}} AS s ON {how.same} "
+        f"WHEN MATCHED {newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        rows=rows,
+    )
+
+
+def compact_in_spark(spark: SparkSession, uri: str, *, keep_hours: int) -> None:
+    """Do on the executors what ``compact`` does here."""
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    spark.sql(f"OPTIMIZE {_named(uri)}")
+    spark.sql(f"VACUUM {_named(uri)} RETAIN {keep_hours} HOURS")
+
+
+def has_delta(spark: SparkSession) -> bool:
+    """Tell whether a session has Delta: told to use it, and the jar there."""
+    told = all(wanted in (spark.conf.get(name, "") or "") for name, wanted in _SETTINGS.items())
+    if not told:
+        return False
+    jvm: Any = spark._jvm  # noqa: SLF001 - nothing else tells what is on the class path
+    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(_EXTENSION))
+
+
+def _named(uri: str) -> str:
+    return f"delta.`{uri.replace('`', '``')}`"

@@ -1,21 +1,24 @@
 """Commits and merges of tables, without a Spark session."""
 
+import os
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.errors import PipelineRefused
 from pipeline.settings import load_settings
-from pipeline.tables.appending import (
-    DeltaAppender,
-    Written,
-    append_once,
-    ensure_table,
-)
-from pipeline.tables.merging import merge
+from pipeline.tables.appending import DeltaAppender, Written, append_once
+from pipeline.tables.delta import Upkeep, compact, ensure_table, refuse_another
+from pipeline.tables.latest import MERGE
+from pipeline.tables.merging import Merge, merge_here
 
 pytestmark = pytest.mark.real_time
 
@@ -72,32 +75,154 @@ def test_what_a_failed_batch_wrote_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.parquet")) == []
 
 
-def test_a_table_with_other_columns_is_refused_with_advice(tmp_path: Path) -> None:
-    ensure_table(str(tmp_path), SCHEMA)
-    with pytest.raises(PipelineRefused, match="Give it a new directory"):
-        ensure_table(str(tmp_path), pa.schema([("key", pa.string())]))
+def test_a_table_with_other_columns_or_made_for_something_else_is_refused(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path)
+    refuse_another(uri, SCHEMA, "hours")
+    assert list(tmp_path.iterdir()) == []
+    ensure_table(uri, SCHEMA, "hours")
+    ensure_table(uri, SCHEMA, "hours")
+    fewer = pa.schema([("key", pa.string())])
+    wider = pa.schema([("key", pa.string()), ("sequence", pa.float64())])
+    for other, told in ((fewer, "key string are to be"), (wider, "sequence double are to be")):
+        with pytest.raises(PipelineRefused, match=f"key string, sequence long; .*{told}"):
+            refuse_another(uri, other, "hours")
+    with pytest.raises(PipelineRefused, match="was made for hours; the settings say days"):
+        ensure_table(uri, SCHEMA, "days")
 
 
-def test_a_merge_replaces_only_what_is_older_and_again_changes_nothing(tmp_path: Path) -> None:
-    def merged(*pairs: tuple[str | None, int]) -> None:
-        found = [{"key": key, "sequence": n} for key, n in pairs]
-        table = pa.Table.from_pylist(found, SCHEMA)
-        merge(str(tmp_path), table, keys=["key"], newer="s.sequence > t.sequence")
+def merged(uri: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, how: Merge) -> None:
+    ensure_table(str(uri), schema)
+    merge_here(str(uri), pa.Table.from_pylist(list(rows), schema), how)
 
-    merged(("a", 5), ("b", 5), (None, 5))
-    for _ in range(2):
-        merged(("a", 4), ("b", 6), (None, 7), ("c", 1))
-    table = pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table())
-    found = [(x["key"], x["sequence"]) for x in table.to_pylist()]
-    assert sorted(found, key=str) == [("a", 5), ("b", 6), ("c", 1), (None, 7)]
+
+def test_keys_that_are_null_are_one_key(tmp_path: Path) -> None:
+    schema = pa.schema([("at", pa.int64()), ("who", pa.string()), ("total", pa.int64())])
+    for total in (1, 2):
+        rows = [{"at": 1, "who": x, "total": total} for x in ("me", None)]
+        merged(tmp_path, rows, schema, Merge(keys=("at",), nullable=("who",)))
+    found = pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table()).to_pylist()
+    assert sorted((x["who"] or "", x["total"]) for x in found) == [("", 2), ("me", 2)]
 
 
 def test_a_merge_of_many_rows_is_not_every_row_with_every_other(tmp_path: Path) -> None:
-    many = pa.table([[f"k{n}" for n in range(50_000)], range(50_000)], schema=SCHEMA)
-    merge(str(tmp_path), many, keys=["key"])
-    began = time.process_time()
-    merge(str(tmp_path), many, keys=["key"])
-    assert time.process_time() - began < 2  # 0.05 s by a hash, 4 s pair by pair
+    many = [{"key": f"k{n}", "sequence": n} for n in range(50_000)]
+    hows = (Merge(keys=("key",)), Merge(keys=("sequence",), nullable=("key",)))
+    for how in hows:
+        merged(tmp_path, many, SCHEMA, how)
+        began = time.process_time()
+        merged(tmp_path, many, SCHEMA, how)
+        assert time.process_time() - began < 2  # 0.1 s by a hash, 4 s pair by pair
+
+
+STATE = pa.schema(
+    [
+        *(("key", pa.string()), ("id", pa.string()), ("generation", pa.int32())),
+        *(("sequence", pa.int64()), ("body", pa.string()), ("deleted", pa.bool_())),
+    ]
+)
+ITEMS = st.tuples(st.sampled_from("abc"), st.sampled_from("xy"))
+
+
+def a_change(item: tuple[str, str], generation: int, sequence: int) -> dict[str, Any]:
+    """Make the one change of this name: every third deletes the item."""
+    deleted = sequence % 3 == 2
+    return {
+        "key": item[0],
+        "id": item[1],
+        "generation": generation,
+        "sequence": sequence,
+        "body": None if deleted else f"{generation}.{sequence}",
+        "deleted": deleted,
+    }
+
+
+def order(change: Mapping[str, Any]) -> tuple[int, int]:
+    return (change["generation"], change["sequence"])
+
+
+def newest_of(changes: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The model: the last of each item's changes by their order, whenever they came."""
+    return {(x["key"], x["id"]): x for x in sorted(changes, key=order)}
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.lists(
+            st.builds(a_change, ITEMS, st.integers(0, 2), st.integers(1, 6)),
+            min_size=1,
+            max_size=6,
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_the_latest_is_that_of_a_model_whatever_is_merged_in_whatever_order(
+    batches: list[list[dict[str, Any]]],
+) -> None:
+    with TemporaryDirectory() as directory:
+        for number, changes in enumerate(batches):
+            merged(Path(directory), list(newest_of(changes).values()), STATE, MERGE)
+            if number == 2:
+                compact(directory, keep_hours=168)
+        found = pa.table(DeltaTable(directory).to_pyarrow_table()).to_pylist()
+    assert newest_of(found) == newest_of(x for changes in batches for x in changes)
+    assert len(found) == len(newest_of(found))
+
+
+def small_files(tmp_path: Path, count: int, *, upkeep: Upkeep | None = None) -> DeltaAppender:
+    ensure_table(str(tmp_path), SCHEMA)
+    one = DeltaAppender(str(tmp_path), SCHEMA, checkpoint=None, app_id="query", upkeep=upkeep)
+    for number in range(count):
+        one.commit([one.write(iter([batch(number)]))], number)
+    return one
+
+
+def aged(file: Path, hours: int) -> None:
+    then = time.time() - hours * 3600
+    os.utime(file, (then, then))
+
+
+def test_every_so_many_batches_small_files_become_one_and_readers_see_all_meanwhile(
+    tmp_path: Path,
+) -> None:
+    one = small_files(tmp_path, 9, upkeep=Upkeep(every=10, keep_hours=24))
+    before = DeltaTable(str(tmp_path))
+    assert len(before.file_uris()) == 9
+    one.commit([one.write(iter([batch(9)]))], 9)
+    assert len(DeltaTable(str(tmp_path)).file_uris()) == 1
+    assert rows(tmp_path) == list(range(10))
+    assert pa.table(before.to_pyarrow_table()).num_rows == 9
+
+
+def test_upkeep_removes_old_files_that_are_no_part_of_the_table_and_no_others(
+    tmp_path: Path,
+) -> None:
+    one = small_files(tmp_path, 3)
+    abandoned, running = (one.write(iter([batch(77)])) for _ in range(2))
+    assert isinstance(abandoned, Written)
+    assert isinstance(running, Written)
+    aged(tmp_path / abandoned.files[0].name, 25)
+    compact(str(tmp_path), keep_hours=24)
+    assert not (tmp_path / abandoned.files[0].name).exists()
+    one.commit([running], 3)
+    assert rows(tmp_path) == [0, 1, 2, 77]
+
+
+def test_which_batches_were_added_outlives_compaction_and_the_log_that_said_so(
+    tmp_path: Path,
+) -> None:
+    one = small_files(tmp_path, 3)
+    compact(str(tmp_path), keep_hours=1)
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    *earlier, _ = sorted((tmp_path / "_delta_log").glob("*.json"))
+    for entry in earlier:
+        entry.unlink()
+    one.commit([one.write(iter([batch(2)]))], 2)
+    one.commit([one.write(iter([batch(3)]))], 3)
+    assert rows(tmp_path) == [0, 1, 2, 3]
 
 
 def test_wrong_settings_are_each_named(tmp_path: Path) -> None:
@@ -110,5 +235,10 @@ def test_wrong_settings_are_each_named(tmp_path: Path) -> None:
     with pytest.raises(PipelineRefused, match="directory: Field required"):
         load_settings(None, {"feed": "eventlog:log"})
     aggregate = {"name": "latest", "window": "1 hour"}
-    with pytest.raises(PipelineRefused, match="two tables have one name"):
-        load_settings(None, {"feed": "f", "directory": "d", "aggregates": [aggregate]})
+    for wrong, advice in (
+        (aggregate, "two tables have one name"),
+        ({**aggregate, "name": "a", "by": {"changes": "key"}}, "would have the name 'changes'"),
+        ({**aggregate, "name": "a", "by": {"a.b": "key"}}, "String should match pattern"),
+    ):
+        with pytest.raises(PipelineRefused, match=advice):
+            load_settings(None, {"feed": "f", "directory": "d", "aggregates": [wrong]})

@@ -1,7 +1,8 @@
 """The tables that a pipeline keeps, read back and compared with what was appended."""
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from deltalake import DeltaTable
 from feeds.eventlog import EventLogWriter, Record
 from feeds.eventlog.succession import replace_partitions
 from feeds.feed import Operation, RangeId
+from pipeline.errors import PipelineRefused
 from pipeline.settings import PipelineSettings
 from pipeline.tables.keeping import Keeping
 from tests.support.pipeline_feeds import a_log
@@ -25,6 +27,7 @@ pytestmark = [
 ]
 
 PATIENCE = 90
+OFF = {"enabled": False}
 WHOLE = RangeId("e1.p00.v00-ff")
 
 
@@ -41,10 +44,15 @@ def settings(tmp_path: Path, **more: Any) -> PipelineSettings:
     return PipelineSettings.model_validate({**found, **more})
 
 
-def kept(spark: "SparkSession", wanted: PipelineSettings) -> None:
+def kept(
+    spark: "SparkSession", wanted: PipelineSettings
+) -> Sequence[Sequence[Mapping[str, Any]]]:
+    """Bring the tables up to date; return the progress that each query told."""
     starters = Keeping(spark=spark, settings=wanted, once=True).starters()
-    for query in [start() for start in starters.values()]:
+    queries = [start() for start in starters.values()]
+    for query in queries:
         assert query.awaitTermination(PATIENCE)
+    return [[json.loads(x.json) for x in query.recentProgress] for query in queries]
 
 
 def table(wanted: PipelineSettings, name: str) -> list[dict[str, Any]]:
@@ -87,7 +95,7 @@ def test_every_change_is_appended_and_the_latest_of_each_item_is_kept(
     assert {key: x["rescued"] for key, x in latest.items()} == {
         "a": None,
         "b": None,
-        "c": '{"n": "many"}',
+        "c": '{"n":"many"}',
     }
 
 
@@ -140,9 +148,8 @@ def test_figures_of_each_window_grow_over_several_runs(
         "sums": {"total": "value.n"},
         "where": "value.n < 100",
     }
-    off = {"enabled": False}
     wanted = settings(
-        tmp_path, changes=off, latest=off, body_schema="n INT", aggregates=[figures]
+        tmp_path, changes=OFF, latest=OFF, body_schema="n INT", aggregates=[figures]
     )
     kept(spark, wanted)
     assert hourly(table(wanted, "hourly")) == {(0, "a"): (2, 3), (0, "b"): (1, 5)}
@@ -160,8 +167,134 @@ def test_figures_of_each_window_grow_over_several_runs(
     }
 
 
-def test_parquet_is_written_by_spark_itself(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_watermark_drops_what_comes_for_windows_that_ended_before_it_and_nothing_else(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    a_log(tmp_path / "log", {}, parts=1)
+    hour, log = 3600, tmp_path / "log"
+    figures = {"name": "hourly", "window": "1 hour", "watermark": "10 minutes"}
+    wanted = settings(tmp_path, changes=OFF, latest=OFF, aggregates=[figures])
+    append(log, put("a", b"1", 0), put("a", b"1", hour + 1), put("a", b"1", 2 * hour))
+    kept(spark, wanted)
+    append(
+        log,
+        put("a", b"1", 30),  # its window ended 50 minutes before the watermark
+        put("a", b"1", hour + 2),  # an hour late, but its window ends after the watermark
+        put("a", b"1", 2 * hour + 1),
+    )
+    (progress,) = kept(spark, wanted)
+    assert {x["window_start"].hour: x["changes"] for x in table(wanted, "hourly")} == {
+        0: 1,
+        1: 2,
+        2: 2,
+    }
+    assert sum(x["stateOperators"][0]["numRowsDroppedByWatermark"] for x in progress) == 1
+
+
+def test_a_batch_that_was_in_the_tables_before_spark_knew_is_not_counted_twice(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    a_log(tmp_path / "log", {"a": 4, "b": 4}, parts=1)
+    figures = {"name": "daily", "window": "1 day", "sums": {"total": "value.n"}}
+    wanted = settings(tmp_path, body_schema="n INT", aggregates=[figures])
+    kept(spark, wanted)
+    names = ("changes", "latest", "daily")
+    before = {name: sorted(map(repr, table(wanted, name))) for name in names}
+    for name in names:
+        commits = tmp_path / "tables/_checkpoints" / name / "commits"
+        last = max(commits.glob("[0-9]*"), key=lambda x: int(x.name))
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+    kept(spark, wanted)
+    assert {name: sorted(map(repr, table(wanted, name))) for name in names} == before
+    assert len(before["changes"]) == 8
+    (row,) = table(wanted, "daily")
+    assert (row["changes"], row["total"]) == (8, 12)
+
+
+def test_a_variant_is_for_figures_and_the_other_tables_keep_the_text(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    a_log(tmp_path / "log", {}, parts=1)
+    append(tmp_path / "log", put("a", b'{"n": [5]}'), put("b", b"{"), put("c", b'{"n": "x"}'))
+    total = "try_variant_get(value, '$.n[0]', 'double')"
+    figures = {"name": "daily", "window": "1 day", "sums": {"total": total}}
+    wanted = settings(tmp_path, body_schema="variant", aggregates=[figures])
+    kept(spark, wanted)
+    (row,) = table(wanted, "daily")
+    assert (row["changes"], row["total"]) == (3, 5.0)
+    for name in ("changes", "latest"):
+        found = {x["key"]: (x["body"], x["rescued"]) for x in table(wanted, name)}
+        assert found == {"a": ('{"n": [5]}', None), "b": ("{", "{"), "c": ('{"n": "x"}', None)}
+
+
+WRONG_FIGURES = (
+    ({"by": {"kind": "value.kin"}}, "by.kind = 'value.kin': No such struct field"),
+    ({"by": {"kind": "value.("}}, r"by.kind = 'value.\('"),
+    ({"by": {"n": "count(*)"}}, "the table 'daily' cannot be kept"),
+    ({"sums": {"total": "value.kind"}}, "STRING, not a number: try_cast"),
+    ({"where": "value.n +"}, r"where = 'value.n \+'"),
+    ({"where": "value.n"}, "the table 'daily' cannot be kept"),
+    ({"window": "1 hower"}, "the table 'daily' cannot be kept"),
+    ({"watermark": "soon"}, "the table 'daily' cannot be kept"),
+)
+
+
+def test_wrong_sql_and_schemas_are_told_before_anything_is_written(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    a_log(tmp_path / "log", {"a": 1})
+    daily = {"name": "daily", "window": "1 day"}
+    schema = "kind STRING, n INT"
+    wrong: list[tuple[dict[str, Any], str]] = [
+        *(
+            ({"body_schema": schema, "aggregates": [{**daily, **x}]}, advice)
+            for x, advice in WRONG_FIGURES
+        ),
+        ({"body_schema": "n WHAT"}, "the schema of bodies 'n WHAT' is neither"),
+        ({"body_schema": "v VARIANT"}, "'value' is a VARIANT, or has one in it"),
+    ]
+    for given, advice in wrong:
+        with pytest.raises(PipelineRefused, match=advice):
+            Keeping(spark=spark, settings=settings(tmp_path, **given)).starters()
+    assert not (tmp_path / "tables").exists()
+
+
+def test_settings_that_changed_are_refused_before_anything_is_written(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    a_log(tmp_path / "log", {"a": 1}, parts=1)
+    figures = {"name": "daily", "window": "1 day"}
+    made = {"body_schema": "n INT", "latest": OFF, "aggregates": [figures]}
+    kept(spark, settings(tmp_path, **made))
+    changed: list[tuple[dict[str, Any], str]] = [
+        ({"body_schema": "n DOUBLE"}, "the table .*changes has the columns"),
+        ({"aggregates": [{**figures, "window": "2 days"}]}, "daily was made for .*1 day"),
+        ({"aggregates": [{**figures, "where": "key = 'a'"}]}, "daily was made for"),
+        ({"changes": {"format": "parquet"}}, "changes is a Delta table, and plain Parquet"),
+    ]
+    versions = {x: DeltaTable(f"{tmp_path}/tables/{x}").version() for x in ("changes", "daily")}
+    for other, advice in changed:
+        with pytest.raises(PipelineRefused, match=advice):
+            Keeping(spark=spark, settings=settings(tmp_path, **{**made, **other})).starters()
+    found = {x: DeltaTable(f"{tmp_path}/tables/{x}").version() for x in versions}
+    assert found == versions
+    later = {**made, "aggregates": [{**figures, "watermark": "1 day"}]}
+    Keeping(spark=spark, settings=settings(tmp_path, **later)).starters()
+
+
+def test_parquet_is_written_by_spark_itself_and_only_with_the_columns_it_has(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     a_log(tmp_path / "log", {"a": 3})
-    wanted = settings(tmp_path, changes={"format": "parquet"}, latest={"enabled": False})
+    parquet = {"changes": {"format": "parquet"}, "latest": OFF}
+    wanted = settings(tmp_path, **parquet)
+    kept(spark, wanted)
     kept(spark, wanted)
     assert spark.read.parquet(wanted.table("changes")).count() == 3
+    for other, advice in (
+        ({**parquet, "body_schema": "n INT"}, "has the columns range string, .*rescued string"),
+        ({"latest": OFF}, "plain Parquet files, and delta is to be written"),
+    ):
+        with pytest.raises(PipelineRefused, match=advice):
+            Keeping(spark=spark, settings=settings(tmp_path, **other)).starters()
