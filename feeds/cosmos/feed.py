@@ -147,8 +147,8 @@ class CosmosFeed:
         await self._find(range_id)
         if self._mode == "all-versions" and start != "now":
             raise FeedRefused(
-                "a feed of all versions and deletes keeps no old changes to start from: set "
-                "feed.start to now, or read the latest versions (?mode=latest-version)"
+                "a feed of all versions and deletes keeps no old changes to start from: start "
+                "from now, or read the latest versions (?mode=latest-version)"
             )
         if start == "beginning" or (instant is not None and instant <= 0):
             return BEGINNING

@@ -122,6 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._access: Access | None = None
         self._within: Target | None = None
         self._newest: Offset | None = None
+        self._all_told = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options}
@@ -147,12 +148,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(self._options.idle_seconds)
             end = next_offset(access, begin, limit=most)
         self._newest = end
+        self._all_told = most is None or end == begin
         return end.as_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return where the feed is now, in the ranges that are being read."""
         if self._newest is None:
             return None
+        if self._all_told:  # asking again would cost as much as planning did
+            return self._newest.as_json()
         return next_offset(self._opened(), self._newest, within=self._within).as_json()
 
     def partitions(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from feeds.errors import FeedRefused, FeedUnavailable
 from feeds.feed import Continuation, FeedRange, RangeId
@@ -24,7 +25,9 @@ from pipeline.source.access import Access, Slice
 from pipeline.source.access_feed import FeedAccess
 from pipeline.source.offsets import Offset
 from pipeline.source.opening import cosmos_kind, open_access
+from pipeline.source.options import Options
 from pipeline.source.planning import Target, first_offset, next_offset, slices, target_at
+from pipeline.source.spark import StreamReader
 from tests.integration.pipeline.test_tables import kept, table
 from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
 
@@ -306,11 +309,13 @@ def test_throttling_in_mid_batch_is_waited_out_and_what_lasts_is_told(
         cosmos.do(cosmos.world.fault(effect="error", times=2, **throttled))
         assert len(batch(access, start, end)) == 15
         cosmos.do(cosmos.world.fault(effect="error", **throttled))
+        cosmos.requests()
         began = time.monotonic()
         for doing in (lambda: next_offset(access, end), lambda: batch(access, start, end)):
             with pytest.raises(FeedUnavailable, match="throttles"):
                 doing()
         assert time.monotonic() - began < 10
+        assert cosmos.requests()["change_feed"] <= 8  # each after the time it was told
 
 
 def test_an_empty_range_begins_is_idle_and_is_read_when_something_comes(
@@ -346,8 +351,8 @@ def test_what_a_range_only_seems_to_have_is_given_to_the_others(wide: ServedCosm
     for n in range(60):
         wide.put(1, keys=1, key="hot", n=n)  # 61 LSNs, of which two are left
     with wide.access() as access:
-        _, found = drained(access, first_offset(access, "beginning"), limit=61)
-    assert [len(x) for x in found] == [61, 61]
+        _, found = drained(access, first_offset(access, "beginning"), limit=20)
+    assert [len(x) for x in found] == [20] * 6 + [2]
 
 
 def by_range(rows: list[Row]) -> list[list[Row]]:
@@ -417,6 +422,18 @@ def test_an_idle_plan_asks_each_range_once_and_all_at_the_same_time() -> None:
         began = time.monotonic()
         assert next_offset(access, start) == start
         assert time.monotonic() - began < 12 * 0.25 / 2
+
+
+def test_an_idle_stream_asks_nothing_more_to_report_where_it_is(wide: ServedCosmos) -> None:
+    one = StreamReader(Options.of({"feed": wide.address(), "idleSeconds": "0"}))
+    try:
+        start = one.initialOffset()
+        wide.requests()
+        assert one.latestOffset(start, ReadMaxRows(10)) == start
+        assert one.reportLatestOffset() == start
+        assert wide.requests() == {"change_feed": 8}  # asked, and asked again after a while
+    finally:
+        one.stop()
 
 
 def test_a_batch_that_fits_whatever_it_holds_is_not_read_to_be_counted(
