@@ -1,6 +1,7 @@
 """What stands around the user's observer, whoever calls it: hosts, and tasks of Spark."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -54,12 +55,14 @@ def wrapped(
     random: Random,
     *,
     dead_letters: DeadLetters | None = None,
+    suspicions: Mapping[RangeId, Suspicion] | None = None,
 ) -> ObserverMaker:
     """Put around each observer what the settings ask for, the innermost first.
 
-    Without ``dead_letters`` nothing is put aside.
+    Without ``dead_letters`` nothing is put aside. ``suspicions`` has one for each range
+    asked for; give it where what is returned does not live as long as the process.
     """
-    suspicions = defaultdict[RangeId, Suspicion](Suspicion)
+    known = defaultdict[RangeId, Suspicion](Suspicion) if suspicions is None else suspicions
     manual = settings.checkpoint == "manual"
 
     def make_one(feed_range: FeedRange, gate: Gate) -> Observer:
@@ -81,7 +84,7 @@ def wrapped(
                 patient,
                 retrying(observer, replace(settings.retry, attempts=_HASTY_ATTEMPTS)),
                 dead_letters,
-                suspicion=suspicions[feed_range.id],
+                suspicion=known[feed_range.id],
                 acknowledges=not manual,
                 on_dead_letter=journal.dead_letter,
             )

@@ -4,11 +4,18 @@
 text: a version, then lines of JSON, of which the last of an offset is that of the source.
 """
 
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from .errors import PipelineRefused
 from .source.offsets import Offset
+
+_LOCK: Final = "_lock"
+_EPOCH: Final = "_epoch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +31,7 @@ def committed(checkpoint: str) -> Committed | None:
 
     Raise ``PipelineRefused`` for a checkpoint that is not on this machine, or not ours.
     """
-    if "://" in checkpoint and not checkpoint.startswith("file://"):
-        raise PipelineRefused(f"{checkpoint} is not on this machine, and cannot be read here")
-    home = Path(checkpoint.removeprefix("file://"))
+    home = _home(checkpoint)
     batches = [int(x.name) for x in home.glob("commits/*") if x.name.isdigit()]
     if not batches:
         return None
@@ -36,3 +41,86 @@ def committed(checkpoint: str) -> Committed | None:
     except OSError as error:
         raise PipelineRefused(f"the checkpoint {home} is damaged: {error}") from error
     return Committed(batch=batch, offset=Offset.of(text.splitlines()[-1]))
+
+
+def begun(checkpoint: str) -> bool:
+    """Whether a query has ever begun a batch here. ``False`` if it cannot be seen from here."""
+    return not _is_elsewhere(checkpoint) and any(_home(checkpoint).glob("offsets/*"))
+
+
+def last_begun(checkpoint: str) -> int:
+    """Return the number of the last batch that was begun, done or not; -1 for none."""
+    numbers = [int(x.name) for x in _home(checkpoint).glob("offsets/*") if x.name.isdigit()]
+    return max(numbers, default=-1)
+
+
+def base_epoch(checkpoint: str) -> int:
+    """Return the epoch on which those of this checkpoint are counted, 0 if none was kept."""
+    try:
+        return int((_home(checkpoint) / _EPOCH).read_text("utf-8"))
+    except FileNotFoundError:
+        return 0
+
+
+def settle_epoch(checkpoint: str, epoch: int) -> int:
+    """Keep the epoch to count on, where none is kept yet; return the one that counts.
+
+    A checkpoint that is not on this machine keeps none.
+    """
+    if _is_elsewhere(checkpoint):
+        return epoch
+    home = _home(checkpoint)
+    if not (home / _EPOCH).exists():
+        home.mkdir(parents=True, exist_ok=True)
+        (home / _EPOCH).write_text(str(epoch), encoding="utf-8")
+    return base_epoch(checkpoint)
+
+
+@contextmanager
+def owned(checkpoint: str) -> Iterator[None]:
+    """Keep other pipelines of this machine off a checkpoint until the block is left.
+
+    Raise ``PipelineRefused`` if one runs on it. One that is elsewhere cannot be kept.
+    """
+    if _is_elsewhere(checkpoint):
+        yield
+        return
+    home = _home(checkpoint)
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / _LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineRefused(
+                f"a pipeline runs on the checkpoint {home}: stop it first"
+            ) from None
+        yield
+
+
+@contextmanager
+def all_owned(checkpoints: Sequence[str]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for checkpoint in checkpoints:
+            stack.enter_context(owned(checkpoint))
+        yield
+
+
+def is_owned(checkpoint: str) -> bool:
+    """Whether a pipeline of this machine runs on a checkpoint. Nothing is made by asking."""
+    if _is_elsewhere(checkpoint) or not (_home(checkpoint) / _LOCK).exists():
+        return False
+    try:
+        with owned(checkpoint):
+            return False
+    except PipelineRefused:
+        return True
+
+
+def _is_elsewhere(checkpoint: str) -> bool:
+    return "://" in checkpoint and not checkpoint.startswith("file://")
+
+
+def _home(checkpoint: str) -> Path:
+    if _is_elsewhere(checkpoint):
+        raise PipelineRefused(f"{checkpoint} is not on this machine, and cannot be read here")
+    return Path(checkpoint.removeprefix("file://"))

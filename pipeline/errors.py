@@ -6,12 +6,16 @@ class PipelineRefused(Exception):
 
 
 class QueryFailed(Exception):
-    """A table cannot be kept any further; a later start goes on where this one stood."""
+    """A table cannot be kept any further; a later start goes on where this one stood.
 
-    def __init__(self, table: str, reason: str) -> None:
-        super().__init__(table, reason)  # args as given, so that it pickles
+    ``refused``: but not before a person has changed something.
+    """
+
+    def __init__(self, table: str, reason: str, *, refused: bool = False) -> None:
+        super().__init__(table, reason)
         self.table = table
         self.reason = reason
+        self.refused = refused
 
     def __str__(self) -> str:
         return f"the table {self.table!r} cannot be kept: {self.reason}"

@@ -1,103 +1,158 @@
-"""A pipeline as a process: Spark, the queries, the metrics, and an end in time."""
+"""A pipeline as a process: Spark, the queries, what is told of them, and an end in time."""
 
-import json
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from typing import Final
 
-from opentelemetry import metrics
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.sdk.metrics import MeterProvider
-from prometheus_client import CollectorRegistry, start_http_server
+import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from observers.dead_letters import open_dead_letters
 from observers.registry import load_observer
 
-from .metrics import PipelineMetrics
+from .checkpoints import all_owned
+from .display import shown
+from .errors import PipelineRefused
+from .metrics import PipelineListener
 from .observing import NAME, register_observers, whole_ranges
-from .running import keep_running
+from .progress import Board
+from .running import Starter, keep_running
 from .session import spark_session
-from .settings import PipelineSettings
+from .settings import OBSERVER, PipelineSettings
+from .source.holding import Hold, holding
 from .source.opening import open_access
+from .stopping import Stopping
 from .tables.keeping import Keeping
+from .web import served
+
+_log = structlog.get_logger("changefeed")
+
+_FRESH_WORKERS: Final = {"spark.python.worker.reuse": "false"}
 
 
 def keep(
     settings: PipelineSettings,
-    stop: threading.Event,
+    stop: Stopping | None = None,
     *,
     once: bool = False,
-    metrics_port: int | None = None,
     submitted: bool = False,
 ) -> None:
-    """Keep the tables until ``stop`` is set or, with ``once``, until they are up to date.
+    """Keep the tables until asked to stop or, with ``once``, until they are up to date.
 
-    Raise ``QueryFailed`` if a table cannot be kept, and what opening the feed raises.
+    ``submitted``: whoever submitted the program says where Spark runs. Raise ``QueryFailed``
+    if a table cannot be kept, and what opening the feed raises.
     """
-    master = None if submitted else settings.master
-    with (
-        closing(open_access(settings.feed)) as access,  # refused before Spark is started
-        _served(metrics_port),
-        spark_session("changefeed", settings.spark, master=master) as spark,
-    ):
-        listener = PipelineMetrics(access)
-        spark.streams.addListener(listener)
-        try:
-            keep_running(Keeping(spark=spark, settings=settings, once=once).starters(), stop)
-        finally:
-            spark.streams.removeListener(listener)
+    tables = settings.tables
+    with _process(settings, tables, settings.spark, submitted=submitted) as process:
+        keeping = Keeping(spark=process.spark, settings=settings, once=once, hold=process.hold)
+        process.run(keeping.starters(), stop or Stopping())
+
+
+def observe(
+    settings: PipelineSettings,
+    stop: Stopping | None = None,
+    *,
+    once: bool = False,
+    submitted: bool = False,
+    epoch: int = 0,
+) -> None:
+    """Run the observer on executors. The epochs it is told are counted on from ``epoch``."""
+    wanted = settings.observer
+    if wanted.name is None:
+        raise PipelineRefused("no observer was named: give one with --observer module:Class")
+    load_observer(wanted.name, wanted.options)  # refused before Spark is started
+    if wanted.on_failure == "dead-letter":
+        open_dead_letters(wanted.dead_letters)
+    # What a task has left behind in a thread must not meet the next task.
+    conf = {**({} if wanted.timeout is None else _FRESH_WORKERS), **settings.spark}
+    with _process(settings, [OBSERVER], conf, submitted=submitted) as process:
+        observing = Observing(
+            spark=process.spark, settings=settings, once=once, hold=process.hold, epoch=epoch
+        )
+        process.run({OBSERVER: observing.started}, stop or Stopping())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observing:
-    """An observer by its name, over a feed; positions are kept in ``checkpoint``."""
+    """The query of an observer. ``once``: deliver what is there now, then end."""
 
-    feed: str
-    observer: str
-    checkpoint: str
-    options: Mapping[str, object] = field(default_factory=dict)
-    start: str = "beginning"
-    max_changes: int = 100_000
+    spark: SparkSession
+    settings: PipelineSettings
+    hold: Hold
     once: bool = False
+    epoch: int = 0
 
-    def started(self, spark: SparkSession) -> StreamingQuery:
-        register_observers(spark)
-        writer = (
-            whole_ranges(spark, self.feed, self.start, self.max_changes)
-            .writeStream.format(NAME)
-            .queryName("observer")
-            .option("observer", self.observer)
-            .option("options", json.dumps(self.options))
-            .option("checkpointLocation", self.checkpoint)
+    def started(self) -> StreamingQuery:
+        register_observers(self.spark)
+        settings = self.settings
+        changes = whole_ranges(
+            self.spark,
+            settings.feed,
+            startingAt=settings.start,
+            maxChangesPerTrigger=str(settings.max_changes),
+            holdFile=self.hold.file(OBSERVER),
         )
-        return (writer.trigger(availableNow=True) if self.once else writer).start()
+        writer = (
+            changes.writeStream.format(NAME)
+            .queryName(OBSERVER)
+            .option("observer", settings.observer.model_dump_json())
+            .option("log", settings.log.model_dump_json())
+            .option("epoch", str(self.epoch))
+            .option("checkpointLocation", settings.checkpoint(OBSERVER))
+        )
+        if self.once:
+            return writer.trigger(availableNow=True).start()
+        interval = f"{settings.observer.interval * 1000:.0f} milliseconds"
+        return writer.trigger(processingTime=interval).start()
 
 
-def observe_until(stop: threading.Event, wanted: Observing) -> None:
-    """Run an observer on executors until ``stop`` is set or, with ``once``, it is done."""
-    load_observer(wanted.observer, wanted.options)  # refused before Spark is started
-    open_access(wanted.feed).close()
-    with spark_session("changefeed") as spark:
-        keep_running({"observer": partial(wanted.started, spark)}, stop)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """What is there for as long as queries run."""
+
+    spark: SparkSession
+    settings: PipelineSettings
+    hold: Hold
+    board: Board
+
+    def run(self, starters: Mapping[str, Starter], stop: Stopping) -> None:
+        settings = self.settings
+        with shown(self.board) as look:
+            _log.info("pipeline.started", feed=settings.feed, tables=list(starters))
+            keep_running(
+                starters,
+                stop,
+                self.hold,
+                board=self.board,
+                stop_timeout=settings.stop_timeout,
+                look=look,
+            )
+            _log.info("pipeline.stopped")
 
 
 @contextmanager
-def _served(port: int | None) -> Iterator[None]:
-    """Let Prometheus fetch the metrics, if a port was named."""
-    if port is None:
-        yield
-        return
-    registry = CollectorRegistry()
-    meters = MeterProvider([PrometheusMetricReader(registry=registry)])
-    metrics.set_meter_provider(meters)
-    server, thread = start_http_server(port, "127.0.0.1", registry)
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-        meters.shutdown()
+def _process(
+    settings: PipelineSettings,
+    names: Sequence[str],
+    conf: Mapping[str, str],
+    *,
+    submitted: bool,
+) -> Iterator[_Process]:
+    """Start what the queries of these names need; what is refused is, before Spark starts."""
+    board = Board()
+    master = None if submitted else settings.master
+    with (
+        closing(open_access(settings.feed)) as access,
+        all_owned([settings.checkpoint(x) for x in names]),
+        served(settings.web, board),
+        holding() as hold,
+        spark_session("changefeed", conf, master=master) as spark,
+    ):
+        listener = PipelineListener(access, board)
+        spark.streams.addListener(listener)
+        try:
+            yield _Process(spark=spark, settings=settings, hold=hold, board=board)
+        finally:
+            spark.streams.removeListener(listener)

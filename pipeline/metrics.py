@@ -1,14 +1,13 @@
-"""What the queries do, as OpenTelemetry metrics.
+"""What the queries do, as OpenTelemetry metrics, in the words of the host's.
 
-Spark tells a listener about every batch. The lag is how many sequences lie between what a
-batch read and where the feed was: Spark's own metrics know nothing of a Python source.
+Spark tells a listener about every batch. Without a provider that somebody has set, the
+instruments count nothing and cost next to nothing.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -17,75 +16,82 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from .progress import BatchDone, Board, batch_done
 from .source.access import Access
-from .source.offsets import Offset
 
-_MILLIS: Final = 1000
+_TABLE: Final = "table"
 
 
-class PipelineMetrics(StreamingQueryListener):
-    """Counts what the queries of a pipeline do, by the name of the table."""
+class PipelineMetrics:
+    """The instruments. Lags are read off the board whenever somebody asks."""
 
-    def __init__(self, access: Access) -> None:
-        super().__init__()
-        meter = metrics.get_meter("changefeed.pipeline")
-        self._access = access
+    def __init__(self, board: Board, meter: Meter | None = None) -> None:
+        meter = meter or metrics.get_meter("changefeed.pipeline")
+        self._board = board
         self._changes = meter.create_counter(
-            "changefeed.pipeline.changes", unit="{change}", description="Changes read"
+            "changefeed.pipeline.changes", "{change}", "Changes in batches that are done"
         )
-        self._dropped = meter.create_counter(
+        self._batches = meter.create_counter(
+            "changefeed.pipeline.batches", "{batch}", "Batches that are done"
+        )
+        self._late = meter.create_counter(
             "changefeed.pipeline.late",
-            unit="{change}",
-            description="Changes that came after the watermark and were dropped",
+            "{change}",
+            "Changes that came after the watermark and were dropped",
         )
         self._seconds = meter.create_histogram(
-            "changefeed.pipeline.batch.duration", unit="s", description="Time for a batch"
+            "changefeed.pipeline.batch.duration", "s", "Time for a batch"
         )
-        self._lag = meter.create_gauge(
+        self._failures = meter.create_counter(
+            "changefeed.pipeline.failures", "{failure}", "Queries that failed"
+        )
+        meter.create_observable_gauge(
             "changefeed.pipeline.lag",
-            unit="{sequence}",
-            description="Sequences that wait, when the batch was done",
+            [self._observe_lag],
+            "{change}",
+            "Changes in the range that the table has not had",
         )
-        self._ended = meter.create_counter(
-            "changefeed.pipeline.failures", unit="{failure}", description="Queries that failed"
-        )
+
+    def done(self, batch: BatchDone) -> None:
+        table = {_TABLE: batch.table}
+        self._changes.add(batch.changes, table)
+        self._batches.add(1, table)
+        self._late.add(batch.late, table)
+        self._seconds.record(batch.seconds, table)
+
+    def failed(self, table: str) -> None:
+        self._failures.add(1, {_TABLE: table})
+
+    def _observe_lag(self, _: CallbackOptions) -> list[Observation]:
+        return [
+            Observation(x.lag, {_TABLE: one.table, "range": name})
+            for one in self._board.seen()
+            for name, x in one.ranges.items()
+        ]
+
+
+class PipelineListener(StreamingQueryListener):
+    """Passes on what Spark tells, to the metrics and to the board."""
+
+    def __init__(self, access: Access, board: Board) -> None:
+        super().__init__()
+        self._access = access
+        self._board = board
+        self._metrics = PipelineMetrics(board)
         self._names: dict[str, str] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         self._names[str(event.id)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        progress = event.progress
-        table = {"table": progress.name or str(progress.id)}
-        self._changes.add(progress.numInputRows, table)
-        self._seconds.record(progress.batchDuration / _MILLIS, table)
-        dropped = sum(x.numRowsDroppedByWatermark for x in progress.stateOperators)
-        self._dropped.add(dropped, table)
-        for source in progress.sources:
-            waiting = lag(self._access, source.endOffset, source.latestOffset)
-            if waiting is not None:
-                self._lag.set(waiting, table)
+        done = batch_done(event.progress, self._access)
+        self._board.done(done)
+        self._metrics.done(done)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        self._lag.set(0, {"table": self._names.get(str(event.id), str(event.id))})
+        self._board.idle(self._names.get(str(event.id), str(event.id)))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         name = self._names.pop(str(event.id), str(event.id))
         if event.exception is not None:
-            self._ended.add(1, {"table": name})
-
-
-def lag(access: Access, end: str | None, latest: str | None) -> int | None:
-    """Return how many sequences lie between two offsets, as Spark tells them."""
-    if not end or not latest:
-        return None
-    done, newest = _marks(end), _marks(latest)
-    return sum(
-        max(0, access.order(mark.continuation) - access.order(done[name].continuation))
-        for name, mark in newest.items()
-        if name in done
-    )
-
-
-def _marks(text: str) -> Mapping[Any, Any]:
-    return Offset.of(msgspec.json.decode(text)).marks
+            self._metrics.failed(name)

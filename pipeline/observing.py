@@ -2,24 +2,36 @@
 
 A task has whole ranges (the source must not cut them into slices: ``whole_ranges``), one
 after the other. For each it makes an observer, opens it, hands it the changes in order,
-and closes it. So an observer lives for one batch, not for as long as a lease.
+and closes it. So an observer lives for one batch, not for as long as a lease. What stands
+around it on a host stands around it here: attempts with growing delays, a time limit, keys
+side by side, dead letters.
 
-Delivery is at least once: Spark tries a task that failed four times, and repeats a batch
-after a crash, from its beginning. Spark keeps the positions, so ``checkpoint``,
-``acknowledge`` and ``flush`` of the context have nothing to do: an observer is done with
-what ``process`` has returned from. There are no dead letters here, and the epoch is always
-0: nothing fences a task that Spark took for dead.
+Delivery is at least once. A task that fails is tried again by Spark, and a batch after a
+crash, each from its beginning: (range, sequence) tells a repetition. Within a task only
+what is not done comes again.
+
+Spark keeps the positions. ``acknowledge`` and ``checkpoint`` of the context say what must
+not come again to this task; ``flush`` has nothing to do. The epoch is the number of the
+batch, from 1 on, counted from what ``epoch`` says. It fences off tasks of earlier batches
+that Spark took for dead; two attempts at one batch have the same.
+
+Limits: all ranges wait for the slowest of a batch, and for one whose observer fails. Dead
+letters are written where the task runs; in an outage, each worker process of Spark may put
+a change of a range aside on suspicion. What a task logs stands in its executor's log.
 """
 
 import asyncio
-import json
 import os
 import socket
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -30,29 +42,37 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from feeds.feed import Change, FeedRange, Operation, RangeId
+from observers.dead_letters import open_dead_letters
+from observers.errors import ObserverFailed, ObserverStuck
+from observers.gate import ObserverMaker
+from observers.isolating import Suspicion
 from observers.observer import CloseReason, Observer
 from observers.registry import load_observer
+from observers.wrapping import wrapped
 
 from .errors import PipelineRefused
+from .logs import set_up_logs
+from .settings import LogSettings, ObserverSettings
 from .source.envelope import ENVELOPE
 from .source.spark import NAME as SOURCE
 from .source.spark import settle_worker
+from .task_journal import TaskJournal
 
 NAME: Final = "changefeed_observer"
 _PAGE: Final = 1000
 _NEVER_CUT: Final = 2**62
+_CLOSE_TIMEOUT: Final = 10.0
+_BATCH: Final = "streaming.sql.batchId"
+
+# Kept for as long as the process, which Spark uses for one task after the other: in an
+# outage that outlives batches, each change would else be the first under suspicion.
+_suspicions = defaultdict[RangeId, Suspicion](Suspicion)
 
 
-def whole_ranges(spark: SparkSession, feed: str, start: str, max_changes: int) -> DataFrame:
-    """Return a feed as a stream in which a task reads one range, from its beginning on."""
-    return (
-        spark.readStream.format(SOURCE)
-        .option("feed", feed)
-        .option("startingAt", start)
-        .option("maxChangesPerTrigger", str(max_changes))
-        .option("sliceChanges", str(_NEVER_CUT))
-        .load()
-    )
+def whole_ranges(spark: SparkSession, feed: str, **options: str) -> DataFrame:
+    """Return a feed as a stream in which a task reads whole ranges; see ``options``."""
+    reader = spark.readStream.format(SOURCE).option("feed", feed)
+    return reader.options(**options).option("sliceChanges", str(_NEVER_CUT)).load()
 
 
 def register_observers(spark: SparkSession) -> None:
@@ -60,7 +80,11 @@ def register_observers(spark: SparkSession) -> None:
 
 
 class ObserverSink(DataSource):
-    """The format ``changefeed_observer``. Options: ``observer``, and ``options`` as JSON."""
+    """The format ``changefeed_observer``.
+
+    Options, all text: ``observer``, settings as JSON; ``log``, likewise; ``epoch``, on which
+    the epochs are counted.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -74,7 +98,11 @@ class ObserverSink(DataSource):
         given = {name.lower(): value for name, value in self.options.items()}
         if tuple(schema.names) != ENVELOPE:
             raise PipelineRefused("an observer takes changes as the source gives them, uncut")
-        return ObserverWriter(given["observer"], json.loads(given.get("options", "{}")))
+        return ObserverWriter(
+            ObserverSettings.model_validate_json(given["observer"]),
+            LogSettings.model_validate_json(given.get("log", "{}")),
+            epoch=int(given.get("epoch", "0")),
+        )
 
 
 @dataclass
@@ -85,29 +113,22 @@ class Observed(WriterCommitMessage):
 
 
 class ObserverWriter(DataSourceStreamArrowWriter):
-    """Delivers in the tasks. Pickled to get there, so it carries names only."""
+    """Delivers in the tasks. Pickled to get there, so it carries values only."""
 
-    def __init__(self, observer: str, options: Mapping[str, object]) -> None:
-        load_observer(observer, options)  # refused here, before a task fails four times
-        self._observer = observer
-        self._options = options
+    def __init__(self, settings: ObserverSettings, log: LogSettings, *, epoch: int) -> None:
+        assert settings.name is not None, "whoever starts the query has looked"
+        load_observer(settings.name, settings.options)  # refused before tasks fail
+        self._settings = settings
+        self._log = log
+        self._epoch = epoch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle_worker()
-        make = load_observer(self._observer, self._options)
-        delivered = 0
-        with asyncio.Runner() as runner:
-            delivery = Delivery()
-            try:
-                for batch in iterator:
-                    for changes in pages(batch):
-                        runner.run(delivery.deliver(make, changes))
-                        delivered += len(changes)
-            except BaseException:
-                runner.run(delivery.close(CloseReason.FAILED))
-                raise
-            runner.run(delivery.close(CloseReason.STOPPING))
-        return Observed(changes=delivered)
+        set_up_logs(self._log)
+        epoch = self._epoch + 1 + int(_local_property(_BATCH) or 0)
+        host = f"{socket.gethostname()}-{os.getpid()}"
+        pieces = (changes for batch in iterator for changes in pages(batch))
+        return Observed(changes=asyncio.run(delivered(self._settings, pieces, host, epoch)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing is left to do: Spark writes down that the batch is done."""
@@ -116,23 +137,81 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         """What was delivered stays delivered, and comes again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskContext:
-    """What an observer may know in a task. See the module on what it cannot do."""
+def _local_property(name: str) -> str | None:
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
+
+
+async def delivered(
+    settings: ObserverSettings, pieces: Iterator[Sequence[Change]], host: str, epoch: int
+) -> int:
+    """Hand pieces of one range after the other to its observer; return how many changes.
+
+    Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
+    """
+    assert settings.name is not None, "whoever starts the query has looked"
+    journal = TaskJournal(host, epoch)
+    count = 0
+    async with AsyncExitStack() as stack:
+        letters = None
+        if settings.on_failure == "dead-letter":
+            letters = await stack.enter_async_context(open_dead_letters(settings.dead_letters))
+        make = wrapped(
+            load_observer(settings.name, settings.options),
+            settings,
+            journal,
+            Random(),  # noqa: S311 - spreads delays, guards nothing
+            dead_letters=letters,
+            suspicions=_suspicions,
+        )
+        delivery = Delivery(make, settings, journal, host=host, epoch=epoch)
+        try:
+            for changes in pieces:
+                await delivery.deliver(changes)
+                count += len(changes)
+        except BaseException as error:
+            if not isinstance(error, ObserverStuck):
+                await delivery.close(CloseReason.FAILED)
+            raise
+        await delivery.close(CloseReason.STOPPING)
+    return count
+
+
+@dataclass(slots=True, kw_only=True)
+class RangeContext:
+    """What an observer may know in a task, and what it says is done of what it was given."""
 
     range: FeedRange
     host: str
-    epoch: int = 0
+    epoch: int
     handing_over: bool = False
+    _done: set[int] = field(default_factory=set, init=False)
+    _done_up_to: int = field(default=-1, init=False)
 
     def acknowledge(self, change: Change) -> None:
-        """Do nothing: Spark keeps the positions."""
+        self._done.add(change.sequence)
 
     def checkpoint(self, change: Change) -> None:
-        """Do nothing: Spark keeps the positions."""
+        self._done_up_to = max(self._done_up_to, change.sequence)
 
     async def flush(self) -> None:
         """Do nothing: Spark keeps the positions."""
+
+    def left(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """Return those that are not done."""
+        return [
+            x for x in changes if x.sequence > self._done_up_to and x.sequence not in self._done
+        ]
+
+
+class _Open:
+    """The gate of a task: nothing here takes a range away from it."""
+
+    def check(self) -> None:
+        """Let everything pass."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
 
 class Delivery:
@@ -141,25 +220,68 @@ class Delivery:
     A task may have several ranges: each gets an observer of its own, one after the other.
     """
 
-    def __init__(self) -> None:
-        self._open: tuple[Observer, TaskContext] | None = None
+    def __init__(
+        self,
+        make: ObserverMaker,
+        settings: ObserverSettings,
+        journal: TaskJournal,
+        *,
+        host: str,
+        epoch: int,
+    ) -> None:
+        self._make = make
+        self._settings = settings
+        self._journal = journal
+        self._host = host
+        self._epoch = epoch
+        self._gate = _Open()
+        self._opened: tuple[Observer, RangeContext] | None = None
 
-    async def deliver(self, make: Any, changes: Sequence[Change]) -> None:
+    async def deliver(self, changes: Sequence[Change]) -> None:
+        """Return when all are done; after a failure, open the observer anew, and again."""
         name = changes[0].range_id
-        if self._open is not None and self._open[1].range.id != name:
-            await self.close(CloseReason.RANGE_ENDED)
-        if self._open is None:
-            host = f"{socket.gethostname()}-{os.getpid()}"
-            self._open = make(), TaskContext(range=FeedRange(id=name), host=host)
-            await self._open[0].open(self._open[1])
-        observer, context = self._open
-        await observer.process(context, changes)
+        if self._opened is not None and self._opened[1].range.id != name:
+            await self.close(CloseReason.STOPPING)
+        while changes:
+            try:
+                observer, context = self._opened or await self._open(name)
+                await observer.process(context, changes)
+            except ObserverFailed as error:
+                changes = await self._failed(changes, error)
+            else:
+                return
 
     async def close(self, reason: CloseReason) -> None:
-        if self._open is not None:
-            observer, context = self._open
-            self._open = None
-            await observer.close(context, reason)
+        if self._opened is None:
+            return
+        observer, context = self._opened
+        self._opened = None
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await observer.close(context, reason)
+        except Exception as error:  # noqa: BLE001 - the border to the user's code
+            self._journal.close_failed(context.range.id, error)
+
+    async def _open(self, name: RangeId) -> tuple[Observer, RangeContext]:
+        feed_range = FeedRange(id=name)
+        context = RangeContext(range=feed_range, host=self._host, epoch=self._epoch)
+        self._opened = self._make(feed_range, self._gate), context
+        await self._opened[0].open(context)
+        return self._opened
+
+    async def _failed(
+        self, changes: Sequence[Change], error: ObserverFailed
+    ) -> Sequence[Change]:
+        """Rest, unless the settings say to stop; return what is not done."""
+        assert self._opened is not None, "it was made"
+        left = self._opened[1].left(changes)
+        await self.close(CloseReason.FAILED)
+        if self._settings.on_failure == "stop":
+            raise error
+        rest = self._settings.reopen_delay
+        self._journal.observer_gave_up(error.range_id, error, rest)
+        await self._gate.sleep(rest)
+        return left
 
 
 def pages(batch: pa.RecordBatch) -> Iterator[Sequence[Change]]:

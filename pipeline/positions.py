@@ -74,16 +74,6 @@ def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
     return leases
 
 
-async def write_leases(container: LeaseContainer, leases: Sequence[Lease]) -> None:
-    """Store new leases. Raise ``PipelineRefused`` if there is one already."""
-    if await container.list():
-        raise PipelineRefused(
-            "there are leases already, and they may be further on: name a container without any"
-        )
-    for lease in leases:
-        await container.create(lease)
-
-
 def _waits(lease: Lease, leases: Sequence[Lease], access: Access) -> bool:
     """Whether a query introduces the range of a lease by itself, or has done with it.
 

@@ -2,27 +2,35 @@
 
 A query that failed because the feed did not answer is started again, after a delay that
 grows. Any other failure ends the pipeline: a table that silently stands still is worse.
-Stopping takes a query in mid-batch; the batch is repeated at the next start.
+
+To stop, no batch begins any more, and those that run may end (see ``source.holding``) for
+as long as ``stop_timeout``. A batch that is broken off then, or by a second wish to stop,
+is repeated at the next start.
 """
 
 import re
-import threading
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .errors import QueryFailed
+from .progress import Board
+from .source.holding import Hold
+from .stopping import Stopping
 
-_log = structlog.get_logger(__name__)
+_log = structlog.get_logger("changefeed")
 
 _LOOK_INTERVAL: Final = 0.25
+_REST_INTERVAL: Final = 0.05
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
-_ADVICE = re.compile(r"(?:FeedRefused|FeedUnavailable|PipelineRefused): (.+?)(?:\n|$)")
+STOP_TIMEOUT: Final = 25.0
+_ADVICE = re.compile(
+    r"\b(FeedUnavailable|FeedRefused|PipelineRefused|ObserverRefused|DeadLettersRefused|"
+    r"ObserverFailed|ObserverStuck): (.+?)(?:\n|$)"
+)
 
 Starter = Callable[[], StreamingQuery]
 
@@ -36,37 +44,52 @@ class _Kept:
     query: StreamingQuery | None = None
     delay: float = _FIRST_DELAY
     due: float = 0.0
-    done: bool = field(default=False)
+    done: bool = False
+
+    @property
+    def runs(self) -> bool:
+        return self.query is not None and self.query.isActive
 
 
 def keep_running(
     starters: Mapping[str, Starter],
-    stop: threading.Event,
+    stop: Stopping,
+    hold: Hold,
     *,
-    clock: Callable[[], float] = time.monotonic,
+    board: Board,
+    stop_timeout: float = STOP_TIMEOUT,
+    look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run queries until ``stop`` is set, or until all have ended by themselves.
+    """Run queries until asked to stop, or until all have ended by themselves.
 
-    Raise ``QueryFailed`` if one cannot go on. No query runs when this returns.
+    ``hold`` is what the queries were made with. ``board`` is told what waits for its feed,
+    and ``look`` is called now and then. Raise ``QueryFailed`` if a query cannot go on. None
+    runs when this returns.
     """
     kept = [_Kept(name=name, start=start) for name, start in starters.items()]
     try:
-        while not stop.is_set() and not all(x.done for x in kept):
+        while not stop.asked and not all(x.done for x in kept):
             for one in kept:
-                _look(one, clock())
+                _look(one, board, stop.now())
+            look()
             stop.wait(_LOOK_INTERVAL)
+        _come_to_rest(kept, stop, hold, stop_timeout)
+        for one in kept:
+            if one.query is not None:
+                _look(one, board, stop.now())  # it may have failed meanwhile
     finally:
         for one in kept:
             if one.query is not None:
                 one.query.stop()
 
 
-def _look(one: _Kept, now: float) -> None:
+def _look(one: _Kept, board: Board, now: float) -> None:
     if one.done or (one.query is None and now < one.due):
         return
     if one.query is None:
         one.query = one.start()
-        _log.info("table is kept", table=one.name)
+        board.started(one.name)
+        _log.info("query.started", table=one.name)
         return
     if one.query.isActive:
         if one.query.lastProgress is not None:
@@ -76,16 +99,42 @@ def _look(one: _Kept, now: float) -> None:
     if failure is None:
         one.done = True
         return
-    reason = advice(failure)
-    if "FeedUnavailable" not in str(failure):
-        raise QueryFailed(one.name, reason) from failure
-    _log.warning("feed did not answer", table=one.name, reason=reason, again_in=one.delay)
+    kind, reason = advice(str(failure))
+    if kind != "FeedUnavailable":
+        refused = kind.endswith("Refused")
+        raise QueryFailed(one.name, reason, refused=refused) from failure
+    _log.warning("query.failed", table=one.name, error=reason, again_after=one.delay)
+    board.in_trouble(one.name, reason)
     one.query, one.due = None, now + one.delay
     one.delay = min(one.delay * 2, _LONGEST_DELAY)
 
 
-def advice(failure: StreamingQueryException) -> str:
-    """Return what our own error said, from within all that Spark says around it."""
-    text = str(failure)
+def _come_to_rest(kept: list[_Kept], stop: Stopping, hold: Hold, stop_timeout: float) -> None:
+    """Wait until no query is in a batch, but not for ever."""
+    working = [x for x in kept if x.runs]
+    if not working:
+        return
+    _log.info("pipeline.stopping", tables=[x.name for x in working], budget=stop_timeout)
+    for one in working:
+        hold.begin(one.name)
+    give_up = stop.now() + stop_timeout
+    while working and not stop.at_once and stop.now() < give_up:
+        working = [x for x in working if x.runs and not _rests(x, hold)]
+        if working:
+            stop.wait(_REST_INTERVAL)
+    for one in working:
+        _log.warning(
+            "batch.broken_off", table=one.name, advice="it is repeated at the next start"
+        )
+
+
+def _rests(one: _Kept, hold: Hold) -> bool:
+    """Say whether no batch runs and none will: one that would begin meets the hold."""
+    assert one.query is not None, "it runs"
+    return hold.noticed(one.name) or not one.query.status["isTriggerActive"]
+
+
+def advice(text: str) -> tuple[str, str]:
+    """Return what our own error was, and said, from within all that Spark says around it."""
     found = _ADVICE.search(text)
-    return found[1].strip() if found else text.strip().splitlines()[0]
+    return (found[1], found[2].strip()) if found else ("", text.strip().splitlines()[0])

@@ -1,16 +1,20 @@
 """What a pipeline keeps, and where: one frozen object, read from a TOML file and flags."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from observers.retrying import RetrySettings
+
 from .errors import PipelineRefused
 
 _NAME = r"^[a-z][a-z0-9_]*$"
 _Column = Annotated[str, Field(pattern=_NAME)]
+OBSERVER = "observer"
+"""What the query of an observer is called, among those of tables."""
 
 
 class _Settings(BaseModel):
@@ -79,11 +83,49 @@ class AggregateSettings(UpkeepSettings):
         return self
 
 
+class ObserverSettings(_Settings):
+    """What ``observe`` runs on executors. The names and their meaning are the host's.
+
+    ``stop`` ends the command when the attempts are used up, where a host would pause the
+    range: Spark finishes a batch for all ranges or for none.
+    """
+
+    name: str | None = None
+    options: Mapping[str, Any] = {}
+    concurrency: int = Field(default=1, ge=1)
+    timeout: float | None = Field(default=None, gt=0)
+    retry: RetrySettings = RetrySettings()
+    on_failure: Literal["retry", "dead-letter", "stop"] = "retry"
+    reopen_delay: float = Field(default=30.0, gt=0)
+    dead_letters: str = "sqlite:dead-letters.db"
+    interval: float = Field(default=0.0, ge=0)
+
+    @property
+    def checkpoint(self) -> str:
+        """A change is done when its batch is: Spark keeps the positions."""
+        return "batch"
+
+
+class WebSettings(_Settings):
+    """Liveness, readiness and metrics over HTTP, if a port is named; 0 takes a free one."""
+
+    bind: str = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65535)
+
+
+class LogSettings(_Settings):
+    """Structured logs on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"
+
+
 class PipelineSettings(_Settings):
     """All of it. Tables and checkpoints are in ``directory``; intervals are in seconds.
 
     ``start`` counts for tables that have no checkpoint yet. ``body_schema`` is the DDL of
     bodies, or ``variant``; what does not fit stands in the column ``rescued``.
+    ``stop_timeout`` is how long a stop waits for the batches that run.
     """
 
     feed: str
@@ -92,10 +134,28 @@ class PipelineSettings(_Settings):
     body_schema: str | None = None
     max_changes: int = Field(default=500_000, ge=1)
     master: str | None = "local[2,4]"
+    stop_timeout: float = Field(default=25.0, ge=0)
     spark: Mapping[str, str] = {}
     changes: ChangesSettings = ChangesSettings()
     latest: LatestSettings = LatestSettings()
     aggregates: tuple[AggregateSettings, ...] = ()
+    observer: ObserverSettings = ObserverSettings()
+    web: WebSettings = WebSettings()
+    log: LogSettings = LogSettings()
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """The names of the tables that are kept."""
+        return [
+            *(["changes"] if self.changes.enabled else []),
+            *(["latest"] if self.latest.enabled else []),
+            *(x.name for x in self.aggregates),
+        ]
+
+    @property
+    def queries(self) -> Sequence[str]:
+        """The names of all that may have a checkpoint: tables, and the observer."""
+        return [*self.tables, *([] if self.observer.name is None else [OBSERVER])]
 
     def table(self, name: str) -> str:
         return f"{self.directory.rstrip('/')}/{name}"
@@ -105,26 +165,50 @@ class PipelineSettings(_Settings):
 
 
 def load_settings(file: Path | None, flags: Mapping[str, Any]) -> PipelineSettings:
-    """Read a TOML file; flags that are not ``None`` go before it.
+    """Read a TOML file; flags, nested as the settings are, go before it.
 
     Raise ``PipelineRefused``, naming each setting that is wrong.
     """
     try:
         found = {} if file is None else tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise PipelineRefused(
+            f"there is no file {file}; make one with: changefeed pipeline init-config {file}"
+        ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PipelineRefused(f"the settings in {file} cannot be read: {error}") from error
-    given = {name: value for name, value in flags.items() if value is not None}
     try:
-        settings = PipelineSettings.model_validate({**found, **given})
+        settings = PipelineSettings.model_validate(merged(found, flags))
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, x['loc']))}: {x['msg']}" for x in error.errors()]
         raise PipelineRefused("\n  ".join(["wrong settings", *lines])) from None
-    names = ["changes", "latest", *(x.name for x in settings.aggregates)]
+    names = ["changes", "latest", OBSERVER, *(x.name for x in settings.aggregates)]
     if len(set(names)) < len(names):
         raise PipelineRefused(
             f"two tables have one name ({', '.join(names)}): rename an aggregate"
         )
+    return _absolute(settings)
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Put one mapping over another; what both nest is merged, too."""
+    found = dict(below)
+    for name, value in above.items():
+        under = found.get(name)
+        if isinstance(under, Mapping) and isinstance(value, Mapping):
+            found[name] = merged(under, value)
+        else:
+            found[name] = value
+    return found
+
+
+def _absolute(settings: PipelineSettings) -> PipelineSettings:
+    """Spark's processes may have another working directory than the user."""
+    scheme, _, place = settings.observer.dead_letters.partition(":")
+    letters = f"{scheme}:{Path(place).expanduser().absolute()}" if place else scheme
+    observer = settings.observer.model_copy(update={"dead_letters": letters})
+    found = settings.model_copy(update={"observer": observer})
     if "://" in settings.directory:
-        return settings
+        return found
     here = str(Path(settings.directory).expanduser().absolute())
-    return settings.model_copy(update={"directory": here})
+    return found.model_copy(update={"directory": here})

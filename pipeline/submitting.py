@@ -1,8 +1,9 @@
 """Handing a pipeline to a Spark cluster: the command line that does it.
 
-``spark-submit`` gets our packages as one archive, the settings as a file beside it, and
-``pipeline.cli`` as the program. The cluster's Python must have what our packages import
-(pyarrow, msgspec, deltalake, ...): that is compiled code, which no archive carries.
+``spark-submit`` gets our packages as one archive, and ``pipeline.cli`` as the program. The
+settings are read by the driver, which runs on this machine (client mode). The Python of the
+executors must have what our packages import (pyarrow, msgspec, ...): that is compiled code,
+which no such archive carries.
 """
 
 import shutil
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from .errors import PipelineRefused
+from .settings import PipelineSettings
 
 _PACKAGES: Final = ("feeds", "observers", "leases", "pipeline")
+_COMMANDS: Final = ("run", "once", "observe")
 _ENTRY: Final = """\
 from pipeline.cli import app
 
@@ -39,6 +42,7 @@ def spark_submit() -> str:
 def bundle(directory: Path) -> tuple[Path, Path]:
     """Write our packages as an archive, and the program to start; return both."""
     home = Path(__file__).resolve().parent.parent
+    directory.mkdir(parents=True, exist_ok=True)
     archive, entry = directory / "changefeed.zip", directory / "changefeed_pipeline.py"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
         for package in _PACKAGES:
@@ -49,19 +53,47 @@ def bundle(directory: Path) -> tuple[Path, Path]:
 
 
 def command(
-    settings: Path, *, directory: Path, master: str, once: bool, spark: Sequence[str] = ()
+    settings: PipelineSettings,
+    file: Path,
+    *,
+    directory: Path,
+    master: str,
+    what: str,
+    python: str | None = None,
+    further: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command that submits a pipeline; ``spark`` are further arguments for it."""
+    """Return the command that submits a pipeline, whose settings were read from ``file``.
+
+    ``further`` are arguments for spark-submit, and go before what the settings say. Raise
+    ``PipelineRefused`` for what cannot be submitted.
+    """
+    if what not in _COMMANDS:
+        raise PipelineRefused(
+            f"{what!r} cannot be submitted; there are: {', '.join(_COMMANDS)}"
+        )
     archive, entry = bundle(directory)
+    # Said here and not only by the session: the driver's Java is there before the session.
+    conf = {"spark.pyspark.python": python or sys.executable, **settings.spark}
     return [
         spark_submit(),
         f"--master={master}",
-        f"--py-files={archive}",
-        f"--files={settings}",
-        f"--conf=spark.pyspark.python={sys.executable}",
-        *spark,
+        *(f"--conf={name}={value}" for name, value in conf.items()),
+        *_with_py_files(further, archive),
         str(entry),
-        "once" if once else "run",
-        f"--config={settings}",
+        what,
+        f"--config={file}",
         "--submitted",
     ]
+
+
+def _with_py_files(further: Sequence[str], archive: Path) -> list[str]:
+    """Add our archive to the files given: of several arguments, the last would count alone."""
+    rest, files = [], [str(archive)]
+    arguments = iter(further)
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if name == "--py-files":
+            files.append(value if equals else next(arguments, ""))
+        else:
+            rest.append(argument)
+    return [f"--py-files={','.join(files)}", *rest]

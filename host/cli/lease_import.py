@@ -1,7 +1,10 @@
-"""``changefeed leases import``: going on where a fleet of another kind stands."""
+"""``changefeed leases import``: going on where a fleet of another kind stands, or Spark."""
 
 import asyncio
+import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +12,9 @@ import typer
 from feeds.opening import open_feed
 from host.assembly import open_leases
 from host.settings import Settings
+from leases import exchange
+from leases.container import LeaseContainer
+from leases.lease import Lease
 
 from .choices import Choices, Config, Feed, Leases, Set
 from .mistakes import Mistake, mistakes_told
@@ -27,7 +33,8 @@ def import_(
         str,
         typer.Argument(
             help="Their leases: cosmos://HOST/DATABASE/CONTAINER?prefix=… (or ?processor="
-            "…&feed=…)."
+            "…&feed=…); or what changefeed pipeline export has written: file:PATH, or - for "
+            "standard input."
         ),
     ],
     *,
@@ -40,7 +47,7 @@ def import_(
         bool, typer.Option("--force", help="Even if the other fleet seems to run.")
     ] = False,
 ) -> None:
-    """Create leases for this feed where those of a Java or .NET fleet stand.
+    """Create leases for this feed where those of a Java or .NET fleet stand, or a pipeline.
 
     Leases that are there already are left as they are. A .NET fleet's leases need no
     import to be taken over under their own prefix: see docs/cosmos.md. Stop the other
@@ -48,7 +55,41 @@ def import_(
     """
     with mistakes_told():
         choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
-        asyncio.run(_import(choices.settings(), source, dry_run=dry_run, force=force))
+        settings = choices.settings()
+        if source == "-" or source.startswith("file:"):
+            asyncio.run(_import_document(settings, _document(source), dry_run=dry_run))
+        else:
+            asyncio.run(_import(settings, source, dry_run=dry_run, force=force))
+
+
+def _document(source: str) -> Sequence[Lease]:
+    if source == "-":
+        return exchange.read(sys.stdin.buffer.read())
+    file = Path(source.removeprefix("file:"))
+    try:
+        return exchange.read(file.read_bytes())
+    except FileNotFoundError:
+        raise Mistake(f"there is no file {file}") from None
+
+
+async def _import_document(
+    settings: Settings, wanted: Sequence[Lease], *, dry_run: bool
+) -> None:
+    """Create leases as they were written down; none, if any is there that is elsewhere."""
+    async with open_feed(settings.feed.address, settings.cosmos.access) as feed:
+        for lease in wanted:
+            if not lease.ended and lease.continuation is not None:
+                await feed.lag(lease.range_id, lease.continuation)  # refuses another feed's
+    async with open_leases(settings) as container:
+        found = [await container.read(x.range_id) for x in wanted]
+        for lease, stored in zip(wanted, found, strict=True):
+            if stored is not None and stored.continuation != lease.continuation:
+                raise Mistake(
+                    f"range {lease.range_id} has a lease already, at {stored.continuation}: "
+                    f"hosts may be further on. Name a container without leases, or set "
+                    f"positions with: changefeed reset"
+                )
+        await _create(wanted, container, dry_run=dry_run)
 
 
 async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool) -> None:
@@ -75,15 +116,20 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
     wanted = importing.imported(found, ranges)
     _say(f"{len(found)} leases found, {len(found) - len(wanted)} of them never read")
     async with open_leases(settings) as container:
-        for lease in wanted:
-            stored = await container.read(lease.range_id)
-            if stored is not None:
-                _say(f"range {lease.range_id}: there already, at {stored.continuation}")
-            elif dry_run:
-                _say(f"range {lease.range_id}: would start at {lease.continuation}")
-            else:
-                await container.create(lease)
-                _say(f"range {lease.range_id}: starts at {lease.continuation}")
+        await _create(wanted, container, dry_run=dry_run)
+
+
+async def _create(wanted: Sequence[Lease], container: LeaseContainer, *, dry_run: bool) -> None:
+    """Create those leases that are not there yet, or say what would be."""
+    for lease in wanted:
+        stored = await container.read(lease.range_id)
+        if stored is not None:
+            _say(f"range {lease.range_id}: there already, at {stored.continuation}")
+        elif dry_run:
+            _say(f"range {lease.range_id}: would start at {lease.continuation}")
+        else:
+            await container.create(lease)
+            _say(f"range {lease.range_id}: starts at {lease.continuation}")
 
 
 def _say(text: str) -> None:

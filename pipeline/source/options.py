@@ -23,6 +23,7 @@ _KNOWN: Final = (
     "maxChangesPerTrigger",
     "sliceChanges",
     "idleSeconds",
+    "holdFile",
 )
 _SLICE: Final = 100_000
 _IDLE: Final = 0.5
@@ -34,7 +35,7 @@ class Options:
     ``ranges``: the only ones to read, with what descends from them; all, if empty.
     ``ending_at`` is for reading in batches. A range with more than ``slice_changes`` in a batch
     is read by several tasks, where the feed allows that. A stream that finds nothing asks
-    again after ``idle_seconds`` at the earliest.
+    again after ``idle_seconds`` at the earliest. See ``holding`` for ``hold_file``.
     """
 
     feed: str
@@ -45,6 +46,7 @@ class Options:
     max_changes: int | None = None
     slice_changes: int = _SLICE
     idle_seconds: float = _IDLE
+    hold_file: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Options":
@@ -73,6 +75,7 @@ class Options:
             max_changes=_whole(options.get("maxchangespertrigger"), "maxChangesPerTrigger"),
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
             idle_seconds=_seconds(options.get("idleseconds"), "idleSeconds"),
+            hold_file=options.get("holdfile"),
         )
 
 

@@ -33,6 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from .access import Access, Slice
+from .holding import held
 from .offsets import Offset
 from .opening import open_access
 from .options import Options
@@ -141,6 +142,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start_of(self._opened(), self._options).as_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        if held(self._options.hold_file):
+            return start
         access, begin = self._opened(), Offset.of(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = next_offset(access, begin, limit=most, within=self._within)

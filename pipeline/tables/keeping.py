@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
 from pipeline.source.bodies import VALUE, VARIANT, with_bodies
 from pipeline.source.envelope import EVERYTHING
+from pipeline.source.holding import Hold
 from pipeline.source.spark import NAME
 
 from .aggregates import definition, merge_of, windowed
@@ -37,11 +38,15 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """The queries of one pipeline. ``once``: read what is there now, then end."""
+    """The queries of one pipeline. ``once``: read what is there now, then end.
+
+    ``hold`` can bring them to rest between two batches.
+    """
 
     spark: SparkSession
     settings: PipelineSettings
     once: bool = False
+    hold: Hold | None = None
 
     def starters(self) -> Mapping[str, Callable[[], StreamingQuery]]:
         """Return what starts the query of each table that the settings name.
@@ -140,6 +145,8 @@ class Keeping:
             .option("columns", ",".join(EVERYTHING))
             .option("maxChangesPerTrigger", str(settings.max_changes))
         )
+        if self.hold is not None:
+            reader = reader.option("holdFile", self.hold.file(name))
         return reader.load()
 
     def _started(self, planned: Planned) -> StreamingQuery:

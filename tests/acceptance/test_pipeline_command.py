@@ -3,19 +3,25 @@
 import asyncio
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
+from urllib.request import urlopen
 
 import deltalake
 import pytest
 
 from feeds.eventlog.succession import replace_partitions
 from feeds.feed import RangeId
+from pipeline.checkpoints import committed, is_owned, owned
+from pipeline.errors import PipelineRefused
 from tests.support.pipeline_feeds import a_log, append_to
 
 pytestmark = pytest.mark.real_time
@@ -27,6 +33,7 @@ SETTINGS = """\
 feed = "eventlog:log"
 directory = "tables"
 max_changes = 150
+stop_timeout = 100
 [changes]
 interval = 0
 [latest]
@@ -37,21 +44,22 @@ interval = 0
 
 
 def pipeline(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run([*COMMAND, *arguments], cwd=cwd)
+
+
+def run(
+    line: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+        line, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 
-def started(cwd: Path) -> subprocess.Popen[bytes]:
+def started(cwd: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a pipeline in a session of its own, so that its JVM can be killed with it."""
     with (cwd / "said").open("ab") as said:
         return subprocess.Popen(
-            [*COMMAND, "run", "--config=pipeline.toml"],
+            [*COMMAND, "run", "--config=pipeline.toml", *arguments],
             cwd=cwd,
             stdout=said,
             stderr=said,
@@ -71,12 +79,16 @@ def batches(cwd: Path, table: str, folder: str) -> int:
     return len(list((cwd / "tables/_checkpoints" / table / folder).glob("[0-9]*")))
 
 
-def killed_after(count: int, cwd: Path) -> None:
-    """Run a pipeline until it has begun so many batches in all, and kill it at once."""
+def killed_between_the_commits(count: int, cwd: Path) -> None:
+    """Kill a pipeline when a batch is in the table, which Spark does not know yet."""
     process = started(cwd)
-    until(lambda: batches(cwd, "changes", "offsets") >= count, process, cwd)
+    until(lambda: commits_of_the_table(cwd) > count, process, cwd)  # the first one makes it
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def commits_of_the_table(cwd: Path) -> int:
+    return len(list((cwd / "tables/changes/_delta_log").glob("[0-9]*.json")))
 
 
 def rows(cwd: Path, table: str) -> list[dict[str, Any]]:
@@ -88,12 +100,11 @@ def rows(cwd: Path, table: str) -> list[dict[str, Any]]:
 def test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once(tmp_path: Path) -> None:
     (tmp_path / "pipeline.toml").write_text(SETTINGS)
     a_log(tmp_path / "log", {f"k{n}": 100 for n in range(10)}, parts=2)
-    killed_after(2, tmp_path)
+    killed_between_the_commits(Random().randint(1, 4), tmp_path)  # latest: at any moment
     append_to(tmp_path / "log", {"k3": 50})
     old = [RangeId(f"e1.p{n:02}.v00-ff") for n in range(2)]
     halves = [(n, low, low + 127) for n in range(2) for low in (0, 128)]
     asyncio.run(replace_partitions(tmp_path / "log", old, halves))
-    killed_after(5, tmp_path)
     append_to(tmp_path / "log", {"k3": 50})
     done = pipeline("once", "--config=pipeline.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -103,48 +114,98 @@ def test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once(tmp_path
     assert latest == {f"k{n}": '{"n": 99}' if n != 3 else '{"n": 49}' for n in range(10)}
 
 
-def test_a_pipeline_stops_when_told_and_says_how_far_it_is(tmp_path: Path) -> None:
+def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "pipeline.toml").write_text(SETTINGS)
-    a_log(tmp_path / "log", {"a": 5}, parts=2)
-    before = pipeline("status", "--config=pipeline.toml", "--json", cwd=tmp_path)
-    assert [x["batch"] for x in json.loads(before.stdout)] == [None, None]
-    process = started(tmp_path)
-    until(
-        lambda: all(batches(tmp_path, x, "commits") for x in ("changes", "latest")),
-        process,
-        tmp_path,
-    )
+    total = 40_000  # more than it gets done meanwhile
+    a_log(tmp_path / "log", {f"k{n}": total // 10 for n in range(10)}, parts=2)
+    checkpoint = str(tmp_path / "tables/_checkpoints/changes")
+    assert (committed(checkpoint), is_owned(checkpoint)) == (None, False)
+    process = started(tmp_path, "--metrics-port=0")
+    until(lambda: in_a_batch(tmp_path, 2), process, tmp_path)
+    with pytest.raises(PipelineRefused, match="stop it first"), owned(checkpoint):
+        pass
+    assert_metrics_are_served(tmp_path)
+    until(lambda: in_a_batch(tmp_path, 3), process, tmp_path)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0, (tmp_path / "said").read_text()
-    append_to(tmp_path / "log", {"a": 7})
-    after = pipeline("status", "--config=pipeline.toml", "--json", cwd=tmp_path)
-    assert json.loads(after.stdout) == [
-        {"table": name, "batch": 0, "ranges": 2, "lag": 7} for name in ("changes", "latest")
+    said = (tmp_path / "said").read_text()
+    assert "pipeline.stopped" in said
+    assert "batch.broken_off" not in said
+    done = pipeline("status", "--config=pipeline.toml", "--json", cwd=tmp_path)
+    after = json.loads(done.stdout)
+    assert [(x["table"], x["running"]) for x in after] == [
+        ("changes", False),
+        ("latest", False),
     ]
-    assert "changes" in pipeline("status", *PLACES, cwd=tmp_path).stdout
+    for x in after:
+        last = batches(tmp_path, x["table"], "commits")
+        assert batches(tmp_path, x["table"], "offsets") == last == x["batch"] + 1
+        assert x["lag"] == sum(y["lag"] for y in x["ranges"]) == total - 150 * last
+    assert len(rows(tmp_path, "changes")) == total - after[0]["lag"]
+
+
+def in_a_batch(cwd: Path, least: int) -> bool:
+    """Say whether a batch of the table of changes is under way, and not one of the first."""
+    begun = batches(cwd, "changes", "offsets")
+    return begun > least and batches(cwd, "changes", "commits") < begun
+
+
+def assert_metrics_are_served(cwd: Path) -> None:
+    lines = (cwd / "said").read_text().splitlines()
+    logged = [json.loads(x) for x in lines if x.startswith("{")]
+    (address,) = [x["address"] for x in logged if x["event"] == "web.listening"]
+    assert json.load(urlopen(f"{address}/readyz")) == {"ready": True, "problems": []}
+    text = urlopen(f"{address}/metrics").read().decode()
+    assert metric(text, "batches_total") > 0
+    assert metric(text, "changes_total") == 150 * metric(text, "batches_total")
+    assert metric(text, "batch_duration_seconds_sum") > 0
+    lags = re.findall(
+        r'^changefeed_pipeline_lag{.*range="(.+?)".*"changes"} ', text, re.MULTILINE
+    )
+    assert sorted(lags) == ["e1.p00.v00-ff", "e1.p01.v00-ff"]
+
+
+def metric(text: str, name: str) -> float:
+    """Return what is counted of the table of changes."""
+    found = re.search(rf'^changefeed_pipeline_{name}{{.*"changes"}} (.+)$', text, re.MULTILINE)
+    assert found is not None, text
+    return float(found[1])
 
 
 def test_what_a_person_has_to_change_is_said_before_spark_is_started(tmp_path: Path) -> None:
     for arguments, advice in (
         (("once", *PLACES), "make one with: changefeed produce"),
         (("once", "--feed=eventlog:log"), "directory: Field required"),
-        (("status", "--config=none.toml"), "cannot be read"),
+        (("status", "--config=none.toml"), "changefeed pipeline init-config none.toml"),
+        (("observe", *PLACES), "no observer was named"),
+        (("export", *PLACES), "there is none in"),
     ):
         done = pipeline(*arguments, cwd=tmp_path)
         assert (done.returncode, advice in done.stderr) == (2, True), done.stderr
         assert "Traceback" not in done.stderr
 
 
-def test_a_pipeline_is_submitted_with_all_that_it_needs(tmp_path: Path) -> None:
-    (tmp_path / "pipeline.toml").write_text(SETTINGS)
-    submitted = ("submit", "--config=pipeline.toml", "--master=local[1]", "--once")
-    shown = pipeline(*submitted, "--show", "--name=x", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    words = shown.stdout.split()
-    assert words[0].endswith("spark-submit")
-    assert words[-3:] == ["once", f"--config={tmp_path / 'pipeline.toml'}", "--submitted"]
-    assert "--name=x" in words
+def test_a_pipeline_is_submitted_by_the_line_that_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text(
+        f"{SETTINGS}[latest]\nenabled = false\n".replace("[latest]\ninterval = 0\n", "")
+    )
     a_log(tmp_path / "log", {"a": 5}, parts=2)
-    done = pipeline(*submitted, cwd=tmp_path)
+    told = ("submit", "--config=pipeline.toml", "--master=local[1]", "--command=once")
+    printed = pipeline(*told, "--name=a name", cwd=tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    line = shlex.split(printed.stdout)
+    assert "--name=a name" in line
+    environ = {**os.environ, "PYTHONPATH": ""}  # the program has what it needs with it
+    done = subprocess.run(
+        line,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=environ,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(rows(tmp_path, "changes")) == 5

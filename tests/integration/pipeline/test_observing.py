@@ -1,14 +1,21 @@
 """The observers of hosts, run by Spark."""
 
-import json
-import threading
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from feeds.feed import Change
+from observers.dead_letters import open_dead_letters
+from observers.observer import Context
 from pipeline.keeping import Observing
+from pipeline.progress import Board
 from pipeline.running import keep_running
+from pipeline.settings import OBSERVER, PipelineSettings
+from pipeline.source.holding import Hold
+from pipeline.stopping import Stopping
 from tests.support.pipeline_feeds import a_log, append_to
 
 if TYPE_CHECKING:
@@ -20,22 +27,63 @@ pytestmark = [
 ]
 
 
-def test_an_observer_gets_each_range_in_order_and_a_later_run_only_what_is_new(
+class Keeper:
+    """Writes down what it is given, with the epoch; fails on one change, always."""
+
+    def __init__(self, path: str, poison: int) -> None:
+        self._path = path
+        self._poison = poison
+
+    def process(self, context: Context, changes: Sequence[Change]) -> None:
+        if any(x.sequence == self._poison for x in changes):
+            raise ValueError(f"{self._poison} is poison")
+        with Path(f"{self._path}/{context.range.id}").open("a") as out:
+            out.writelines(f"{x.key} {x.sequence} {context.epoch}\n" for x in changes)
+
+
+def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    wanted = Observing(
-        feed=a_log(tmp_path / "log", {"a": 1500, "b": 5}, parts=2),
-        observer="jsonl",
-        options={"path": str(tmp_path / "out-{range}.jsonl")},
-        checkpoint=str(tmp_path / "checkpoint"),
-        once=True,
+    (tmp_path / "out").mkdir()
+    settings = PipelineSettings.model_validate(
+        {
+            "feed": a_log(tmp_path / "log", {f"k{n}": 150 for n in range(10)}, parts=2),
+            "directory": str(tmp_path),
+            "observer": {
+                "name": f"{__name__}:Keeper",
+                "options": {"path": str(tmp_path / "out"), "poison": 250},
+                "on_failure": "dead-letter",
+                "dead_letters": f"sqlite:{tmp_path / 'letters.db'}",
+                "retry": {"first_delay": 0.01, "attempts": 2},
+            },
+        }
     )
-    for total in (1505, 1508):
-        keep_running({"observer": lambda: wanted.started(spark)}, threading.Event())
-        seen: list[tuple[str, int]] = []
-        for file in sorted(tmp_path.glob("out-*.jsonl")):
-            lines = [json.loads(x) for x in file.read_text().splitlines()]
-            seen += [(x["range"], x["sequence"]) for x in lines]
-        assert len(seen) == len(set(seen)) == total
-        assert seen == sorted(seen)
-        append_to(tmp_path / "log", {"b": 3})
+    for total, epoch in ((1500, 11), (1503, 12)):
+        hold = Hold(tmp_path)
+        wanted = Observing(spark=spark, settings=settings, hold=hold, once=True, epoch=10)
+        keep_running({OBSERVER: wanted.started}, Stopping(), hold, board=Board())
+        done, epochs = written(tmp_path / "out")
+        aside = asyncio.run(put_aside(settings.observer.dead_letters))
+        assert aside
+        assert {sequence for _, sequence in aside} == {250}
+        assert len(done) == len(set(done)) == total - len(aside)
+        assert not set(done) & set(aside)
+        assert max(epochs) == epoch
+        append_to(tmp_path / "log", {"k1": 3})
+
+
+def written(folder: Path) -> tuple[list[tuple[str, int]], set[int]]:
+    """Return what names the changes that were written down, key by key, and the epochs."""
+    lines = [
+        (file.name, *line.split())
+        for file in sorted(folder.iterdir())
+        for line in file.read_text().splitlines()
+    ]
+    by_key = sorted(lines, key=lambda x: x[:2])  # stable: as they came within a key
+    assert by_key == sorted(by_key, key=lambda x: (x[:2], int(x[2])))
+    return [(x[0], int(x[2])) for x in lines], {int(x[3]) for x in lines}
+
+
+async def put_aside(address: str) -> list[tuple[str, int]]:
+    async with open_dead_letters(address) as letters:
+        return [(x.range_id, x.sequence) for x in await letters.list()]

@@ -1,0 +1,66 @@
+"""``changefeed pipeline observe``: the observers of hosts, on executors."""
+
+from typing import Annotated
+
+import typer
+
+from pipeline.checkpoints import settle_epoch
+from pipeline.logs import set_up_logs
+from pipeline.settings import OBSERVER
+from pipeline.stopping import Stopping
+
+from .choices import (
+    Choices,
+    Config,
+    Directory,
+    Feed,
+    FromLeases,
+    Observer,
+    Option,
+    Port,
+    Set,
+    Start,
+    Submitted,
+    from_leases,
+)
+from .mistakes import mistakes_told
+
+
+def observe(
+    *,
+    observer: Observer = None,
+    config: Config = None,
+    feed: Feed = None,
+    directory: Directory = None,
+    option: Option = None,
+    start: Start = None,
+    from_leases_: FromLeases = None,
+    once: Annotated[bool, typer.Option("--once", help="End where the feed is now.")] = False,
+    metrics_port: Port = None,
+    set_: Set = None,
+    submitted: Submitted = False,
+) -> None:
+    """Run an observer on Spark executors, at least once for each change.
+
+    Retries, time limits and dead letters are set as for hosts: --set observer.timeout=30.
+    SIGTERM or Ctrl-C lets the batch that runs end. Ends as run does.
+    """
+    with mistakes_told():
+        choices = Choices(
+            config=config,
+            feed=feed,
+            directory=directory,
+            start=start,
+            metrics_port=metrics_port,
+            observer=observer,
+            options=option or (),
+            sets=set_ or (),
+        )
+        settings, epoch = from_leases(choices.settings(), from_leases_, [OBSERVER])
+        set_up_logs(settings.log)
+        from pipeline import keeping  # noqa: PLC0415 - it imports pyspark
+
+        stop = Stopping()
+        epoch = settle_epoch(settings.checkpoint(OBSERVER), epoch)
+        with stop.by_signals():
+            keeping.observe(settings, stop, once=once, submitted=submitted, epoch=epoch)

@@ -1,0 +1,43 @@
+"""``changefeed pipeline status``: how far each table is, range by range."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.status import TableStatus, tables_status
+
+from .choices import Choices, Config, Directory, Feed, Set
+from .mistakes import mistakes_told
+
+
+def status(
+    *,
+    config: Config = None,
+    feed: Feed = None,
+    directory: Directory = None,
+    set_: Set = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Show how far each table is. Spark is not started, and the pipeline need not run."""
+    with mistakes_told():
+        choices = Choices(config=config, feed=feed, directory=directory, sets=set_ or ())
+        found = tables_status(choices.settings())
+        if json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+            return
+        for one in found:
+            Console().print(_rendered(one))
+
+
+def _rendered(seen: TableStatus) -> Table:
+    state = "no batch yet" if seen.batch is None else f"batch {seen.batch}, lag {seen.lag:,}"
+    running = "running" if seen.running else "not running"
+    title = f"{seen.table}: {state}, {running}"
+    table = Table("range", "position", "lag", title=title, title_justify="left")
+    for x in seen.ranges:
+        table.add_row(x.range, Text(x.continuation), "ended" if x.ended else f"{x.lag:,}")
+    return table

@@ -1,0 +1,102 @@
+"""Progress while a pipeline runs: a live table on a terminal, else a line now and then."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from .progress import Board, RangeSeen, TableSeen
+
+_log = structlog.get_logger("changefeed")
+
+_TELL_EVERY: Final = 10.0
+_MOST_RANGES: Final = 20
+"""Of a table with more ranges, those that lag most are shown."""
+
+
+@contextmanager
+def shown(board: Board) -> Iterator[Callable[[], None]]:
+    """Yield what shows the board's present state; call it a few times a second."""
+    if not sys.stderr.isatty():
+        yield Lines(board).look
+        return
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        handlers = [
+            x for x in logging.getLogger().handlers if isinstance(x, logging.StreamHandler)
+        ]
+        for handler in handlers:  # lines stand above the table, not in it
+            handler.setStream(sys.stderr)
+        try:
+            yield lambda: live.update(rendered(board.seen()), refresh=True)
+        finally:
+            for handler in handlers:
+                handler.setStream(sys.__stderr__)
+
+
+class Lines:
+    """Logs each table that has had a batch since it was last told of."""
+
+    def __init__(self, board: Board, clock: Callable[[], float] = time.monotonic) -> None:
+        self._board = board
+        self._clock = clock
+        self._next = clock() + _TELL_EVERY
+        self._told: dict[str, TableSeen] = {}
+
+    def look(self) -> None:
+        if self._clock() < self._next:
+            return
+        self._next = self._clock() + _TELL_EVERY
+        for seen in self._board.seen():
+            if seen.batch is not None and seen != self._told.get(seen.table):
+                self._told[seen.table] = seen
+                _log.info("table.progress", **_line(seen))
+
+
+def rendered(tables: Sequence[TableSeen]) -> Table:
+    """Return a table with a line for each table, and below it one for each of its ranges."""
+    shown = Table("table", "range", "batch", "changes/s", "lag")
+    for x in tables:
+        batch = "-" if x.batch is None else str(x.batch)
+        shown.add_row(x.table, x.trouble or "", batch, _rate(x.rate), _count(x.lag))
+        for name, one in _most_behind(x):
+            shown.add_row("", name, "", _rate(one.rate), _count(one.lag))
+        if len(x.ranges) > _MOST_RANGES:
+            shown.add_row("", f"and {len(x.ranges) - _MOST_RANGES} more", "", "", "")
+    return shown
+
+
+def _most_behind(seen: TableSeen) -> Sequence[tuple[str, RangeSeen]]:
+    behind = sorted(seen.ranges.items(), key=lambda x: (-x[1].lag, x[0]))
+    return sorted(behind[:_MOST_RANGES])
+
+
+def _line(seen: TableSeen) -> dict[str, object]:
+    return {
+        "table": seen.table,
+        "batch": seen.batch,
+        "changes": seen.changes,
+        "rate": _rounded(seen.rate),
+        "lag": seen.lag,
+        "ranges": {
+            name: {"rate": _rounded(x.rate), "lag": x.lag} for name, x in _most_behind(seen)
+        },
+    }
+
+
+def _rounded(rate: float | None) -> float | None:
+    return None if rate is None else round(rate, 1)
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:,.0f}"
+
+
+def _count(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"

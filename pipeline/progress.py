@@ -1,0 +1,167 @@
+"""How far the queries are: what Spark tells of each batch, kept for whoever asks.
+
+Spark knows nothing of ranges: what was read of each, and how much waits, follows from the
+offsets. Where Spark leaves out the first offset of a query, what was read by range is not
+known for that batch.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from feeds.feed import RangeId
+
+from .source.access import Access
+from .source.offsets import Offset
+
+_MILLIS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeDone:
+    """What a batch read of a range, ``None`` if that is not known, and what waits there."""
+
+    changes: int | None
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDone:
+    """What one batch of a table did. ``late`` changes were dropped by a watermark."""
+
+    table: str
+    batch: int
+    changes: int
+    seconds: float
+    late: int
+    ranges: Mapping[RangeId, RangeDone]
+
+    @property
+    def lag(self) -> int:
+        return sum(x.lag for x in self.ranges.values())
+
+
+class Told(Protocol):
+    """What a progress of Spark is read for; ``StreamingQueryProgress`` has much more."""
+
+    @property
+    def startOffset(self) -> str: ...  # noqa: N802 - Spark's name
+    @property
+    def endOffset(self) -> str: ...  # noqa: N802 - Spark's name
+    @property
+    def latestOffset(self) -> str: ...  # noqa: N802 - Spark's name
+
+
+def batch_done(progress: StreamingQueryProgress, access: Access) -> BatchDone:
+    """Read what Spark tells of a batch."""
+    ranges: dict[RangeId, RangeDone] = {}
+    for source in progress.sources:
+        ranges |= ranges_done(source, access)
+    return BatchDone(
+        table=progress.name or str(progress.id),
+        batch=progress.batchId,
+        changes=progress.numInputRows,
+        seconds=progress.batchDuration / _MILLIS,
+        late=sum(x.numRowsDroppedByWatermark for x in progress.stateOperators),
+        ranges=ranges,
+    )
+
+
+def ranges_done(told: Told, access: Access) -> Mapping[RangeId, RangeDone]:
+    """Return what lies between the offsets of a batch, and between its end and the newest."""
+    start, end, newest = (
+        None if text in (None, "", "null") else Offset.of(text).marks
+        for text in (told.startOffset, told.endOffset, told.latestOffset)
+    )
+    if end is None:
+        return {}
+    found = {}
+    for name, mark in end.items():
+        begin = None if start is None else start.get(name, mark)
+        last = mark if newest is None else newest.get(name, mark)
+        found[name] = RangeDone(
+            changes=None
+            if begin is None
+            else access.distance(begin.continuation, mark.continuation),
+            lag=max(0, access.distance(mark.continuation, last.continuation)),
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeSeen:
+    """``rate`` is in changes per second since the batch before."""
+
+    rate: float | None
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSeen:
+    """A table now. ``changes`` were read since this process began; ``at`` is when."""
+
+    table: str
+    batch: int | None = None
+    changes: int = 0
+    rate: float | None = None
+    lag: int | None = None
+    ranges: Mapping[RangeId, RangeSeen]
+    trouble: str | None = None
+    at: float
+
+    def after(self, done: BatchDone, now: float) -> "TableSeen":
+        seconds = max(done.seconds, now - self.at if self.batch is not None else 0.0, 0.001)
+        return replace(
+            self,
+            batch=done.batch,
+            changes=self.changes + done.changes,
+            rate=done.changes / seconds,
+            lag=done.lag,
+            ranges={
+                name: RangeSeen(
+                    rate=None if x.changes is None else x.changes / seconds, lag=x.lag
+                )
+                for name, x in done.ranges.items()
+            },
+            at=now,
+        )
+
+    def idle(self) -> "TableSeen":
+        """Nothing waits."""
+        still = {name: RangeSeen(rate=0.0, lag=0) for name in self.ranges}
+        return replace(self, rate=0.0, lag=0, ranges=still)
+
+
+class Board:
+    """What is known of each table. Written by the listener and the keeper, read by any."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tables: dict[str, TableSeen] = {}
+
+    def started(self, table: str) -> None:
+        self._change(table, lambda x: replace(x, trouble=None))
+
+    def in_trouble(self, table: str, reason: str) -> None:
+        self._change(table, lambda x: replace(x, trouble=reason))
+
+    def done(self, batch: BatchDone) -> None:
+        self._change(batch.table, lambda x: x.after(batch, self._clock()))
+
+    def idle(self, table: str) -> None:
+        self._change(table, TableSeen.idle)
+
+    def seen(self) -> Sequence[TableSeen]:
+        with self._lock:
+            return list(self._tables.values())
+
+    def _change(self, table: str, change: Callable[[TableSeen], TableSeen]) -> None:
+        with self._lock:
+            known = self._tables.get(table)
+            before = known or TableSeen(table=table, ranges={}, at=self._clock())
+            self._tables[table] = change(before)

@@ -1,0 +1,112 @@
+"""The settings of a pipeline, from files and flags, and the file that lists them."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from pipeline.cli.choices import Choices
+from pipeline.cli.init_config import CONFIG
+from pipeline.errors import PipelineRefused
+from pipeline.settings import AggregateSettings, PipelineSettings, load_settings
+
+MINE = Choices(feed="eventlog:log", directory="tables")
+_HAS_NO_DEFAULT = {"body_schema", "name", "timeout", "port"}
+
+
+def named(text: str) -> set[str]:
+    """Return the names in a file, with their sections, commented out or not."""
+    found, section = set(), ""
+    for line in text.splitlines():
+        if heading := re.fullmatch(r"#?\[+([a-z.]+)\]+", line):
+            section = f"{heading[1]}."
+        elif setting := re.match(r"#?([a-z_]+) =", line):
+            found.add(section + setting[1])
+    return found
+
+
+def all_names(model: type[BaseModel], section: str = "") -> set[str]:
+    found = set()
+    for name, info in model.model_fields.items():
+        inner = info.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found |= all_names(inner, f"{section}{name}.")
+        elif name == "retry":
+            known = ("first_delay", "max_delay", "multiplier", "attempts", "jitter")
+            found |= {f"{section}retry.{x}" for x in known}
+        elif name == "aggregates":
+            found |= {f"aggregates.{x}" for x in AggregateSettings.model_fields}
+        elif name != "spark":
+            found.add(section + name)
+    return found
+
+
+def test_the_file_that_is_written_names_every_setting_with_its_default(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    assert CliRunner().invoke(app, ["init-config", str(file)]).exit_code == 0
+    assert CliRunner().invoke(app, ["init-config", str(file)]).exit_code == 2
+    assert named(CONFIG) == all_names(PipelineSettings)
+    plain = load_settings(file, {})
+    text = re.sub(r"^#\[\[aggregates\]\]\n(#.*\n)+", "", CONFIG, flags=re.MULTILINE)
+    spelled = re.sub(r"^#([a-z_]+ = .+)$", r"\1", text, flags=re.MULTILINE)
+    assert set(re.findall(r"^#([a-z_]+) =$", spelled, flags=re.MULTILINE)) == _HAS_NO_DEFAULT
+    file.write_text(spelled)
+    assert load_settings(file, {}) == plain
+
+
+def test_an_aggregate_of_the_written_file_is_one() -> None:
+    lines = re.search(r"^#\[\[aggregates\]\]\n((?:#.*\n)+)", CONFIG, flags=re.MULTILINE)
+    assert lines is not None
+    AggregateSettings.model_validate(tomllib.loads(lines[1].replace("#", "")))
+
+
+def test_flags_go_before_the_file_and_leave_the_rest_of_a_section_alone(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(
+        'feed = "eventlog:a"\ndirectory = "d"\n[observer]\nname = "log"\nconcurrency = 4\n'
+    )
+    settings = Choices(
+        config=file,
+        feed="eventlog:b",
+        options=["path=x.jsonl", "size=3"],
+        sets=["observer.timeout=2.5", "observer.retry.attempts=3", "log.level=debug"],
+        metrics_port=9000,
+    ).settings()
+    assert settings.feed == "eventlog:b"
+    assert (settings.observer.name, settings.observer.concurrency) == ("log", 4)
+    assert settings.observer.options == {"path": "x.jsonl", "size": 3}
+    assert (settings.observer.timeout, settings.observer.retry.attempts) == (2.5, 3)
+    assert (settings.log.level, settings.web.port) == ("debug", 9000)
+
+
+def test_places_are_where_the_user_stands_whatever_spark_does() -> None:
+    settings = MINE.settings()
+    assert settings.directory == str(Path("tables").absolute())
+    assert settings.observer.dead_letters == f"sqlite:{Path('dead-letters.db').absolute()}"
+    assert settings.queries == ["changes", "latest"]
+    observed = Choices(feed="eventlog:log", directory="s3://x/y", observer="log").settings()
+    assert observed.checkpoint("observer") == "s3://x/y/_checkpoints/observer"
+    assert observed.queries == ["changes", "latest", "observer"]
+
+
+@pytest.mark.parametrize(
+    ("sets", "advice"),
+    [
+        ("nonsense", "write it as section.key=value"),
+        ("a b c=1", "'a b c' is no name of a setting"),
+        ("observer.retri=1", r"observer.retri: Extra inputs"),
+        ("observer.on_failure=stop-range", "observer.on_failure"),
+    ],
+)
+def test_a_wrong_flag_is_named(sets: str, advice: str) -> None:
+    with pytest.raises(PipelineRefused, match=advice):
+        Choices(feed="f", directory="d", sets=[sets]).settings()
+
+
+def test_a_file_that_is_not_there_can_be_made(tmp_path: Path) -> None:
+    with pytest.raises(PipelineRefused, match="make one with: changefeed pipeline init-config"):
+        load_settings(tmp_path / "none.toml", {})
