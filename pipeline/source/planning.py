@@ -4,6 +4,7 @@ What is settled here is the end of every range, before anything is read: Spark l
 after a crash, asks for the very same batch again.
 """
 
+import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,18 +62,20 @@ class Target:
         return max(self.shared[first : last + 1], key=access.order)
 
 
-def fair_shares(lags: Mapping[Name, int], limit: int | None) -> Mapping[Name, int]:
+def fair_shares(lags: Mapping[Name, int], limit: int, turn: int = 0) -> Mapping[Name, int]:
     """Share ``limit`` among ranges by their lags: exactly, and at least one for each.
 
-    With fewer changes to share than ranges that wait, the longest waiting lines go first.
+    With fewer changes to share than ranges that wait, they take turns: each ``turn`` has
+    others go first.
     """
     waiting = {name: lag for name, lag in lags.items() if lag > 0}
     total = sum(waiting.values())
-    if limit is None or total <= limit:
+    if total <= limit:
         return waiting
     if limit < len(waiting):
-        first = sorted(waiting, key=lambda x: (-waiting[x], x))[:limit]
-        return dict.fromkeys(first, 1)
+        names = sorted(waiting)
+        first = turn % len(names)
+        return dict.fromkeys([*names[first:], *names[:first]][:limit], 1)
     rest, left = total - len(waiting), limit - len(waiting)
     exact = {name: left * (lag - 1) for name, lag in waiting.items()}
     shares = {name: 1 + x // rest for name, x in exact.items()}
@@ -130,7 +133,9 @@ def next_offset(
         for until in [None if within is None else within.point(access, name, mark)]
         if within is None or (until and access.distance(mark.continuation, until) > 0)
     }
-    reached = _reached(access, steps, limit)
+    # Any number serves that is another for another offset, and the same for the same.
+    turn = zlib.crc32(start.as_text().encode())
+    reached = _reached(access, steps, limit, turn)
     marks = {
         name: mark.at(reached[name]) if name in reached else mark
         for name, mark in start.marks.items()
@@ -219,7 +224,7 @@ def mark_of(access: Access, x: FeedRange, at: Continuation, generation: int) -> 
 
 
 def _reached(
-    access: Access, steps: Mapping[RangeId, Step], limit: int | None
+    access: Access, steps: Mapping[RangeId, Step], limit: int | None, turn: int
 ) -> Mapping[RangeId, Continuation]:
     """Go on in some ranges, by ``limit`` changes in all.
 
@@ -230,7 +235,7 @@ def _reached(
         return {name: x.at for name, x in access.advance(steps).items()}
     waiting, left = dict(steps), limit
     for n in range(_ROUNDS):
-        shares = _shares({name: x.lag for name, x in waiting.items()}, left)
+        shares = _shares({name: x.lag for name, x in waiting.items()}, left, turn)
         if not shares:
             break
         given = {
@@ -247,12 +252,12 @@ def _reached(
     return {name: x.after for name, x in waiting.items()}
 
 
-def _shares(lags: Mapping[Name, int], limit: int) -> Mapping[Name, int]:
+def _shares(lags: Mapping[Name, int], limit: int, turn: int) -> Mapping[Name, int]:
     """Share a limit; where it is larger than all lags, each may have more than it seems to."""
     total = sum(max(0, x) for x in lags.values())
     if 0 < total <= limit:
         return {name: lag * limit // total for name, lag in lags.items() if lag > 0}
-    return fair_shares(lags, max(0, limit))
+    return fair_shares(lags, max(0, limit), turn)
 
 
 def _is_over(access: Access, before: Mark, after: Mark, sight: Sight) -> bool:

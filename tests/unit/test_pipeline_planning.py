@@ -26,7 +26,7 @@ from pipeline.source.planning import (
     tasks,
 )
 from pipeline.source.scale import cosmos_scale
-from tests.support.pipeline_feeds import drained, memory_access, names
+from tests.support.pipeline_feeds import Name, drained, memory_access, names
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0, R1, R2, R3 = (RangeId(f"r{n}") for n in range(4))
@@ -52,8 +52,28 @@ def test_a_limit_is_shared_exactly_and_nobody_gets_more_than_waits(
 
 def test_a_limit_is_shared_by_lag_with_one_for_each_at_the_least() -> None:
     assert fair_shares({"a": 9000, "b": 1000, "c": 1}, 100) == {"a": 88, "b": 11, "c": 1}
-    assert fair_shares({"a": 5, "b": 9, "c": 5}, 2) == {"b": 1, "a": 1}
-    assert fair_shares({"a": 5, "b": 0}, None) == {"a": 5}
+    assert fair_shares({"a": 5, "b": 0}, 5) == {"a": 5}
+
+
+def test_with_fewer_changes_than_ranges_that_wait_these_take_turns_and_none_starves() -> None:
+    lags = {"c": 5, "a": 5, "b": 9, "d": 0}
+    turns = [list(fair_shares(lags, 2, turn)) for turn in range(4)]
+    assert turns == [["a", "b"], ["b", "c"], ["c", "a"], ["a", "b"]]
+    feed = MemoryFeed(3)
+    filled(feed, R1, 3)
+    filled(feed, R2, 3)
+    with memory_access(feed) as access:
+        offset, read = first_offset(access, "beginning"), set[Name]()
+        for _ in range(40):
+            filled(feed, R0, 5)  # always the longest queue
+            end = next_offset(access, offset, limit=1)
+            read |= {
+                x
+                for piece in slices(access, offset, end, changes=9)
+                for x in names(access, piece)
+            }
+            offset = end
+    assert {(R1, 3), (R2, 3), (R0, 10)} <= read
 
 
 def test_offsets_are_the_same_text_whatever_the_order_they_were_made_in() -> None:
