@@ -13,7 +13,7 @@ from feeds.memory import MemoryFeed
 from pipeline.errors import PipelineRefused
 from pipeline.source.access import Slice
 from pipeline.source.access_feed import FeedAccess, FeedKind
-from pipeline.source.lineage import generations
+from pipeline.source.lineage import generations, narrowed
 from pipeline.source.offsets import Mark, Offset
 from pipeline.source.planning import (
     Target,
@@ -279,3 +279,30 @@ def test_a_range_that_is_split_while_a_batch_is_planned_is_left_where_it_is(
         end, read = drained(access, start, limit=limit)
     assert sum(map(len, read)) == 5
     assert {x.generation for x in end.marks.values()} == {1}
+
+
+def test_a_range_that_is_over_is_not_begun_again_by_a_parent_that_still_waits() -> None:
+    feed = MemoryFeed(2)
+    filled(feed, R0, 1)
+    filled(feed, R1, 60)
+    low, _, _ = feed.begin_era(3)  # the one in the middle waits for both
+    filled(feed, low.id, 2)
+    for child in feed.split(low.id):
+        filled(feed, child.id, 2)
+    with memory_access(feed) as access:
+        _, read = drained(access, first_offset(access, "beginning"), limit=5)
+    every = [x for y in read for x in y]
+    assert len(every) == len(set(every)) == 67
+
+
+def test_what_descends_from_named_ranges_is_wanted_through_many_generations() -> None:
+    feed = MemoryFeed(3)
+    one, other = feed.split(R1)
+    grandchild = feed.merge(other.id, R2)
+    with memory_access(feed) as access:
+        ranges = access.ranges()
+    assert [x.id for x in narrowed(ranges, [R1])] == [R1, one.id, other.id, grandchild.id]
+    assert [x.id for x in narrowed(ranges, [one.id])] == [one.id]
+    assert narrowed(ranges, []) == ranges
+    with pytest.raises(PipelineRefused, match=r"no range 'r9'; there are: r0, r1, r2, r3"):
+        narrowed(ranges, [R1, RangeId("r9")])
