@@ -19,6 +19,7 @@ from .source.access import Access
 from .source.offsets import Offset
 
 _MILLIS: Final = 1000
+_NO_OFFSET: Final = (None, "", "null", "None")  # each is seen, by version and by turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ def batch_done(progress: StreamingQueryProgress, access: Access) -> BatchDone:
 def ranges_done(told: Told, access: Access) -> Mapping[RangeId, RangeDone]:
     """Return what lies between the offsets of a batch, and between its end and the newest."""
     start, end, newest = (
-        None if text in (None, "", "null") else Offset.of(text).marks
+        None if text in _NO_OFFSET else Offset.of(text).marks
         for text in (told.startOffset, told.endOffset, told.latestOffset)
     )
     if end is None:
