@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -33,11 +33,13 @@ def status(
             Console().print(_rendered(one))
 
 
-def _rendered(seen: TableStatus) -> Table:
+def _rendered(seen: TableStatus) -> RenderableType:
     state = "no batch yet" if seen.batch is None else f"batch {seen.batch}, lag {seen.lag:,}"
     running = "running" if seen.running else "not running"
-    title = f"{seen.table}: {state}, {running}"
-    table = Table("range", "position", "lag", title=title, title_justify="left")
+    heading = Text(f"{seen.table}: {state}, {running}", style="bold")
+    if not seen.ranges:
+        return heading
+    table = Table("range", "position", "lag")
     for x in seen.ranges:
         table.add_row(x.range, Text(x.continuation), "ended" if x.ended else f"{x.lag:,}")
-    return table
+    return Group(heading, table)

@@ -1,0 +1,106 @@
+"""A feed that is read by hosts, then by Spark, then by hosts again: each change once."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from feeds.eventlog.succession import replace_partitions
+from feeds.feed import RangeId
+from tests.support.commands import QUICK, changefeed
+from tests.support.pipeline_feeds import a_log, append_to
+
+pytestmark = pytest.mark.real_time
+
+PATIENCE = 120
+FEED = "--feed=eventlog:log"
+WRITE_DOWN = ("--observer=jsonl", "--option=path=out/{range}.jsonl")
+SPARK = (
+    "pipeline",
+    "observe",
+    FEED,
+    *WRITE_DOWN,
+    "--directory=spark",
+    "--from-leases=sqlite:leases.db",
+    "--set=max_changes=200",
+    "--set=stop_timeout=100",
+    '--set=spark."spark.driver.extraJavaOptions"=-XX:TieredStopAtLevel=1',
+)
+KEYS = [f"k{n}" for n in range(10)]
+
+
+def test_positions_cross_from_hosts_to_spark_and_back(tmp_path: Path) -> None:
+    a_log(tmp_path / "log", dict.fromkeys(KEYS, 20), parts=2)
+    stopped_after(200, tmp_path, "run", FEED, "--leases=sqlite:leases.db", *WRITE_DOWN, *QUICK)
+    halves = [(0, 0, 127), (0, 128, 255)]
+    asyncio.run(replace_partitions(tmp_path / "log", [RangeId("e1.p00.v00-ff")], halves))
+    append_to(tmp_path / "log", dict.fromkeys(KEYS, 2000))
+    stopped_after(1000, tmp_path, *SPARK)
+    crossed = len(delivered(tmp_path))
+    assert 1000 <= crossed < 20_200, "it was to be stopped in the midst"
+
+    positions = changefeed("pipeline", "export", FEED, "--directory=spark", cwd=tmp_path)
+    assert (positions.returncode, positions.stderr) == (0, "")
+    import_ = ("leases", "import", "-", FEED)
+    shown = changefeed(
+        *import_, "--leases=sqlite:new.db", "--dry-run", cwd=tmp_path, stdin=positions.stdout
+    )
+    assert "would start at" in shown.stdout, shown.stderr
+    refused = changefeed(
+        *import_, "--leases=sqlite:leases.db", cwd=tmp_path, stdin=positions.stdout
+    )
+    assert (refused.returncode, "hosts may be further on" in refused.stderr) == (2, True)
+    done = changefeed(*import_, "--leases=sqlite:new.db", cwd=tmp_path, stdin=positions.stdout)
+    assert done.returncode == 0, done.stderr
+    epochs = {x["epoch"] for x in json.loads(positions.stdout)["positions"]}
+    assert epochs == {1 + (crossed - 200) // 200}  # the hosts' one, and one for each batch
+
+    stopped_after(20_200, tmp_path, "run", FEED, "--leases=sqlite:new.db", *WRITE_DOWN, *QUICK)
+    seen = delivered(tmp_path)
+    assert len(seen) == len(set(seen)) == 20_200
+    for file in (tmp_path / "out").iterdir():
+        sequences = [json.loads(x)["sequence"] for x in file.read_text().splitlines()]
+        assert sequences == list(range(1, len(sequences) + 1)), file.name
+
+
+def delivered(cwd: Path) -> list[tuple[str, int]]:
+    """Return what names the changes that were written down, complete lines only."""
+    lines = [
+        line
+        for file in (cwd / "out").glob("*.jsonl")
+        for line in file.read_text().rpartition("\n")[0].splitlines()
+    ]
+    return [(x["range"], x["sequence"]) for x in map(json.loads, lines)]
+
+
+def stopped_after(count: int, cwd: Path, *arguments: str) -> None:
+    """Run a command until so many changes are delivered, and stop it."""
+    with (cwd / "said").open("ab") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "changefeed", *arguments],
+            cwd=cwd,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+    try:
+        until(lambda: len(delivered(cwd)) >= count, process, cwd / "said")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0, (cwd / "said").read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until(state: Callable[[], bool], process: subprocess.Popen[bytes], said: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not state():
+        assert process.poll() is None, said.read_text()
+        assert time.monotonic() < deadline, said.read_text()
+        time.sleep(0.1)

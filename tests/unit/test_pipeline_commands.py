@@ -1,0 +1,127 @@
+"""The commands that look at checkpoints, over one that was made without Spark."""
+
+import asyncio
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from feeds.feed import Continuation, FeedRange, RangeId
+from leases import exchange
+from leases.errors import ContainerRefused
+from leases.lease import Lease
+from leases.opening import open_container
+from pipeline.checkpoints import base_epoch, owned, settle_epoch
+from pipeline.cli import app
+from pipeline.cli.choices import Choices, from_leases
+from pipeline.source.access_log import LogAccess
+from pipeline.source.offsets import Offset
+from pipeline.source.planning import first_offset, next_offset
+from tests.support.pipeline_feeds import a_log
+
+R0 = RangeId("e1.p00.v00-ff")
+
+
+def a_checkpoint(home: Path, *, begun: int = 0) -> Offset:
+    """Make a log of 100 changes, and the checkpoint of a query that has read 30 of them."""
+    a_log(home / "log", {"k": 100}, parts=1)
+    with closing(LogAccess(str(home / "log"))) as access:
+        done = next_offset(access, first_offset(access, "beginning"), limit=30)
+    checkpoint = home / "tables/_checkpoints/changes"
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True)
+    for batch in range(begun + 1):
+        (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{done.as_text()}")
+    (checkpoint / "commits/0").write_text("v1\n{}")
+    return done
+
+
+def asked(home: Path, *arguments: str) -> Result:
+    places = (f"--feed=eventlog:{home / 'log'}", f"--directory={home / 'tables'}")
+    return CliRunner().invoke(app, [*arguments, *places])
+
+
+def test_status_tells_of_each_table_range_by_range(tmp_path: Path) -> None:
+    done = a_checkpoint(tmp_path)
+    shown = asked(tmp_path, "status")
+    assert "changes: batch 0, lag 70, not running" in shown.stdout
+    assert "latest: no batch yet, not running" in shown.stdout
+    with owned(str(tmp_path / "tables/_checkpoints/changes")):
+        listed = json.loads(asked(tmp_path, "status", "--json").stdout)
+    position = done.marks[R0].continuation
+    assert listed == [
+        {
+            "table": "changes",
+            "batch": 0,
+            "lag": 70,
+            "running": True,
+            "ranges": [{"range": R0, "continuation": position, "lag": 70, "ended": False}],
+        },
+        {"table": "latest", "batch": None, "lag": None, "running": False, "ranges": []},
+    ]
+    assert not (tmp_path / "tables/_checkpoints/latest").exists(), "looking makes nothing"
+
+
+def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
+    done = a_checkpoint(tmp_path)
+    checkpoint = str(tmp_path / "tables/_checkpoints/changes")
+    settle_epoch(checkpoint, 7)
+    exported = asked(tmp_path, "export")
+    (lease,) = exchange.read(exported.stdout.encode())
+    assert (lease.range_id, lease.continuation) == (R0, done.marks[R0].continuation)
+    assert (lease.epoch, lease.owner, lease.ended) == (8, None, False)
+    assert exported.stderr == ""
+    with owned(checkpoint):
+        refused = asked(tmp_path, "export")
+    assert (refused.exit_code, "stop it first" in refused.stderr) == (2, True)
+    unknown = asked(tmp_path, "export", "latest")
+    assert (unknown.exit_code, "nothing to export" in unknown.stderr) == (2, True)
+
+
+def test_an_export_says_that_a_batch_was_begun_and_is_not_done(tmp_path: Path) -> None:
+    a_checkpoint(tmp_path, begun=1)
+    exported = asked(tmp_path, "export", "changes")
+    assert "batch 1 was begun and is not done" in exported.stderr
+    (lease,) = exchange.read(exported.stdout.encode())
+    assert lease.epoch == 2  # that of the batch that was begun
+
+
+@pytest.mark.real_time
+def test_leases_count_for_what_has_no_checkpoint_yet(tmp_path: Path) -> None:
+    done = a_checkpoint(tmp_path)
+    position = done.marks[R0].continuation
+    lease = Lease(range=FeedRange(id=R0), continuation=position, epoch=4)
+    asyncio.run(create(f"sqlite:{tmp_path / 'leases.db'}", lease))
+    feed, directory = f"eventlog:{tmp_path / 'log'}", str(tmp_path / "tables")
+    settings = Choices(feed=feed, directory=directory).settings()
+    leases = f"sqlite:{tmp_path / 'leases.db'}"
+    assert from_leases(settings, leases, ["changes"]) == (settings, 0)
+    found, epoch = from_leases(settings, leases, ["changes", "latest"])
+    assert (Offset.of(found.start), epoch) == (done, 4)
+
+
+async def create(address: str, lease: Lease) -> None:
+    async with open_container(address) as container:
+        await container.create(lease)
+
+
+def test_an_epoch_to_count_on_is_settled_once(tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    assert base_epoch(checkpoint) == 0
+    assert settle_epoch(checkpoint, 5) == 5
+    assert settle_epoch(checkpoint, 9) == 5
+    assert settle_epoch("s3://bucket/checkpoint", 9) == 9
+
+
+def test_leases_come_back_from_the_document_as_they_went_in() -> None:
+    parent = Lease(range=FeedRange(id=RangeId("a")), continuation=Continuation("1"), epoch=3)
+    child = FeedRange(id=RangeId("b"), low="0", high="8", parents=(RangeId("a"),))
+    leases = [parent.finished(), Lease(range=child, continuation=Continuation("2"))]
+    found = exchange.read(exchange.written(leases))
+    assert [(x.range, x.continuation, x.ended, x.epoch) for x in found] == [
+        (x.range, x.continuation, x.ended, x.epoch) for x in leases
+    ]
+    with pytest.raises(ContainerRefused, match="changefeed pipeline export writes one"):
+        exchange.read(b'{"leases": []}')
