@@ -21,10 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 from .delta import Upkeep, compact
 
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
-_SETTINGS: Final = {
+DELTA: Final = {
     "spark.sql.extensions": _EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+"""What a session has to be told, besides the jar, for Spark to merge by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,7 @@ def compact_in_spark(spark: SparkSession, uri: str, *, keep_hours: int) -> None:
 
 def has_delta(spark: SparkSession) -> bool:
     """Tell whether a session has Delta: told to use it, and the jar there."""
-    told = all(wanted in (spark.conf.get(name, "") or "") for name, wanted in _SETTINGS.items())
+    told = all(wanted in (spark.conf.get(name, "") or "") for name, wanted in DELTA.items())
     if not told:
         return False
     jvm: Any = spark._jvm  # noqa: SLF001 - nothing else tells what is on the class path

@@ -1,0 +1,70 @@
+"""Delta in Spark itself, where its jars can be had: the same tables as without.
+
+The jars are found under the folder ``CHANGEFEED_DELTA_JARS``, such as that of Maven:
+
+    mvn dependency:get -Dartifact=io.delta:delta-spark_4.2_2.13:4.4.0
+    CHANGEFEED_DELTA_JARS=~/.m2/repository/io/delta pytest tests/integration/pipeline
+
+Jars are given when a JVM starts, so this runs in a process of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.support.pipeline_delta import NAMES
+
+pytestmark = pytest.mark.real_time
+
+PATIENCE = 300
+FOLDER = os.environ.get("CHANGEFEED_DELTA_JARS")
+
+
+def jars(folder: str) -> Sequence[str]:
+    names = ("delta-spark_4.2_2.13-*.jar", "delta-storage-*.jar")
+    found = [sorted(map(str, Path(folder).rglob(name)))[-1:] for name in names]
+    assert all(found), f"CHANGEFEED_DELTA_JARS={folder} lacks one of {', '.join(names)}"
+    return [x for one in found for x in one]
+
+
+def rows(directory: Path, name: str) -> list[dict[str, Any]]:
+    found = pa.table(DeltaTable(str(directory / name)).to_pyarrow_table()).to_pylist()
+    return sorted(found, key=repr)
+
+
+def commits(directory: Path, name: str) -> Mapping[str, int]:
+    """Count the commits of a table, by what made them."""
+    made = [str(x.get("engineInfo", "")) for x in DeltaTable(str(directory / name)).history()]
+    return {"spark": sum("Apache-Spark" in x for x in made), "all": len(made)}
+
+
+@pytest.mark.skipif(FOLDER is None, reason="CHANGEFEED_DELTA_JARS names no folder with jars")
+def test_spark_with_delta_writes_the_tables_that_it_writes_without(tmp_path: Path) -> None:
+    assert FOLDER is not None
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.support.pipeline_delta", str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        input=json.dumps(jars(FOLDER)),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr[-3000:]
+    for name in NAMES:
+        with_jar, without = rows(tmp_path / "spark", name), rows(tmp_path / "here", name)
+        assert with_jar == without
+        assert len(with_jar) > 1
+        assert commits(tmp_path / "here", name)["spark"] == 0
+        made = commits(tmp_path / "spark", name)
+        assert made["spark"] > 0
+        assert made["all"] > made["spark"] + 1  # the table, and the merge between, by deltalake
+        assert len(DeltaTable(str(tmp_path / "spark" / name)).file_uris()) == 1

@@ -1,0 +1,109 @@
+"""Two pipelines over one log, in a process of its own whose Spark has Delta.
+
+The first is run after each of three rounds of changes, and merges in Spark but for the second
+time; then older changes are merged once more. The other reads all at once, and merges here.
+The jars come as JSON on standard input.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from feeds.eventlog import EventLogWriter, Record
+from feeds.feed import Operation
+from pipeline.session import spark_session
+from pipeline.settings import PipelineSettings
+from pipeline.tables.keeping import Keeping
+from pipeline.tables.latest import MERGE
+from pipeline.tables.merging import DELTA, has_delta, merge_in_spark
+from tests.support.pipeline_feeds import a_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES: Final = ("latest", "hourly")
+_CONF: Final = {
+    **DELTA,
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+_PATIENCE: Final = 120
+_HOUR: Final = 3_600_000_000
+
+
+def rounds() -> Sequence[Sequence[Record]]:
+    """Return changes that insert, replace, delete, bring back, fit and do not fit."""
+
+    def put(key: str, body: str, hour: int) -> Record:
+        return Record(
+            key=key,
+            body=body.encode(),
+            operation=Operation.REPLACE,
+            committed_us=hour * _HOUR,
+        )
+
+    gone = [Record(key=x, operation=Operation.DELETE, committed_us=_HOUR) for x in "ab"]
+    return [
+        [put(x, '{"n": 1, "who": {"name": "me"}}', 0) for x in "abcd"],
+        [*gone, put("c", '{"n": "x"}', 1), put("e", '{"n": 5, "new": [1]}', 1)],
+        [put("a", '{"n": 7, "who": {"name": "ß`"}}', 2), put("d", "[]", 0), gone[1]],
+    ]
+
+
+def settings(home: Path, directory: str) -> PipelineSettings:
+    figures = {
+        "name": "hourly",
+        "window": "1 hour",
+        "by": {"who": "value.who.name"},
+        "sums": {"total": "value.n"},
+        "compact_every": 3,
+    }
+    return PipelineSettings.model_validate(
+        {
+            "feed": f"eventlog:{home / 'log'}",
+            "directory": str(home / directory),
+            "body_schema": "n INT, who STRUCT<name: STRING>",
+            "changes": {"enabled": False},
+            "latest": {"compact_every": 3},
+            "aggregates": [figures],
+        }
+    )
+
+
+def kept(spark: "SparkSession", wanted: PipelineSettings) -> None:
+    starters = Keeping(spark=spark, settings=wanted, once=True).starters()
+    for start in starters.values():
+        assert start().awaitTermination(_PATIENCE)
+
+
+async def append(path: Path, records: Sequence[Record]) -> None:
+    async with EventLogWriter.open(path, synchronous="off") as writer:
+        await writer.append(records)
+
+
+def main(home: Path, jars: Sequence[str]) -> None:
+    a_log(home / "log", {}, parts=2)
+    without = patch("pipeline.tables.merging.has_delta", return_value=False)
+    with spark_session("delta", {**_CONF, "spark.jars": ",".join(jars)}) as spark:
+        assert has_delta(spark), "the jars were not found by Spark"
+        for number, records in enumerate(rounds()):
+            asyncio.run(append(home / "log", records))
+            with without if number == 1 else nullcontext():
+                kept(spark, settings(home, "spark"))
+        latest = settings(home, "spark").table("latest")
+        rows = spark.read.format("delta").load(latest)
+        merge_in_spark(latest, rows.withColumn("sequence", F.lit(0).cast("bigint")), MERGE)
+        with without:
+            kept(spark, settings(home, "here"))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.load(sys.stdin))
