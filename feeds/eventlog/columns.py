@@ -1,8 +1,8 @@
 """Reading an event log in bulk: columns of many records, without a ``Change`` for each.
 
 For engines that work on columns. Everything here blocks, and is for a process that has
-nothing else to do: a Spark task, or the planner of a query. A connection is opened for
-each call and closed by the thread that opened it, so nothing is left running behind.
+nothing else to do: a Spark task, or the planner of a query. A ``BulkLog`` opens a connection
+for each call, so nothing is left running behind; a ``BulkReader`` keeps its own.
 
 Sequences in a range are dense, so the position that lies so many changes further on is
 known without reading them; ``ends`` and ``position`` are all that planning takes.
@@ -10,7 +10,7 @@ known without reading them; ``ends`` and ``position`` are all that planning take
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from feeds.errors import FeedRefused
 from feeds.feed import Continuation, RangeId
 
 from .catalog import Catalog, read_catalog
-from .database import opened
+from .database import advised, opened
 from .layout import COLUMNS, Layout, behind, joined
 from .positions import position, sequence_of
 from .schema import FORMAT, RECORDS
@@ -116,6 +116,19 @@ class BulkLog:
         ((first, times),) = blocks
         return int(first) - 1 + behind(times, time_us)
 
+
+class BulkReader:
+    """Reads changes of a log, through connections that stay open until ``close``.
+
+    All calls must come from one thread. To open a connection takes longer than to read a
+    small piece of a range, and a task of Spark reads many such.
+    """
+
+    def __init__(self, log: BulkLog) -> None:
+        self._catalog = log.catalog
+        self._stack = ExitStack()
+        self._open: dict[int, sqlite3.Connection] = {}
+
     def read(
         self, range_id: RangeId, after: int, end: int, *, batch: int = 8192
     ) -> Iterator[Columns]:
@@ -123,13 +136,14 @@ class BulkLog:
 
         Raise ``FeedRefused`` if they are not all there: the log is another one, or damaged.
         """
-        partition = self.catalog.partition(range_id)
-        done = after
         if after >= end:
             return
-        with _records(self.catalog, partition.broker) as records:
-            where = {"partition": partition.number, "begin": after + 1, "end": end}
-            for blocks in _batches(records.execute(_BLOCKS, where), batch):
+        partition = self._catalog.partition(range_id)
+        where = {"partition": partition.number, "begin": after + 1, "end": end}
+        done = after
+        with advised(self._catalog.folder(partition.broker) / RECORDS):
+            rows = self._records(partition.broker).execute(_BLOCKS, where)
+            for blocks in _batches(rows, batch):
                 columns = _columns(blocks, done + 1, end)
                 if columns.count > 0:
                     done += columns.count
@@ -139,6 +153,16 @@ class BulkLog:
                 f"range {range_id!r} has changes up to {done} only, {end} was wanted: the log "
                 f"was restored from an older copy. Start from the beginning"
             )
+
+    def close(self) -> None:
+        self._stack.close()
+        self._open.clear()
+
+    def _records(self, broker: int) -> sqlite3.Connection:
+        if broker not in self._open:
+            opening = _records(self._catalog, broker)
+            self._open[broker] = self._stack.enter_context(opening)
+        return self._open[broker]
 
 
 @contextmanager

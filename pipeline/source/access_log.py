@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from feeds.errors import FeedRefused
-from feeds.eventlog.columns import BulkLog, Columns
+from feeds.eventlog.columns import BulkLog, BulkReader, Columns
 from feeds.feed import Continuation, FeedRange, RangeId, StartAt
 from feeds.instant import instant_us
 
@@ -25,6 +25,7 @@ class LogAccess:
         self._path = Path(path).expanduser()
         self._log = BulkLog.at(self._path)
         self._only = only
+        self._reader = BulkReader(self._log)  # opens nothing before something is read
 
     def identity(self) -> str:
         return ""  # every position says it
@@ -96,11 +97,11 @@ class LogAccess:
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns]]:
         begin, end = self._log.sequence(piece.start), self._log.sequence(piece.end)
-        for columns in self._log.read(piece.range_id, begin, end):
+        for columns in self._reader.read(piece.range_id, begin, end):
             yield piece.range_id, columns
 
     def close(self) -> None:
-        """Nothing is open between calls."""
+        self._reader.close()
 
     def _refresh(self) -> None:
         log = BulkLog.at(self._path)
@@ -110,6 +111,8 @@ class LogAccess:
                 f"start the query again with a new checkpoint directory"
             )
         self._log = log
+        self._reader.close()
+        self._reader = BulkReader(log)
 
     def _position(self, sequence: int) -> Continuation:
         return self._log.position(sequence)

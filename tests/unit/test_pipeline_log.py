@@ -3,13 +3,15 @@
 import asyncio
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from feeds.errors import FeedRefused
 from feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from feeds.eventlog.columns import BulkLog
+from feeds.eventlog.columns import BulkLog, BulkReader, Columns
 from feeds.eventlog.succession import replace_partitions
 from feeds.feed import Change, Feed, Operation, RangeId
 from pipeline.source.access_log import LogAccess
@@ -32,6 +34,11 @@ async def every_change(feed: Feed) -> list[Change]:
     return found
 
 
+def read_whole(path: Path, after: int, end: int, *, batch: int = 8192) -> list[Columns]:
+    with closing(BulkReader(BulkLog.at(path))) as reader:
+        return list(reader.read(WHOLE, after, end, batch=batch))
+
+
 async def test_columns_say_what_changes_say(tmp_path: Path) -> None:
     path = tmp_path / "log"
     await create_log(path, parts=1)
@@ -51,11 +58,10 @@ async def test_columns_say_what_changes_say(tmp_path: Path) -> None:
                 ]
             )
         changes = await every_change(feed)
-    log = BulkLog.at(path)
     envelope = Envelope(columns=EVERYTHING)
     for after, end in ((0, len(changes)), (1, 2), (255, 257), (300, 1999), (500, 500)):
         wanted = changes[after:end]
-        found = list(log.read(WHOLE, after, end, batch=300))
+        found = read_whole(path, after, end, batch=300)
         assert [x for c in found for x in range(c.first, c.first + len(c))] == [
             x.sequence for x in wanted
         ]
@@ -73,14 +79,14 @@ def test_a_batch_of_columns_is_bounded_in_bytes_too(tmp_path: Path) -> None:
                 await writer.append([Record(key="k", body=b"x" * (1 << 20))] * 15)
 
     asyncio.run(write())
-    sizes = [len(x) for x in BulkLog.at(path).read(WHOLE, 0, 90)]
+    sizes = [len(x) for x in read_whole(path, 0, 90)]
     assert sizes == [65, 25]  # the first record, and 64 MiB more
 
 
 def test_changes_that_are_not_there_are_refused_not_left_out(tmp_path: Path) -> None:
     a_log(tmp_path / "log", {"a": 10}, parts=1)
     with pytest.raises(FeedRefused, match="changes up to 10 only, 11 was wanted"):
-        list(BulkLog.at(tmp_path / "log").read(WHOLE, 5, 11))
+        read_whole(tmp_path / "log", 5, 11)
     shutil.rmtree(tmp_path / "log")
     address = a_log(tmp_path / "log", {"a": 3}, parts=1)
     access = open_access(address)
@@ -103,6 +109,28 @@ def test_a_long_range_is_cut_for_several_tasks_and_a_short_one_is_not(tmp_path: 
     assert [n for x in pieces for n in names(access, x)] == [(WHOLE, n) for n in range(1, 1051)]
     assert len(slices(access, start, end, changes=1051)) == 1
     assert slices(access, end, end, changes=1) == []
+
+
+def test_a_task_opens_the_records_once_however_many_slices_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = open_access(a_log(tmp_path / "log", {f"k{n}": 10 for n in range(20)}))
+    start = first_offset(access, "beginning")
+    pieces = slices(access, start, next_offset(access, start), changes=10)
+    assert len({x.range_id for x in pieces}) == 4
+    connect = sqlite3.connect
+    connections: list[sqlite3.Connection] = []
+
+    def connected(*given: Any, **named: Any) -> sqlite3.Connection:
+        connections.append(connect(*given, **named))
+        return connections[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    assert sum(len(names(access, x)) for x in pieces) == 200
+    access.close()
+    (only,) = connections
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        only.execute("SELECT 1")
 
 
 def test_a_time_is_before_the_first_change_committed_at_or_after_it(tmp_path: Path) -> None:
