@@ -50,7 +50,7 @@ async def keep_tables(place: Place, total: int, screen: Screen) -> None:
     screen.say("the same feed becomes three tables: starting Spark")
     began = time.monotonic()
     with screen.live_tables() as show:
-        async with _running(command(place.directory), log) as process:
+        async with _running(command(place.directory), log, screen) as process:
             before, since = None, began
             while not await _ended(process, within=_LOOK_INTERVAL):
                 show(seen := look(settings, total))
@@ -107,7 +107,7 @@ def look(settings: PipelineSettings, total: int) -> Sequence[TableSight]:
 
 
 @asynccontextmanager
-async def _running(line: Sequence[str], log: Path) -> AsyncIterator[Process]:
+async def _running(line: Sequence[str], log: Path, screen: Screen) -> AsyncIterator[Process]:
     """Run a command. Leaving the block stops it, if it still runs, and all it has started.
 
     It is a session of its own, so that Ctrl-C is heard here first.
@@ -120,19 +120,20 @@ async def _running(line: Sequence[str], log: Path) -> AsyncIterator[Process]:
     try:
         yield process
     finally:
-        await _stop(process)
+        if process.returncode is None:
+            screen.say("stopping Spark (Ctrl-C again breaks it off)")
+            await _stop(process)
 
 
 async def _stop(process: Process) -> None:
     """Ask it to stop. Kill it if that takes too long, or if nobody waits for it any more."""
-    if process.returncode is not None:
-        return
     process.send_signal(signal.SIGTERM)
     try:
         await _ended(process, within=_STOP_TIMEOUT)
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
 
 
 async def _ended(process: Process, *, within: float) -> bool:

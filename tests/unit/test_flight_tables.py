@@ -12,9 +12,10 @@ from samples.delays.tables import Day, NotKept, departures
 from samples.flights.kept import Row, carriers
 from samples.flights.observer import Carrier
 from samples.flights.proof import totals
-from samples.flights.straight import Last
+from samples.flights.straight import Last, straight_from
 from samples.flights.table_proof import prove_tables
 from tests.unit.test_flight_proof import EXPECTED, FIGURES, proof
+from tests.unit.test_flight_proof import row as a_flight
 
 CLAIMS = ("changes", "order", "latest", "figures")
 ENDS = {RangeId("p0"): 6, RangeId("p1"): 2}
@@ -152,6 +153,12 @@ def test_a_wrong_figure_is_noticed_whichever_it_is(name: str) -> None:
 def test_figures_that_the_observers_do_not_have_are_noticed() -> None:
     (problem,) = broken(observed={**totals(FIGURES), "DL": Carrier(scheduled=1)})["figures"]
     assert problem == "carrier DL: cancelled is 1 instead of 0, say the observers"
+
+
+def test_the_last_of_a_flight_of_which_nothing_more_is_known_is_its_departure() -> None:
+    assert straight_from([(1, a_flight("UA", "7", "", ""))]).last == {
+        "1": Last("departed", "UA", *ROUTE, 7)
+    }
 
 
 def test_departures_are_added_up_by_carrier() -> None:
