@@ -73,11 +73,11 @@ class PipelineMetrics:
 class PipelineListener(StreamingQueryListener):
     """Passes on what Spark tells, to the metrics and to the board."""
 
-    def __init__(self, access: Access, board: Board) -> None:
+    def __init__(self, access: Access, board: Board, meter: Meter | None = None) -> None:
         super().__init__()
         self._access = access
         self._board = board
-        self._metrics = PipelineMetrics(board)
+        self._metrics = PipelineMetrics(board, meter)
         self._names: dict[str, str] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.real_time
 
 PATIENCE = 120
 COMMAND = (sys.executable, "-P", "-m", "changefeed", "pipeline")
-PLACES = ("--feed=eventlog:log", "--directory=tables")
 SETTINGS = """\
 feed = "eventlog:log"
 directory = "tables"
@@ -178,19 +177,6 @@ def metric(text: str, name: str) -> float:
     """Return what is counted of the table of changes."""
     found = re.search(rf'^changefeed_pipeline_{name}{{.*"changes"}} (.+)$', text, re.MULTILINE)
     return float(found[1]) if found is not None else 0.0
-
-
-def test_what_a_person_has_to_change_is_said_before_spark_is_started(tmp_path: Path) -> None:
-    for arguments, advice in (
-        (("once", *PLACES), "make one with: changefeed produce"),
-        (("once", "--feed=eventlog:log"), "directory: Field required"),
-        (("status", "--config=none.toml"), "changefeed pipeline init-config none.toml"),
-        (("observe", *PLACES), "no observer was named"),
-        (("export", *PLACES), "there is none in"),
-    ):
-        done = pipeline(*arguments, cwd=tmp_path)
-        assert (done.returncode, advice in done.stderr) == (2, True), done.stderr
-        assert "Traceback" not in done.stderr
 
 
 def test_a_pipeline_is_submitted_by_the_line_that_is_printed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -22,6 +23,14 @@ from pipeline.source.planning import first_offset, next_offset
 from tests.support.pipeline_feeds import a_log
 
 R0 = RangeId("e1.p00.v00-ff")
+PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_letters=redis:x")
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("tables", "observe"):
+        command = sys.modules[f"pipeline.cli.{module}"]
+        monkeypatch.setattr(command, "set_up_logs", lambda _: None)
 
 
 def a_checkpoint(home: Path, *, begun: int = 0) -> Offset:
@@ -125,3 +134,26 @@ def test_leases_come_back_from_the_document_as_they_went_in() -> None:
     ]
     with pytest.raises(ContainerRefused, match="changefeed pipeline export writes one"):
         exchange.read(b'{"leases": []}')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (("once",), "make one with: changefeed produce"),
+        (("observe",), "no observer was named"),
+        (("observe", "--observer=nothing"), "there is no observer 'nothing'"),
+        (("observe", "--observer=log", *PUT_ASIDE), "no address of dead letters"),
+        (("export",), "there is none in"),
+        (("run", "--from-leases=redis:x"), "no address of leases"),
+    ],
+)
+def test_what_a_person_has_to_change_is_said_before_spark_is_started(
+    arguments: tuple[str, ...], advice: str, tmp_path: Path
+) -> None:
+    done = asked(tmp_path, *arguments)
+    assert (done.exit_code, advice in done.stderr) == (2, True), done.stderr
+
+
+def test_a_place_has_to_be_named() -> None:
+    done = CliRunner().invoke(app, ["once", "--feed=eventlog:log"])
+    assert (done.exit_code, "directory: Field required" in done.stderr) == (2, True)

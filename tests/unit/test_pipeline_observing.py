@@ -145,3 +145,22 @@ async def test_an_attempt_that_takes_too_long_counts_as_failed() -> None:
     settings = ObserverSettings(name="slow", retry=RETRY, timeout=10.0, on_failure="stop")
     with pytest.raises(ObserverFailed, match="'process' did not end within 10 s"):
         await delivered(settings, handed(some("a", 1)), "host", 1)
+
+
+@pytest.mark.real_time
+async def test_an_outage_that_outlives_batches_costs_one_letter(tmp_path: Path) -> None:
+    Fussy.well_from = float("inf")
+    address = f"sqlite:{tmp_path / 'letters.db'}"
+    settings = ObserverSettings(
+        name="fussy",
+        retry=RetrySettings(first_delay=0.001, max_delay=0.001, attempts=2),
+        on_failure="dead-letter",
+        dead_letters=address,
+        reopen_delay=0.01,
+    )
+    assert await delivered(settings, handed(some("z", 1)), "host", 1) == 1
+    with pytest.raises(TimeoutError):  # the next batch waits for better times
+        async with asyncio.timeout(0.5):
+            await delivered(settings, handed(some("z", 2)), "host", 2)
+    async with open_dead_letters(address) as letters:
+        assert [x.id for x in await letters.list()] == ["z:1"]

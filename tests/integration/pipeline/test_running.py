@@ -1,0 +1,90 @@
+"""Queries that are kept running, with Spark: what it really says when a feed is away."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from feeds.errors import FeedUnavailable
+from pipeline.metrics import PipelineListener
+from pipeline.progress import Board
+from pipeline.running import keep_running
+from pipeline.source.holding import Hold
+from pipeline.source.opening import open_access
+from pipeline.source.spark import NAME
+from pipeline.stopping import Stopping
+from tests.support.pipeline_feeds import a_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
+]
+
+
+def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    feed = a_log(tmp_path / "log", {"a": 30}, parts=1)
+    hold, board, reader = Hold(tmp_path), Board(), InMemoryMetricReader()
+    away = [FeedUnavailable("the feed is locked. Ask again")]
+    troubles: list[str | None] = []
+    counts: list[int] = []
+
+    def keep(rows: "DataFrame", batch: int) -> None:
+        if batch == 1 and away:
+            raise away.pop()
+        counts.append(rows.count())
+
+    def start() -> "StreamingQuery":
+        changes = spark.readStream.format(NAME).option("feed", feed)
+        limited = changes.option("maxChangesPerTrigger", "15").load()
+        writer = limited.writeStream.foreachBatch(keep).queryName("orders")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.trigger(availableNow=True).start()
+
+    access = open_access(feed)
+    listener = PipelineListener(access, board, MeterProvider([reader]).get_meter("test"))
+    spark.streams.addListener(listener)
+    try:
+        look = partial(_remember, board, troubles)
+        keep_running({"orders": start}, Stopping(), hold, board=board, look=look)
+        _wait_for_events(spark)
+    finally:
+        spark.streams.removeListener(listener)
+        access.close()
+    assert counts == [15, 15]
+    assert "the feed is locked. Ask again" in troubles
+    assert troubles[-1] is None
+    (seen,) = board.seen()
+    assert (seen.batch, seen.lag, [x.lag for x in seen.ranges.values()]) == (1, 0, [0])
+    assert _counted(reader, "changefeed.pipeline.failures") == 1
+    assert _counted(reader, "changefeed.pipeline.batches") == 2
+    assert _counted(reader, "changefeed.pipeline.changes") == 30
+
+
+def _remember(board: Board, troubles: list[str | None]) -> None:
+    troubles += [x.trouble for x in board.seen()]
+
+
+def _wait_for_events(spark: "SparkSession") -> None:
+    """Spark tells its listeners later, from a queue."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
+
+
+def _counted(reader: InMemoryMetricReader, name: str) -> float:
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = [
+        point.value  # type: ignore[union-attr] # counters have one
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        for point in metric.data.data_points
+        if metric.name == name
+    ]
+    return sum(found)
