@@ -6,7 +6,7 @@ a function over the changes, not an option of the source.
     with_bodies(changes, "kind STRING, total DOUBLE")    a schema, as DDL
     with_bodies(changes, "variant")                      whatever they hold
 
-No body stops a query. What the schema has no place for stands, as JSON text, in the column
+No text stops a query. What the schema has no place for stands, as JSON text, in the column
 ``rescued``: fields that it does not name, and fields that did not fit, both as they came.
 A field is kept or rescued whole: if something inside it does not fit, ``value`` has what
 did, and ``rescued`` has all of it. A body that is no JSON object is rescued whole.
