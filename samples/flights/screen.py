@@ -128,7 +128,7 @@ def tables_table(sights: Sequence[TableSight], rate: Rate, elapsed: float) -> Re
     for x in sights:
         bar = ProgressBar(total=max(x.total, 1), completed=x.done, width=30)
         grid.add_row(x.table, str(x.batches), bar, f"{x.done:>9,} of {x.total:,}")
-    return Group(grid, f"{elapsed:6.1f} s  {_tables_rate(sights, rate)}")
+    return Group(grid, Text(f"{elapsed:6.1f} s  {_tables_rate(sights, rate)}"))
 
 
 def _total(sights: Sequence[TableSight]) -> int:
