@@ -45,6 +45,8 @@ def keep(
     if a table cannot be kept, and what opening the feed raises.
     """
     tables = settings.tables
+    if not tables:
+        raise PipelineRefused("no table is enabled: keep changes or latest, or name aggregates")
     with _process(settings, tables, settings.spark, submitted=submitted) as process:
         keeping = Keeping(spark=process.spark, settings=settings, once=once, hold=process.hold)
         process.run(keeping.starters(), stop or Stopping())

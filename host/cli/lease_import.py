@@ -75,17 +75,18 @@ def _document(source: str) -> Sequence[Lease]:
 async def _import_document(
     settings: Settings, wanted: Sequence[Lease], *, dry_run: bool
 ) -> None:
-    """Create leases as they were written down; none, if any is there that is elsewhere."""
+    """Create leases as they were written down; none, if there are others already."""
     async with open_feed(settings.feed.address, settings.cosmos.access) as feed:
         for lease in wanted:
             if not lease.ended and lease.continuation is not None:
                 await feed.lag(lease.range_id, lease.continuation)  # refuses another feed's
     async with open_leases(settings) as container:
-        found = [await container.read(x.range_id) for x in wanted]
-        for lease, stored in zip(wanted, found, strict=True):
-            if stored is not None and stored.continuation != lease.continuation:
+        positions = {x.range_id: x.continuation for x in wanted}
+        for listed in await container.list():
+            stored = await container.read(listed.range_id)
+            if stored is not None and stored.continuation != positions.get(listed.range_id):
                 raise Mistake(
-                    f"range {lease.range_id} has a lease already, at {stored.continuation}: "
+                    f"range {listed.range_id} has a lease already, at {stored.continuation}: "
                     f"hosts may be further on. Name a container without leases, or set "
                     f"positions with: changefeed reset"
                 )

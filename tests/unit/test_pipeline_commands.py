@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from feeds.feed import Continuation, FeedRange, RangeId
+from host.cli import app as host
 from leases import exchange
 from leases.errors import ContainerRefused
 from leases.lease import Lease
@@ -23,6 +24,7 @@ from pipeline.source.planning import first_offset, next_offset
 from tests.support.pipeline_feeds import a_log
 
 R0 = RangeId("e1.p00.v00-ff")
+NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
 PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_letters=redis:x")
 
 
@@ -116,6 +118,33 @@ async def create(address: str, lease: Lease) -> None:
         await container.create(lease)
 
 
+@pytest.mark.real_time
+def test_positions_become_leases_where_there_are_no_others(tmp_path: Path) -> None:
+    done = a_checkpoint(tmp_path)
+    document = asked(tmp_path, "export").stdout
+    assert imported(tmp_path, "log", "new.db", document) == (
+        0,
+        f"range {R0}: starts at {done.marks[R0].continuation}\n",
+    )
+    code, said = imported(tmp_path, "log", "new.db", document)
+    assert (code, "there already" in said) == (0, True)
+    other = Lease(range=FeedRange(id=RangeId("other")), continuation=Continuation("7"))
+    asyncio.run(create(f"sqlite:{tmp_path / 'old.db'}", other))
+    code, said = imported(tmp_path, "log", "old.db", document)
+    assert (code, "range other has a lease already, at 7" in said) == (2, True)
+    a_log(tmp_path / "another", {"k": 100}, parts=1)
+    code, _ = imported(tmp_path, "another", "third.db", document)
+    assert code == 2, "the positions are of another log"
+    assert not (tmp_path / "third.db").exists()
+
+
+def imported(home: Path, log: str, leases: str, document: str) -> tuple[int, str]:
+    """Give a document to hosts; return the exit code and what was said."""
+    places = (f"--feed=eventlog:{home / log}", f"--leases=sqlite:{home / leases}")
+    done = CliRunner().invoke(host, ["leases", "import", "-", *places], input=document)
+    return done.exit_code, done.output
+
+
 def test_an_epoch_to_count_on_is_settled_once(tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     assert base_epoch(checkpoint) == 0
@@ -144,6 +173,7 @@ def test_leases_come_back_from_the_document_as_they_went_in() -> None:
         (("observe", "--observer=nothing"), "there is no observer 'nothing'"),
         (("observe", "--observer=log", *PUT_ASIDE), "no address of dead letters"),
         (("export",), "there is none in"),
+        (("once", *NO_TABLES), "no table is enabled"),
         (("run", "--from-leases=redis:x"), "no address of leases"),
     ],
 )
