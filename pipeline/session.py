@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -34,6 +35,8 @@ _LOCAL: Final[Mapping[str, str]] = {
         "FileSystemBasedCheckpointFileManager"
     ),
 }
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_QUIET: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 LOCAL_MASTER: Final = "local[2,4]"
 """Two cores, and four attempts for a task: plain ``local[2]`` never tries one again."""
 
@@ -58,7 +61,10 @@ def spark_session(
         local = _LOCAL
         # Spark would take any python3 on the path, which has not our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for key, value in {**_ALWAYS, **local, **(conf or {})}.items():
+    settings = {**_ALWAYS, **local, **(conf or {})}
+    if local:
+        settings[_JAVA_OPTIONS] = f"{_QUIET} {settings.get(_JAVA_OPTIONS, '')}".strip()
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
