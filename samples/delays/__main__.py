@@ -9,7 +9,7 @@ from feeds.errors import FeedError
 from pipeline.errors import PipelineRefused
 
 from .drawing import draw
-from .tables import NotKept, days, departures, keep_tables, settings_of
+from .tables import NoTable, NotKept, days, departures, keep_tables, settings_of
 
 
 def main(
@@ -22,7 +22,7 @@ def main(
         keep_tables(directory)
         found = departures(days(settings_of(directory)))
         draw(found, file)
-    except (FeedError, PipelineRefused, NotKept, OSError) as error:
+    except (FeedError, PipelineRefused, NoTable, NotKept, OSError) as error:
         typer.echo(f"delays: {error}", err=True)
         raise typer.Exit(2) from None
     count = sum(x.count for x in found.values())

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipeline.settings import PipelineSettings, load_settings
@@ -16,6 +17,10 @@ from pipeline.status import tables_status
 SETTINGS = Path(__file__).with_name("pipeline.toml")
 _ADVICE = "changefeed: "
 _SHOWN = 5
+
+
+class NoTable(Exception):
+    """A table was never made. The text is the advice."""
 
 
 class NotKept(Exception):
@@ -89,11 +94,20 @@ def keep_tables(directory: Path) -> None:
         raise NotKept(done.returncode, done.stdout + done.stderr)
 
 
+def read(settings: PipelineSettings, name: str) -> pa.Table:
+    """Read a table, without Spark. Raise ``NoTable`` if it is not there."""
+    uri = settings.table(name)
+    if not DeltaTable.is_deltatable(uri):
+        raise NoTable(
+            f"{uri} is no table: what made it was broken off, or it was removed; to make all "
+            f"of them anew, remove {settings.directory}, and run python -m samples.delays"
+        )
+    return pa.table(DeltaTable(uri).to_pyarrow_table())
+
+
 def days(settings: PipelineSettings) -> Sequence[Day]:
     """Read the table ``daily``."""
-    found: list[dict[str, Any]] = (
-        DeltaTable(settings.table("daily")).to_pyarrow_table().to_pylist()
-    )
+    found: list[dict[str, Any]] = read(settings, "daily").to_pylist()
     return [
         Day(
             carrier=x["carrier"],

@@ -18,11 +18,10 @@ from rich.console import Console
 from feeds.errors import FeedError
 from leases.errors import ContainerError
 from pipeline.errors import PipelineRefused
-from samples.delays.tables import NotKept
+from samples.delays.tables import NoTable, NotKept
 
 from .data import NoFlights
 from .hosts import HostEnded
-from .kept import NoTable
 from .play import Outcome, Place, Plan, Standstill, play, prove_hosts
 from .proof import in_words, told
 from .screen import Screen

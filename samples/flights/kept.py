@@ -5,18 +5,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from feeds.feed import RangeId
 from pipeline.settings import PipelineSettings
-from samples.delays.tables import Day
+from samples.delays.tables import Day, read
 
 from .observer import Carrier
 from .straight import Last
-
-
-class NoTable(Exception):
-    """There is nothing to prove. The text is the advice."""
 
 
 class Row(NamedTuple):
@@ -33,7 +28,7 @@ class Row(NamedTuple):
 
 def changes(settings: PipelineSettings) -> Iterator[Row]:
     """Yield the rows in no particular order."""
-    found = _read(settings.table("changes"))
+    found = read(settings, "changes")
     at_us = found["committed_at"].cast(pa.int64())
     kind = pc.struct_field(found["value"], "kind")
     plain = (found[x] for x in ("generation", "range", "sequence", "key", "id"))
@@ -42,7 +37,7 @@ def changes(settings: PipelineSettings) -> Iterator[Row]:
 
 def latest(settings: PipelineSettings) -> Sequence[tuple[str, Last]]:
     """Return the flights that are not deleted, by their numbers: twice what is there twice."""
-    found = _read(settings.table("latest"))
+    found = read(settings, "latest")
     found = found.filter(pc.invert(found["deleted"]))
     fields = (pc.struct_field(found["value"], x).to_pylist() for x in Last._fields)
     return list(zip(found["id"].to_pylist(), map(Last, *fields), strict=True))
@@ -70,12 +65,3 @@ def _add(carrier: Carrier, day: Day) -> None:
             carrier.arrived += day.changes
             carrier.timed_arrivals += day.timed
             carrier.arrival_delay += day.delay
-
-
-def _read(uri: str) -> pa.Table:
-    if not DeltaTable.is_deltatable(uri):
-        raise NoTable(
-            f"{uri} is no table: the run was broken off before Spark had made it. "
-            f"python -m samples.delays makes what is missing"
-        )
-    return pa.table(DeltaTable(uri).to_pyarrow_table())

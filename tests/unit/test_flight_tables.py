@@ -1,15 +1,17 @@
 """The proof of the tables of the flights: each claim fails when its table is wrong."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from feeds.feed import RangeId
-from samples.delays.tables import Day, NotKept, departures
-from samples.flights.kept import Row, carriers
+from pipeline.settings import PipelineSettings
+from samples.delays.tables import Day, NoTable, NotKept, days, departures, settings_of
+from samples.flights.kept import Row, carriers, changes, latest
 from samples.flights.observer import Carrier
 from samples.flights.proof import totals
 from samples.flights.straight import Last, straight_from
@@ -164,6 +166,14 @@ def test_the_last_of_a_flight_of_which_nothing_more_is_known_is_its_departure() 
 def test_departures_are_added_up_by_carrier() -> None:
     (name,) = found = departures(DAYS)
     assert (name, found[name].count, found[name].delay, found[name].mean) == ("UA", 2, 13, 6.5)
+
+
+@pytest.mark.parametrize("read", [changes, latest, days])
+def test_a_table_that_was_never_made_is_told_apart_from_an_empty_one(
+    tmp_path: Path, read: Callable[[PipelineSettings], object]
+) -> None:
+    with pytest.raises(NoTable, match="run python -m samples"):
+        read(settings_of(tmp_path))
 
 
 def test_of_what_a_failed_command_said_its_advice_is_told() -> None:
