@@ -1,6 +1,7 @@
 """What a task does with the changes it is handed, without Spark."""
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -9,7 +10,7 @@ import pytest
 
 from feeds.feed import Change
 from observers.dead_letters import open_dead_letters
-from observers.errors import ObserverFailed
+from observers.errors import ObserverFailed, ObserverStuck
 from observers.observer import CloseReason, Context
 from observers.registry import observer
 from observers.retrying import RetrySettings
@@ -164,3 +165,21 @@ async def test_an_outage_that_outlives_batches_costs_one_letter(tmp_path: Path) 
             await delivered(settings, handed(some("z", 2)), "host", 2)
     async with open_dead_letters(address) as letters:
         assert [x.id for x in await letters.list()] == ["z:1"]
+
+
+@pytest.mark.real_time
+async def test_an_observer_that_is_stuck_fails_the_task_and_is_not_called_again() -> None:
+    @observer("stuck")
+    class Stuck:
+        def process(self, changes: Sequence[Change]) -> None:
+            Fussy.story.append(len(changes))
+            time.sleep(0.6)
+
+        def close(self, context: Context, reason: CloseReason) -> None:
+            Fussy.story.append((context.range.id, reason))
+
+    settings = ObserverSettings(name="stuck", retry=RETRY, timeout=0.1)
+    with pytest.raises(ObserverStuck, match="the observer of range 'a' is stuck"):
+        await delivered(settings, handed(some("a", 1)), "host", 1)
+    await asyncio.sleep(0.7)
+    assert Fussy.story == [1]

@@ -1,0 +1,99 @@
+"""Breaks of how pipelines are run and stopped, and of observers on Spark."""
+
+from .mutant import Mutant
+
+_RUNNING = "tests/unit/test_pipeline_running.py"
+_OBSERVING = "tests/unit/test_pipeline_observing.py"
+_COMMANDS = "tests/unit/test_pipeline_commands.py"
+_PROGRESS = "tests/unit/test_pipeline_progress.py"
+
+PIPELINE = (
+    Mutant(
+        name="a pipeline that is told to stop breaks its batches off",
+        file="pipeline/running.py",
+        before='    return hold.noticed(one.name) or not one.query.status["isTriggerActive"]\n',
+        after="    return True\n",
+        rule=11,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="a pipeline that is told to stop begins another batch",
+        file="pipeline/running.py",
+        before="        hold.begin(one.name)\n",
+        after="        pass\n",
+        rule=11,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="a second signal waits like the first",
+        file="pipeline/running.py",
+        before="while working and not stop.at_once and",
+        after="while working and",
+        rule=11,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="a batch that fails while a stop waits for it is an orderly end",
+        file="pipeline/running.py",
+        before="_look(one, board, stop.now())  # it may have failed meanwhile\n",
+        after="pass\n",
+        rule=11,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="a feed that stays away is asked at full speed",
+        file="pipeline/running.py",
+        before="    one.delay = min(one.delay * 2, _LONGEST_DELAY)\n",
+        after="",
+        rule=10,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="on Spark what is done comes again when the observer is opened anew",
+        file="pipeline/observing.py",
+        before="                changes = await self._failed(changes, error)\n",
+        after="                await self._failed(changes, error)\n",
+        rule=12,
+        tests=(_OBSERVING,),
+    ),
+    Mutant(
+        name="on Spark an outage costs a letter in each batch",
+        file="pipeline/observing.py",
+        before="            suspicions=_suspicions,\n",
+        after="",
+        rule=10,
+        tests=(_OBSERVING,),
+    ),
+    Mutant(
+        name="on Spark a stuck observer is closed",
+        file="pipeline/observing.py",
+        before="            if not isinstance(error, ObserverStuck):\n",
+        after="            if error:\n",
+        rule=8,
+        tests=(_OBSERVING,),
+    ),
+    Mutant(
+        name="positions are exported while the query runs",
+        file="pipeline/cli/export.py",
+        before="        with owned(checkpoint):\n",
+        after="        if checkpoint:\n",
+        rule=12,
+        tests=(_COMMANDS,),
+    ),
+    Mutant(
+        name="positions become leases beside others",
+        file="host/cli/lease_import.py",
+        before="stored.continuation != positions.get(listed.range_id):",
+        after="not positions:",
+        rule=12,
+        tests=(_COMMANDS,),
+    ),
+    Mutant(
+        name="the first batch of a query is not counted",
+        file="pipeline/progress.py",
+        before='(None, "", "null", "None")',
+        after='(None, "", "null")',
+        rule=10,
+        tests=(_PROGRESS,),
+    ),
+)
