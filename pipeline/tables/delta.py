@@ -93,7 +93,9 @@ def ensure_table(uri: str, schema: pa.Schema, definition: str = "") -> DeltaTabl
 def compact(uri: str, *, keep_hours: int) -> None:
     """Put small files together, and remove old files that are not part of the table.
 
-    If somebody else is changing the same files, all is left to the next time.
+    If somebody else has changed the same files, all is left to the next time. But two
+    compactions at once go unnoticed in ``deltalake``, and each row is there twice then: who
+    keeps a table is the only one to compact it.
     """
     table = DeltaTable(uri)
     try:

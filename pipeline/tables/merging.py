@@ -7,7 +7,7 @@ driver, and ``deltalake`` merges it there: enough for one machine, where a batch
 
 A merge writes every file again in which a row changes. Files whose least and greatest keys
 are away from those of the batch are not even read, which is why keys are compared by plain
-equality where they cannot be null.
+equality where none can be null.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,10 +43,14 @@ class Merge:
 
     @property
     def same(self) -> str:
-        # An OR of equal and both null would be no key to join by: every row with every other.
-        equal = [f"t.`{x}` = s.`{x}`" for x in self.keys]
+        """Return the condition to join by: one operator for all keys.
+
+        Else, or with an OR for nulls, ``deltalake`` would join by some of the keys or by
+        none, and compare every row with every other.
+        """
+        operator = "IS NOT DISTINCT FROM" if self.nullable else "="
         return " AND ".join(
-            [*equal, *(f"(t.`{x}` IS NOT DISTINCT FROM s.`{x}`)" for x in self.nullable)]
+            f"(t.`{x}` {operator} s.`{x}`)" for x in (*self.keys, *self.nullable)
         )
 
 

@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineRefused
 from pipeline.settings import load_settings
+from pipeline.tables import delta
 from pipeline.tables.appending import DeltaAppender, Written, append_once
 from pipeline.tables.delta import Upkeep, compact, ensure_table, refuse_another
 from pipeline.tables.latest import MERGE
@@ -107,7 +109,7 @@ def test_keys_that_are_null_are_one_key(tmp_path: Path) -> None:
 
 
 def test_a_merge_of_many_rows_is_not_every_row_with_every_other(tmp_path: Path) -> None:
-    many = [{"key": f"k{n}", "sequence": n} for n in range(50_000)]
+    many = [{"key": f"k{n}", "sequence": 1} for n in range(50_000)]
     hows = (Merge(keys=("key",)), Merge(keys=("sequence",), nullable=("key",)))
     for how in hows:
         merged(tmp_path, many, SCHEMA, how)
@@ -209,6 +211,21 @@ def test_upkeep_removes_old_files_that_are_no_part_of_the_table_and_no_others(
     assert not (tmp_path / abandoned.files[0].name).exists()
     one.commit([running], 3)
     assert rows(tmp_path) == [0, 1, 2, 77]
+
+
+def test_a_table_that_somebody_else_writes_again_meanwhile_is_left_to_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_files(tmp_path, 3)
+    behind = DeltaTable(str(tmp_path))
+    merged(tmp_path, [{"key": "k", "sequence": 1}], SCHEMA, Merge(keys=("sequence",)))
+    version = DeltaTable(str(tmp_path)).version()
+    with pytest.raises(CommitFailedError):
+        behind.optimize.compact()
+    monkeypatch.setattr(delta, "DeltaTable", lambda _: behind)
+    compact(str(tmp_path), keep_hours=24)
+    assert DeltaTable(str(tmp_path)).version() == version
+    assert rows(tmp_path) == [0, 1, 2]
 
 
 def test_which_batches_were_added_outlives_compaction_and_the_log_that_said_so(
