@@ -19,7 +19,17 @@ from queue import SimpleQueue
 
 from .mutant import ROOT, Mutant
 
-_TREE = ("changefeed.py", "pyproject.toml", "feeds", "leases", "observers", "host", "tests")
+_TREE = (
+    "changefeed.py",
+    "pyproject.toml",
+    "feeds",
+    "leases",
+    "observers",
+    "host",
+    "emulator",
+    "pipeline",
+    "tests",
+)
 _PYTEST = ("-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 _PATIENCE = 60.0
 _FAILED = 1  # the exit code of pytest when a test did

@@ -614,3 +614,20 @@ def test_a_stream_of_all_versions_is_bounded_and_goes_on_through_a_split_and_a_m
     rows = found.where("id = 'i3'").orderBy("generation", "sequence").collect()
     assert [x.operation for x in rows] == ["insert", "replace", "delete"]
     assert found.count() == 81
+
+
+@spark_warnings
+def test_a_batch_has_the_latest_versions_and_is_read_by_several_tasks(
+    spark: "SparkSession", cosmos: ServedCosmos
+) -> None:
+    cosmos.put(40)
+    cosmos.put(10, n=1)
+    changes = (
+        spark.read.format("changefeed")
+        .options(feed=cosmos.address(), sliceChanges="10", columns="range,sequence,id,body")
+        .load()
+    )
+    assert changes.rdd.getNumPartitions() == 5
+    rows = changes.collect()
+    assert len(rows) == len({x.id for x in rows}) == len({x.sequence for x in rows}) == 40
+    assert sum('"n":1' in x.body for x in rows) == 10
