@@ -5,6 +5,7 @@ from .of_fleet import FLEET
 from .of_holding import HOLDING
 from .of_leases import LEASES
 from .of_observers import OBSERVERS
+from .of_pipeline import PIPELINE
 from .of_planning import PLANNING
 
-MUTANTS = (*HOLDING, *FLEET, *LEASES, *OBSERVERS, *FEEDS, *PLANNING)
+MUTANTS = (*HOLDING, *FLEET, *LEASES, *OBSERVERS, *FEEDS, *PLANNING, *PIPELINE)
