@@ -84,9 +84,12 @@ async def test_one_host_is_killed_nothing_is_lost_and_damage_is_found_out(
     assert victim is not None
     assert f"{victim[1]} owns nothing any more" in said
     assert said.count(" holds  ") == 8
-    assert "WARN" not in said  # what Spark has to say is in its log
+    assert "JAVA_TOOL_OPTIONS" not in said  # what Java has to say is in its log
     logs = {x.stem: x.read_text() for x in (kept / "logs").iterdir()}
-    assert "WARN" in logs.pop("pipeline")
+    assert "JAVA_TOOL_OPTIONS" in logs.pop("pipeline")
+    assert ("PATH" in environ) is any(
+        x.startswith("changefeed-java-") for x in names_in(temporary)
+    )
     assert sorted(logs) == [f"demo-{n}" for n in range(1, 6)]
     stopped = {name for name, text in logs.items() if '"host.stopped"' in text}
     assert stopped == logs.keys() - {victim[1]}
