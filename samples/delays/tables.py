@@ -33,8 +33,11 @@ class NotKept(Exception):
 
     def __str__(self) -> str:
         lines = self.said.splitlines()
-        first = next((n for n, x in enumerate(lines) if x.startswith(_ADVICE)), -_SHOWN)
-        return "\n".join(lines[first:][:_SHOWN]).removeprefix(_ADVICE)
+        advice = [n for n, x in enumerate(lines) if x.startswith(_ADVICE)]
+        if advice:
+            return "\n".join(lines[advice[0] :][:_SHOWN]).removeprefix(_ADVICE)
+        how = f"changefeed pipeline ended with code {self.code}; what it said ends:"
+        return "\n".join([how, *lines[-_SHOWN:]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

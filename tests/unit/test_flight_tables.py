@@ -179,4 +179,6 @@ def test_a_table_that_was_never_made_is_told_apart_from_an_empty_one(
 def test_of_what_a_failed_command_said_its_advice_is_told() -> None:
     said = "WARN: noise\nchangefeed: Java is too old\n  take another\nTraceback"
     assert str(NotKept(2, said)) == "Java is too old\n  take another\nTraceback"
-    assert str(NotKept(1, "a\nb\nc\nd\ne\nf")) == "b\nc\nd\ne\nf"
+    assert str(NotKept(-9, "a\nb\nc\nd\ne\nf")) == (
+        "changefeed pipeline ended with code -9; what it said ends:\nb\nc\nd\ne\nf"
+    )
