@@ -18,10 +18,22 @@ from .result import Result
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """``about`` is one line for people; ``measure`` takes up to half a minute."""
+    """``about`` is one line for people; ``measure`` takes half a minute, on Spark minutes."""
 
     about: str
     measure: Callable[[], Sequence[Result]]
+
+
+def _pipeline() -> Sequence[Result]:
+    from . import pipeline  # noqa: PLC0415 - brings Spark, which the others do without
+
+    return pipeline.measure()
+
+
+def _merging() -> Sequence[Result]:
+    from . import merging  # noqa: PLC0415 - as above
+
+    return merging.measure()
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -33,4 +45,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "restart": Benchmark("hosts that are restarted one by one", restart.measure),
     "failover": Benchmark("a host that is killed", failover.measure),
     "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
+    "pipeline": Benchmark("feeds on Spark against Spark's own streams of files", _pipeline),
+    "merging": Benchmark("a merge, by the size of the table it is merged into", _merging),
 }

@@ -48,4 +48,5 @@ def test_a_name_that_is_none_is_told_with_those_there_are(tmp_path: Path) -> Non
     ended = bench("nope", f"--out={out}")
     assert ended.returncode == 2
     assert "no benchmark 'nope'" in ended.stderr
+    assert "pipeline, merging" in ended.stderr
     assert not out.exists()
