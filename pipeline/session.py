@@ -5,6 +5,7 @@ by whoever submitted the program, and only what the source relies on is added.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -66,7 +67,13 @@ def spark_session(
         settings[_JAVA_OPTIONS] = f"{_QUIET} {settings.get(_JAVA_OPTIONS, '')}".strip()
     for key, value in settings.items():
         builder = builder.config(key, value)
+    heard = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
+    if callable(heard) and heard not in (
+        signal.default_int_handler,
+        signal.getsignal(signal.SIGINT),
+    ):  # Spark takes Ctrl-C for itself, and cancels what runs: not where somebody listens
+        signal.signal(signal.SIGINT, heard)
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def delivered(cwd: Path) -> list[tuple[str, int]]:
 
 
 def stopped_after(count: int, cwd: Path, *arguments: str) -> None:
-    """Run a command until so many changes are delivered, and stop it."""
+    """Run a command until so many changes are delivered, and stop it as Ctrl-C does."""
     with (cwd / "said").open("ab") as said:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "changefeed", *arguments],
@@ -91,7 +92,7 @@ def stopped_after(count: int, cwd: Path, *arguments: str) -> None:
         )
     try:
         until(lambda: len(delivered(cwd)) >= count, process, cwd / "said")
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE) == 0, (cwd / "said").read_text()
     finally:
         process.kill()
