@@ -115,13 +115,17 @@ def _overhead(spark: "SparkSession", home: Path, ranges: int) -> Result:
 
 
 def _table(spark: "SparkSession", home: Path, name: str) -> Result:
-    """What one run takes in, its start included."""
-    settings = _settings(home / "log", home / f"tables-{name}", name)
+    """What one run takes in, its start included: the second, for the first finds Java cold."""
+    seconds = [_seconds_to_keep(spark, home, name, home / f"tables-{name}-{n}") for n in (1, 2)]
+    return Result(name=f"pipeline.{name}", value=_CHANGES / seconds[-1], unit="changes/s")
+
+
+def _seconds_to_keep(spark: "SparkSession", home: Path, name: str, directory: Path) -> float:
+    settings = _settings(home / "log", directory, name)
     starters = Keeping(spark=spark, settings=settings, once=True).starters()
     began = time.perf_counter()
-    starters[name]().awaitTermination(_PATIENCE)
-    seconds = time.perf_counter() - began
-    return Result(name=f"pipeline.{name}", value=_CHANGES / seconds, unit="changes/s")
+    assert starters[name]().awaitTermination(_PATIENCE), f"{name} takes too long"
+    return time.perf_counter() - began
 
 
 def _latency(spark: "SparkSession", home: Path) -> Result:
