@@ -36,8 +36,8 @@ class PipelineMetrics:
         )
         self._late = meter.create_counter(
             "changefeed.pipeline.late",
-            "{change}",
-            "Changes that came after the watermark and were dropped",
+            "{row}",
+            "Came after the watermark and were dropped; a task's changes to one window are one",
         )
         self._seconds = meter.create_histogram(
             "changefeed.pipeline.batch.duration", "s", "Time for a batch"

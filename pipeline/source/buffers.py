@@ -5,7 +5,7 @@ and a text is checked to be UTF-8. What is damaged is noticed before Arrow could
 there is nothing. Numbers are taken to be little-endian, as the log has them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -38,7 +38,9 @@ def arrays(columns: Columns) -> Arrays:
         "key": lambda: _texts(layout.key_sizes, layout.keys, size),
         "id": lambda: _ids(layout, size),
         "operation": lambda: _OPERATIONS.take(pc.bit_wise_and(_kinds(layout), _OPERATION_BITS)),
-        "body": lambda: _texts(layout.body_sizes, layout.bodies, size, empty_is_null=True),
+        "body": lambda: _texts(
+            layout.body_sizes, layout.bodies, size, empty_is_null=True, users=True
+        ),
         "previous": lambda: _previous(layout, size),
         "committed_at": lambda: _fixed(TIME, layout.times, 8, size),
     }
@@ -51,16 +53,23 @@ def _ids(layout: Layout, size: int) -> pa.Array:
 
 def _previous(layout: Layout, size: int) -> pa.Array:
     none = pa.nulls(size, pa.string())
-    return _given(layout, HAS_PREVIOUS, layout.previous_sizes, layout.previous, none)
+    sizes, data = layout.previous_sizes, layout.previous
+    return _given(layout, HAS_PREVIOUS, sizes, data, none, users=True)
 
 
 def _given(
-    layout: Layout, bit: int, sizes: bytes, data: bytes, otherwise: pa.Array
+    layout: Layout,
+    bit: int,
+    sizes: bytes,
+    data: bytes,
+    otherwise: pa.Array,
+    *,
+    users: bool = False,
 ) -> pa.Array:
     """Return the texts of those records whose kind has the bit, and others else."""
     if not sizes:
         return otherwise
-    texts = _texts(sizes, data, len(sizes) // 4)
+    texts = _texts(sizes, data, len(sizes) // 4, users=users)
     has = pc.not_equal(pc.bit_wise_and(_kinds(layout), pa.scalar(bit, pa.uint8())), 0)
     return pc.replace_with_mask(otherwise, has, texts)
 
@@ -75,7 +84,10 @@ def _fixed(kind: pa.DataType, data: bytes, width: int, size: int) -> pa.Array:
     return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(data)])
 
 
-def _texts(sizes: bytes, data: bytes, size: int, *, empty_is_null: bool = False) -> pa.Array:
+def _texts(
+    sizes: bytes, data: bytes, size: int, *, empty_is_null: bool = False, users: bool = False
+) -> pa.Array:
+    """Cut texts. Those that are the user's may be anything, ours are damaged if no UTF-8."""
     lengths = _fixed(pa.uint32(), _ZERO + sizes, 4, size + 1)
     offsets = pc.cumulative_sum_checked(lengths)
     if offsets[size].as_py() != len(data):
@@ -86,6 +98,32 @@ def _texts(sizes: bytes, data: bytes, size: int, *, empty_is_null: bool = False)
     texts = pa.Array.from_buffers(
         pa.string(), size, [there, offsets.buffers()[1], pa.py_buffer(data)]
     )
-    if not data.isascii():
-        texts.validate(full=True)
+    if data.isascii():
+        return texts
+    if users:
+        return _readable(texts)
+    texts.validate(full=True)
     return texts
+
+
+def _readable(texts: pa.Array) -> pa.Array:
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return _escaped(texts.view(pa.binary()).to_pylist())
+    return texts
+
+
+def readable(values: Sequence[bytes | None]) -> pa.Array:
+    r"""Make a column of text, with ``\xff`` in the place of a byte that is no UTF-8."""
+    try:
+        return pa.array(values, pa.string())
+    except pa.ArrowInvalid:
+        return _escaped(values)
+
+
+def _escaped(values: Sequence[bytes | None]) -> pa.Array:
+    return pa.array(
+        [None if x is None else x.decode("utf-8", "backslashreplace") for x in values],
+        pa.string(),
+    )

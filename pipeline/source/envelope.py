@@ -1,10 +1,10 @@
 """The columns of a change, and record batches of them.
 
 Every feed has the same columns, so that a query reads any feed. ``body`` and ``previous``
-are JSON text as it came: Spark parses it, in parallel and without Python. A change is
-named by ``range`` and ``sequence``. ``generation`` is left out unless it is asked for: of
-two changes of one key the later has the greater (``generation``, ``sequence``), also
-across ranges that end.
+are JSON text as it came: Spark parses it, in parallel and without Python. Where it is no
+UTF-8, bytes are escaped: no body may stop a stream. A change is named by ``range`` and
+``sequence``. ``generation`` is left out unless it is asked for: of two changes of one key
+the later has the greater (``generation``, ``sequence``), also across ranges that end.
 
 Changes that come as columns become a batch without a look at any row; of others, a batch
 costs a Python list for each column. A column that was not asked for costs nothing: Spark
@@ -23,7 +23,7 @@ from feeds.feed import Change, RangeId
 from pipeline.errors import PipelineRefused
 
 from .access import Piece
-from .buffers import TIME, Arrays, arrays
+from .buffers import TIME, Arrays, arrays, readable
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "range": pa.string(),
@@ -92,10 +92,11 @@ class Envelope:
                 else making[x]()
                 for x in self.columns
             ]
-        except (pa.ArrowInvalid, IndexError, UnicodeDecodeError) as error:
+        except (pa.ArrowInvalid, IndexError) as error:
             raise FeedRefused(
-                f"range {range_id!r} cannot become columns, among the {size} changes from "
-                f"sequence {first} on: a body is no UTF-8 text, or the log is damaged ({error})"
+                f"the changes of range {range_id!r} cannot be read, among the {size} from "
+                f"sequence {first} on: the log is damaged ({error}). Restore its directory "
+                f"from a copy"
             ) from error
         return pa.RecordBatch.from_arrays(made, schema=self.schema)
 
@@ -114,7 +115,7 @@ def _arrays(changes: Sequence[Change]) -> Arrays:
         "key": lambda: array(text, (x.key for x in changes)),
         "id": lambda: array(text, (x.id for x in changes)),
         "operation": lambda: array(text, (str(x.operation) for x in changes)),
-        "body": lambda: array(text, (x.body or None for x in changes)),
-        "previous": lambda: array(text, (x.previous for x in changes)),
+        "body": lambda: readable([x.body or None for x in changes]),
+        "previous": lambda: readable([x.previous for x in changes]),
         "committed_at": lambda: array(number, (x.committed_us for x in changes)).view(TIME),
     }

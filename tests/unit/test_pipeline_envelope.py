@@ -71,20 +71,34 @@ def test_no_body_is_null_and_only_the_columns_named_are_made() -> None:
     assert envelope.batch(R0, [change], 0).to_pylist() == [{"body": None, "key": "k"}]
 
 
-def test_a_body_that_is_no_text_is_refused_and_named() -> None:
-    change = Change(
-        range_id=R0,
-        sequence=9,
-        key="k",
-        id="k",
-        operation=Operation.INSERT,
-        body=b"\xff",
-        committed_us=0,
-    )
-    with pytest.raises(
-        FeedRefused, match=r"the 1 changes from sequence 9 on: .* no UTF-8 text"
-    ):
-        Envelope().batch(R0, [change], 0)
+def test_bytes_that_are_no_text_are_escaped_in_bodies_and_images() -> None:
+    given = [b'{"a": "\xff"}', "\u00e9".encode(), b""]
+    changes = [
+        Change(
+            range_id=R0,
+            sequence=n,
+            key="k",
+            id="k",
+            operation=Operation.INSERT,
+            body=x,
+            committed_us=0,
+            previous=x or None,
+        )
+        for n, x in enumerate(given)
+    ]
+    records = [Record(key="k", body=x, previous=x or None) for x in given]
+    layout = lay_out([encode_record(x, 0) for x in records])
+    columns = Columns(first=0, count=3, skip=0, layout=layout)
+    for piece in (changes, columns):
+        batch = Envelope.of("body, previous").batch(R0, piece, 0)
+        expected = [r'{"a": "\xff"}', "\u00e9", None]
+        assert batch["body"].to_pylist() == batch["previous"].to_pylist() == expected
+
+
+def test_a_key_that_is_no_text_is_damage() -> None:
+    layout = lay_out([encode_record(Record(key="k"), 0)])._replace(keys=b"\xff")
+    with pytest.raises(FeedRefused, match=r"from sequence 9 on: the log is damaged"):
+        Envelope().batch(R0, Columns(first=9, count=1, skip=0, layout=layout), 0)
 
 
 def test_options_are_read_whatever_their_case() -> None:
