@@ -14,16 +14,17 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from feeds.feed import Continuation, FeedRange, RangeId
 from leases.lease import HostName, Lease
 from observers.dead_letters import DeadLetter
+from observers.failure_log import FailureLog
 from observers.observer import CloseReason
 
 _log = structlog.get_logger("changefeed")
 
 
-class Journal:
+class Journal(FailureLog):
     """The events of one host. Ranges appear as the attribute ``range``."""
 
     def __init__(self, host: HostName, meter: metrics.Meter | None = None) -> None:
-        self._log = _log.bind(host=host)
+        super().__init__(_log.bind(host=host))
         meter = meter or metrics.get_meter("changefeed")
         self._changes = meter.create_counter(
             "changefeed.changes", "{change}", "Changes handed to the observer and done"
@@ -264,23 +265,7 @@ class Journal:
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
         self._retries.add(1, {"range": range_id})
-        self._log.warning(
-            "observer.failed",
-            range=range_id,
-            attempt=attempt,
-            error=str(error),
-            kind=type(error).__name__,
-            again_after=round(delay, 3),
-        )
-
-    def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
-        self._log.error(
-            "observer.gave_up",
-            range=range_id,
-            error=str(error),
-            kind=type(error).__name__,
-            again_after=round(delay, 3),
-        )
+        super().observer_retrying(range_id, attempt, error, delay)
 
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
         self._stuck.add(1, {"range": range_id})
@@ -292,24 +277,7 @@ class Journal:
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self._dead_letters.add(1, {"range": letter.range_id})
-        self._log.error(
-            "change.dead_lettered",
-            range=letter.range_id,
-            sequence=letter.sequence,
-            key=letter.key,
-            letter=letter.id,
-            attempts=letter.attempts,
-            error=letter.failure.text,
-            kind=letter.failure.kind,
-        )
-
-    def close_failed(self, range_id: RangeId, error: BaseException) -> None:
-        self._log.error(
-            "observer.close_failed",
-            range=range_id,
-            error=str(error),
-            kind=type(error).__name__,
-        )
+        super().dead_letter(letter)
 
     def container_call(self, call: str) -> None:
         self._calls.add(1, {"call": call})

@@ -31,6 +31,7 @@ from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
+import structlog
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
@@ -44,6 +45,7 @@ from pyspark.sql.types import StructType
 from feeds.feed import Change, FeedRange, Operation, RangeId
 from observers.dead_letters import open_dead_letters
 from observers.errors import ObserverFailed, ObserverStuck
+from observers.failure_log import FailureLog
 from observers.gate import ObserverMaker
 from observers.isolating import Suspicion
 from observers.observer import CloseReason, Observer
@@ -56,7 +58,8 @@ from .settings import LogSettings, ObserverSettings
 from .source.envelope import ENVELOPE
 from .source.spark import NAME as SOURCE
 from .source.spark import settle_worker
-from .task_journal import TaskJournal
+
+_log = structlog.get_logger("changefeed")
 
 NAME: Final = "changefeed_observer"
 _PAGE: Final = 1000
@@ -150,7 +153,7 @@ async def delivered(
     Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
     """
     assert settings.name is not None, "whoever starts the query has looked"
-    journal = TaskJournal(host, epoch)
+    journal = FailureLog(_log.bind(host=host, epoch=epoch))
     count = 0
     async with AsyncExitStack() as stack:
         letters = None
@@ -224,7 +227,7 @@ class Delivery:
         self,
         make: ObserverMaker,
         settings: ObserverSettings,
-        journal: TaskJournal,
+        journal: FailureLog,
         *,
         host: str,
         epoch: int,

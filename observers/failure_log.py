@@ -1,18 +1,17 @@
-"""What goes wrong with an observer in a task, told in the log, in the words of the host."""
+"""What goes wrong with an observer, told in the log: by hosts, and by tasks of Spark."""
 
-import structlog
+from structlog.typing import FilteringBoundLogger
 
 from feeds.feed import RangeId
-from observers.dead_letters import DeadLetter
 
-_log = structlog.get_logger("changefeed")
+from .dead_letters import DeadLetter
 
 
-class TaskJournal:
-    """The events of one task. It counts nothing: no metrics leave an executor."""
+class FailureLog:
+    """Writes to the log it is given. Ranges appear as ``range``."""
 
-    def __init__(self, host: str, epoch: int) -> None:
-        self._log = _log.bind(host=host, epoch=epoch)
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
 
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
