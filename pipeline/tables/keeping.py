@@ -13,7 +13,7 @@ from pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSetting
 from pipeline.source.bodies import VALUE, VARIANT, with_bodies
 from pipeline.source.envelope import EVERYTHING
 from pipeline.source.holding import Hold
-from pipeline.source.spark import NAME
+from pipeline.source.spark import NAME, register
 
 from .aggregates import definition, merge_of, windowed
 from .appending import NAME as SINK
@@ -137,6 +137,7 @@ class Keeping:
         return self._read(name) if schema is None else with_bodies(self._read(name), schema)
 
     def _read(self, name: str) -> DataFrame:
+        register(self.spark)  # for each anew, as they run side by side
         settings = self.settings
         reader = (
             self.spark.readStream.format(NAME)
