@@ -1,5 +1,6 @@
 """One Spark session for all tests of the pipeline."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from pipeline.session import spark_session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # else it logs when all is closed
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
     with spark_session("tests", quick) as session:
         yield session
