@@ -195,7 +195,7 @@ LEASES = (
         before='connection.execute("begin immediate")',
         after='connection.execute("begin")',
         rule=3,
-        tests=(_CONTRACT,),
+        tests=(_SQLITE,),
     ),
     Mutant(
         name="a failed transaction stays open",

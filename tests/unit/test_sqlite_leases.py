@@ -165,6 +165,19 @@ async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(
     assert said.count("commit") <= 2
 
 
+async def test_a_change_is_the_only_writer_before_it_has_written_anything(path: Path) -> None:
+    def another_writer(_: sqlite3.Connection) -> str:
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+            try:
+                other.execute("begin immediate")
+            except sqlite3.OperationalError as error:
+                return str(error)
+        return "may write"
+
+    async with SqliteLeases(path) as leases:
+        assert await leases._file.change(another_writer) == "database is locked"
+
+
 async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
     async with SqliteLeases(path) as leases:
         lease = await leases.create(NEW)
