@@ -55,7 +55,7 @@ def register(spark: SparkSession) -> None:
     """Let ``spark.read`` and ``spark.readStream`` know the format ``changefeed``.
 
     Call it anew before each of several streams that are to run side by side: they would
-    share what was registered, and Spark 4.2 and 4.3 write to a map in it without a lock.
+    share what was registered, and Spark 4.2 writes to a map in it without a lock.
     Once that map is broken, every task fails with ``OptionalDataException``.
     """
     spark.dataSource.register(ChangefeedSource)
