@@ -84,14 +84,14 @@ class Kind(Generic[Record]):
         return f"select cast(version as text) as version, {names} from {self.table}"  # noqa: S608
 
 
-Work = Callable[[sqlite3.Connection], Any]
+_Work = Callable[[sqlite3.Connection], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     """A change that somebody waits for."""
 
-    work: Work
+    work: _Work
     answer: asyncio.Future[Any]
 
 
@@ -152,21 +152,26 @@ class SqliteFile:
 
     async def _write_all(self, connection: sqlite3.Connection) -> None:
         """Write what waits, and what comes to wait meanwhile."""
-        while self._waiting:
-            together, self._waiting = self._waiting, []
-            works = [x.work for x in together]
-            try:
-                answers = await self._in_thread(partial(_transaction, connection, works))
-            except Exception as error:  # noqa: BLE001 - it is told to all who wait
-                answers = [_Failed(error)] * len(together)
-            for one, answer in zip(together, answers, strict=True):
-                if one.answer.cancelled():
-                    continue
-                if isinstance(answer, _Failed):
-                    one.answer.set_exception(answer.error)
-                else:
-                    one.answer.set_result(answer)
-        self._writer = None
+        try:
+            while self._waiting:
+                together, self._waiting = self._waiting, []
+                await self._write(connection, together)
+        finally:
+            self._writer = None
+
+    async def _write(self, connection: sqlite3.Connection, together: list[_Waiting]) -> None:
+        works = [x.work for x in together]
+        try:
+            answers = await self._in_thread(partial(_transaction, connection, works))
+        except Exception as error:  # noqa: BLE001 - it is told to all who wait
+            answers = [_Failed(error)] * len(together)
+        for one, answer in zip(together, answers, strict=True):
+            if one.answer.cancelled():
+                continue
+            if isinstance(answer, _Failed):
+                one.answer.set_exception(answer.error)
+            else:
+                one.answer.set_result(answer)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._opened()
@@ -337,7 +342,7 @@ class _Failed:
     error: Exception
 
 
-def _transaction(connection: sqlite3.Connection, works: Sequence[Work]) -> Sequence[Any]:
+def _transaction(connection: sqlite3.Connection, works: Sequence[_Work]) -> Sequence[Any]:
     """Do all of them as the only writer, in one commit; return their answers.
 
     Raise what SQLite raises, and then nothing is done.
@@ -353,7 +358,7 @@ def _transaction(connection: sqlite3.Connection, works: Sequence[Work]) -> Seque
     return answers
 
 
-def _apart(connection: sqlite3.Connection, work: Work) -> Any:
+def _apart(connection: sqlite3.Connection, work: _Work) -> Any:
     """Do one of several, and undo it alone if it is refused."""
     connection.execute("savepoint one")
     try:

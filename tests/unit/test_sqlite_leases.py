@@ -178,6 +178,18 @@ async def test_a_change_is_the_only_writer_before_it_has_written_anything(path: 
         assert await leases._file.change(another_writer) == "database is locked"
 
 
+async def test_a_writer_that_was_cancelled_is_followed_by_another(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lost = asyncio.ensure_future(leases.create(NEW))
+        await asyncio.sleep(0)
+        assert leases._file._writer is not None
+        leases._file._writer.cancel()
+        await asyncio.wait([leases._file._writer])
+        lost.cancel()
+        async with asyncio.timeout(5):
+            await leases.create(fresh(2)[1])
+
+
 async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
     async with SqliteLeases(path) as leases:
         lease = await leases.create(NEW)
