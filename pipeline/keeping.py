@@ -18,7 +18,7 @@ from .errors import PipelineRefused
 from .metrics import PipelineListener
 from .observing import NAME, register_observers, whole_ranges
 from .progress import Board
-from .running import Starter, keep_running
+from .running import Starter, keep_running, started
 from .session import spark_session
 from .settings import OBSERVER, PipelineSettings
 from .source.holding import Hold, holding
@@ -96,18 +96,17 @@ class Observing:
             maxChangesPerTrigger=str(settings.max_changes),
             holdFile=self.hold.file(OBSERVER),
         )
-        writer = (
-            changes.writeStream.format(NAME)
-            .queryName(OBSERVER)
-            .option("observer", settings.observer.model_dump_json())
-            .option("log", settings.log.model_dump_json())
-            .option("epoch", str(self.epoch))
-            .option("checkpointLocation", settings.checkpoint(OBSERVER))
+        writer = changes.writeStream.format(NAME).options(
+            observer=settings.observer.model_dump_json(),
+            log=settings.log.model_dump_json(),
+            epoch=str(self.epoch),
         )
-        if self.once:
-            return writer.trigger(availableNow=True).start()
-        interval = f"{settings.observer.interval * 1000:.0f} milliseconds"
-        return writer.trigger(processingTime=interval).start()
+        return started(
+            writer,
+            OBSERVER,
+            checkpoint=settings.checkpoint(OBSERVER),
+            interval=None if self.once else settings.observer.interval,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

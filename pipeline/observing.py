@@ -56,8 +56,7 @@ from .errors import PipelineRefused
 from .logs import set_up_logs
 from .settings import LogSettings, ObserverSettings
 from .source.envelope import ENVELOPE
-from .source.spark import NAME as SOURCE
-from .source.spark import settle_worker
+from .source.spark import settle_worker, stream
 
 _log = structlog.get_logger("changefeed")
 
@@ -74,8 +73,7 @@ _suspicions = defaultdict[RangeId, Suspicion](Suspicion)
 
 def whole_ranges(spark: SparkSession, feed: str, **options: str) -> DataFrame:
     """Return a feed as a stream in which a task reads whole ranges; see ``options``."""
-    reader = spark.readStream.format(SOURCE).option("feed", feed)
-    return reader.options(**options).option("sliceChanges", str(_NEVER_CUT)).load()
+    return stream(spark, feed, **options, sliceChanges=str(_NEVER_CUT))
 
 
 def register_observers(spark: SparkSession) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .errors import QueryFailed
 from .progress import Board
@@ -49,6 +50,19 @@ class _Kept:
     @property
     def runs(self) -> bool:
         return self.query is not None and self.query.isActive
+
+
+def started(
+    writer: DataStreamWriter, name: str, *, checkpoint: str, interval: float | None
+) -> StreamingQuery:
+    """Start a query that begins a batch every ``interval`` seconds at the most.
+
+    Without an interval it takes in what is there now, and ends.
+    """
+    writer = writer.queryName(name).option("checkpointLocation", checkpoint)
+    if interval is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
 
 
 def keep_running(

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -59,6 +59,12 @@ def register(spark: SparkSession) -> None:
     Once that map is broken, every task fails with ``OptionalDataException``.
     """
     spark.dataSource.register(ChangefeedSource)
+
+
+def stream(spark: SparkSession, feed: str, **options: str) -> DataFrame:
+    """Return a feed as a stream, which may run beside others; see ``options``."""
+    register(spark)
+    return spark.readStream.format(NAME).option("feed", feed).options(**options).load()
 
 
 class ChangefeedSource(DataSource):

@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pipeline.running import started
 from pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
 from pipeline.source.bodies import VALUE, VARIANT, with_bodies
 from pipeline.source.envelope import EVERYTHING
 from pipeline.source.holding import Hold
-from pipeline.source.spark import NAME, register
+from pipeline.source.spark import stream
 
 from .aggregates import definition, merge_of, windowed
 from .appending import NAME as SINK
@@ -137,24 +138,20 @@ class Keeping:
         return self._read(name) if schema is None else with_bodies(self._read(name), schema)
 
     def _read(self, name: str) -> DataFrame:
-        register(self.spark)  # for each anew, as they run side by side
-        settings = self.settings
-        reader = (
-            self.spark.readStream.format(NAME)
-            .option("feed", settings.feed)
-            .option("startingAt", settings.start)
-            .option("columns", ",".join(EVERYTHING))
-            .option("maxChangesPerTrigger", str(settings.max_changes))
+        hold = {} if self.hold is None else {"holdFile": self.hold.file(name)}
+        return stream(
+            self.spark,
+            self.settings.feed,
+            startingAt=self.settings.start,
+            columns=",".join(EVERYTHING),
+            maxChangesPerTrigger=str(self.settings.max_changes),
+            **hold,
         )
-        if self.hold is not None:
-            reader = reader.option("holdFile", self.hold.file(name))
-        return reader.load()
 
     def _started(self, planned: Planned) -> StreamingQuery:
-        writer = planned.writer.queryName(planned.name).option(
-            "checkpointLocation", self.settings.checkpoint(planned.name)
+        return started(
+            planned.writer,
+            planned.name,
+            checkpoint=self.settings.checkpoint(planned.name),
+            interval=None if self.once else planned.interval,
         )
-        if self.once:
-            return writer.trigger(availableNow=True).start()
-        pause = f"{planned.interval * 1000:.0f} milliseconds"
-        return writer.trigger(processingTime=pause).start()
