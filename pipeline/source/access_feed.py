@@ -23,9 +23,9 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -137,14 +137,7 @@ class FeedAccess:
         )
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
-        begin, steps = self.order(piece.start), self.distance(piece.start, piece.end)
-        count = max(1, steps // changes)
-        edges = [begin + steps * n // count * self._scale.step for n in range(1, count)]
-        marks = [piece.start, *map(self._scale.position, edges), piece.end]
-        return [
-            replace(piece, start=a, end=b, changes=self.distance(a, b))
-            for a, b in pairwise(marks)
-        ]
+        return self._scale.cut(piece, changes)
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Sequence[Change]]]:
         self._check(piece.feed)

@@ -1,9 +1,7 @@
-"""An event log as a planner sees it: positions are computed, changes come as columns."""
+"""An event log as a planner sees it: ends are computed, changes come as columns."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 
 from feeds.errors import FeedRefused
@@ -14,6 +12,7 @@ from feeds.instant import instant_us
 from .access import Reached, Sight, Slice, Step
 from .lineage import narrowed
 from .offsets import Mark, Offset
+from .scale import Scale
 
 
 class LogAccess:
@@ -25,6 +24,7 @@ class LogAccess:
         self._path = Path(path).expanduser()
         self._log = BulkLog.at(self._path)
         self._only = only
+        self._scale = Scale(order=self._log.sequence, position=self._log.position)
         self._reader = BulkReader(self._log)  # opens nothing before something is read
 
     def identity(self) -> str:
@@ -46,7 +46,7 @@ class LogAccess:
         else:
             ends = {} if start == "beginning" else self._log.ends()
             found = {x: ends[x].last if ends else 0 for x in names}
-        return {name: self._position(sequence) for name, sequence in found.items()}
+        return {name: self._scale.position(sequence) for name, sequence in found.items()}
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
         self._refresh()
@@ -54,7 +54,7 @@ class LogAccess:
         sights = {}
         for name, mark in marks.items():
             self._log.catalog.partition(name)  # raises for a range that is none
-            end, done = ends[name], self._log.sequence(mark.continuation)
+            end, done = ends[name], self._scale.order(mark.continuation)
             if done > end.last:
                 raise FeedRefused(
                     f"the position {mark.continuation!r} lies beyond the end of range {name!r},"
@@ -67,10 +67,10 @@ class LogAccess:
         return sights
 
     def order(self, position: Continuation) -> int:
-        return self._log.sequence(position)
+        return self._scale.order(position)
 
     def distance(self, begin: Continuation, end: Continuation) -> int:
-        return self.order(end) - self.order(begin)
+        return self._scale.distance(begin, end)
 
     def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
         ends = self._log.ends()
@@ -83,20 +83,14 @@ class LogAccess:
             if step.until is not None:
                 goals.append(self.order(step.until))
             end = max(done, min(goals))
-            found[name] = Reached(at=self._position(end), changes=end - done)
+            found[name] = Reached(at=self._scale.position(end), changes=end - done)
         return found
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
-        begin, end = self._log.sequence(piece.start), self._log.sequence(piece.end)
-        count = max(1, (end - begin) // changes)
-        edges = [begin + (end - begin) * n // count for n in range(count + 1)]
-        return [
-            replace(piece, start=self._position(a), end=self._position(b), changes=b - a)
-            for a, b in pairwise(edges)
-        ]
+        return self._scale.cut(piece, changes)
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns]]:
-        begin, end = self._log.sequence(piece.start), self._log.sequence(piece.end)
+        begin, end = self._scale.order(piece.start), self._scale.order(piece.end)
         for columns in self._reader.read(piece.range_id, begin, end):
             yield piece.range_id, columns
 
@@ -113,6 +107,3 @@ class LogAccess:
         self._log = log
         self._reader.close()
         self._reader = BulkReader(log)
-
-    def _position(self, sequence: int) -> Continuation:
-        return self._log.position(sequence)

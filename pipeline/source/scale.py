@@ -1,10 +1,13 @@
-"""The positions of a feed put in order, where nothing but the feed could."""
+"""The positions of a feed as numbers: what planning computes with."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from feeds.errors import FeedRefused
 from feeds.feed import Continuation
+
+from .access import Slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,17 @@ class Scale:
     def distance(self, begin: Continuation, end: Continuation) -> int:
         """Return how many transactions lie between two positions at the most."""
         return (self.order(end) - self.order(begin)) // self.step
+
+    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
+        """Cut a slice into several of about so many transactions."""
+        begin, steps = self.order(piece.start), self.distance(piece.start, piece.end)
+        count = max(1, steps // changes)
+        edges = [begin + steps * n // count * self.step for n in range(1, count)]
+        marks = [piece.start, *map(self.position, edges), piece.end]
+        return [
+            replace(piece, start=a, end=b, changes=self.distance(a, b))
+            for a, b in pairwise(marks)
+        ]
 
 
 def cosmos_scale() -> Scale:
