@@ -69,9 +69,8 @@ def refuse_another(uri: str, schema: pa.Schema, definition: str = "") -> None:
         return
     there, wanted = table.schema(), Schema.from_arrow(schema)
     if there != wanted:
-        raise PipelineRefused(
-            f"the table {uri} has the columns {_columns(there)}; {_columns(wanted)} are to be "
-            f"written: its settings have changed. Name a new directory, or set them back"
+        raise settings_changed(
+            uri, f"has the columns {_columns(there)}; {_columns(wanted)} are to be written"
         )
     made_for = table.metadata().configuration.get(_DEFINITION, "")
     if made_for != definition:
@@ -87,6 +86,14 @@ def ensure_table(uri: str, schema: pa.Schema, definition: str = "") -> DeltaTabl
     configuration = {_DEFINITION: definition} if definition else None
     return DeltaTable.create(
         uri, schema, mode="ignore", configuration=configuration, raise_if_key_not_exists=False
+    )
+
+
+def settings_changed(uri: str, what: str) -> PipelineRefused:
+    """Return the refusal to write something else to a table than what it has."""
+    return PipelineRefused(
+        f"the table {uri} {what}: its settings have changed. Name a new directory, or set "
+        f"them back"
     )
 
 

@@ -8,25 +8,27 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from pipeline.errors import PipelineRefused
+from .delta import settings_changed
 
 
 def refuse_plain_files(uri: str) -> None:
     """Raise ``PipelineRefused`` where Delta would be written among plain files."""
     if _holds(uri, "_spark_metadata"):
-        raise _refused(uri, "is a table of plain Parquet files, and delta is to be written")
+        raise settings_changed(
+            uri, "is a table of plain Parquet files, and delta is to be written"
+        )
 
 
 def refuse_other_files(uri: str, rows: DataFrame) -> None:
     """Raise ``PipelineRefused`` where there is another table than one of these rows."""
     if _holds(uri, "_delta_log"):
-        raise _refused(uri, "is a Delta table, and plain Parquet is to be written")
+        raise settings_changed(uri, "is a Delta table, and plain Parquet is to be written")
     if not _holds(uri, "_spark_metadata") or not any(Path(uri).glob("*.parquet")):
         return
     there = dict(rows.sparkSession.read.parquet(uri).dtypes)
     wanted = dict(rows.dtypes)
     if there != wanted:
-        raise _refused(
+        raise settings_changed(
             uri, f"has the columns {_told(there)}; {_told(wanted)} are to be written"
         )
 
@@ -37,10 +39,3 @@ def _holds(uri: str, folder: str) -> bool:
 
 def _told(columns: dict[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
-
-
-def _refused(uri: str, what: str) -> PipelineRefused:
-    return PipelineRefused(
-        f"the table {uri} {what}: its settings have changed. Name a new directory, or set "
-        f"them back"
-    )
