@@ -12,6 +12,7 @@ from feeds.feed import Continuation, FeedRange, RangeId
 
 from .errors import ContainerRefused
 from .lease import Lease
+from .stores import carried
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +35,8 @@ class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def written(leases: Sequence[Lease]) -> bytes:
     """Return leases, which must carry their continuations, as a document."""
-    return msgspec.json.format(msgspec.json.encode(Positions(positions=tuple(_listed(leases)))))
+    document = Positions(positions=tuple(_position(x) for x in leases))
+    return msgspec.json.format(msgspec.json.encode(document))
 
 
 def read(document: bytes) -> Sequence[Lease]:
@@ -48,22 +50,16 @@ def read(document: bytes) -> Sequence[Lease]:
     return [_lease(x) for x in found.positions]
 
 
-def _listed(leases: Sequence[Lease]) -> list[Position]:
-    found = []
-    for lease in leases:
-        assert lease.continuation is not None, "a lease that was read whole carries it"
-        found.append(
-            Position(
-                range=lease.range_id,
-                continuation=lease.continuation,
-                low=lease.range.low,
-                high=lease.range.high,
-                parents=lease.range.parents,
-                ended=lease.ended,
-                epoch=lease.epoch,
-            )
-        )
-    return found
+def _position(lease: Lease) -> Position:
+    return Position(
+        range=lease.range_id,
+        continuation=carried(lease),
+        low=lease.range.low,
+        high=lease.range.high,
+        parents=lease.range.parents,
+        ended=lease.ended,
+        epoch=lease.epoch,
+    )
 
 
 def _lease(x: Position) -> Lease:

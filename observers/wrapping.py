@@ -10,7 +10,8 @@ from typing import Protocol
 from feeds.feed import FeedRange, RangeId
 
 from .by_key import ByKey
-from .dead_letters import DeadLetter, DeadLetters
+from .dead_letters import DeadLetters
+from .failure_log import FailureLog
 from .gate import Gate, Gated, ObserverMaker
 from .isolating import Isolating, Suspicion
 from .observer import Observer, ObserverFactory
@@ -38,20 +39,10 @@ class Wishes(Protocol):
     def retry(self) -> RetrySettings: ...
 
 
-class Witness(Protocol):
-    """Is told of what goes wrong."""
-
-    def observer_retrying(
-        self, range_id: RangeId, attempt: int, error: BaseException, delay: float
-    ) -> None: ...
-
-    def dead_letter(self, letter: DeadLetter) -> None: ...
-
-
 def wrapped(
     make: ObserverFactory,
     settings: Wishes,
-    journal: Witness,
+    journal: FailureLog,
     random: Random,
     *,
     dead_letters: DeadLetters | None = None,
