@@ -72,8 +72,3 @@ def _rows(keys: Iterable[int], sequence: int) -> pa.Table:
             for n in keys
         ]
     )
-
-
-if __name__ == "__main__":
-    for found in measure():
-        print(f"{found.name:32} {found.value:12,.3f} {found.unit}")

@@ -21,10 +21,11 @@ from deltalake import DeltaTable
 from feeds.eventlog import EventLogWriter
 from pipeline.session import spark_session
 from pipeline.settings import PipelineSettings
+from pipeline.source.spark import stream
 from pipeline.tables.keeping import Keeping
 
 from .logs import make_log, records
-from .result import Result, at_least, at_most
+from .result import Result, at_most, by_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,10 +60,10 @@ def measure() -> Sequence[Result]:
 def _reading(spark: "SparkSession", home: Path) -> Iterator[Result]:
     streams = _streams(spark, home)
     rounds = [_round(streams, home / f"round-{n}") for n in range(_ROUNDS + 1)][1:]
-    yield _rate(rounds, "parquet")
-    yield _rate(rounds, "json_lines", against="parquet")
-    yield _rate(rounds, "source", against="parquet", goal=0.9)
-    yield _rate(rounds, "source_of_four_columns", against="source")
+    yield by_rounds("pipeline", rounds, "parquet", "rows/s")
+    yield by_rounds("pipeline", rounds, "json_lines", "rows/s", against="parquet")
+    yield by_rounds("pipeline", rounds, "source", "rows/s", against="parquet", goal=0.9)
+    yield by_rounds("pipeline", rounds, "source_of_four_columns", "rows/s", against="source")
 
 
 def _streams(spark: "SparkSession", home: Path) -> Mapping[str, Callable[[], "DataFrame"]]:
@@ -82,20 +83,6 @@ def _streams(spark: "SparkSession", home: Path) -> Mapping[str, Callable[[], "Da
 
 def _round(streams: Mapping[str, Callable[[], "DataFrame"]], home: Path) -> Rates:
     return {name: _CHANGES / sum(_batches(x(), home / name)) for name, x in streams.items()}
-
-
-def _rate(
-    rounds: Sequence[Rates], what: str, *, against: str | None = None, goal: float | None = None
-) -> Result:
-    ratio = None if against is None else median(x[what] / x[against] for x in rounds)
-    return Result(
-        name=f"pipeline.{what}",
-        value=median(x[what] for x in rounds),
-        unit="rows/s",
-        against=None if against is None else f"pipeline.{against}",
-        ratio=ratio,
-        goal=None if goal is None or ratio is None else at_least(ratio, goal),
-    )
 
 
 def _overhead(spark: "SparkSession", home: Path, ranges: int) -> Result:
@@ -166,8 +153,7 @@ def _settings(log: Path, directory: Path, only: str) -> PipelineSettings:
 
 
 def _source(spark: "SparkSession", log: Path, **options: str) -> "DataFrame":
-    source = spark.readStream.format("changefeed").option("feed", f"eventlog:{log}")
-    return source.options(**options).load()
+    return stream(spark, f"eventlog:{log}", **options)
 
 
 def _batches(rows: "DataFrame", checkpoint: Path) -> Sequence[float]:

@@ -1,7 +1,8 @@
 """What a benchmark finds out, and how it is held against a goal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,30 @@ def within(name: str, values: Sequence[float], limit: float, unit: str, why: str
         against=f"{why}: {limit:g} {unit}",
         ratio=worst / limit,
         goal=at_most(worst, limit),
+    )
+
+
+def by_rounds(
+    group: str,
+    rounds: Sequence[Mapping[str, float]],
+    what: str,
+    unit: str,
+    *,
+    against: str | None = None,
+    goal: float | None = None,
+) -> Result:
+    """Take the median over rounds in each of which several things were measured by turns.
+
+    The ratio is the median of those of each round; ``goal`` is the least it is to be.
+    """
+    ratio = None if against is None else median(x[what] / x[against] for x in rounds)
+    return Result(
+        name=f"{group}.{what}",
+        value=median(x[what] for x in rounds),
+        unit=unit,
+        against=None if against is None else f"{group}.{against}",
+        ratio=ratio,
+        goal=None if goal is None or ratio is None else at_least(ratio, goal),
     )
 
 

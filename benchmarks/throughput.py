@@ -14,14 +14,13 @@ import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 
 from feeds.eventlog import EventLog
 from leases.sqlite import SqliteLeases
 
 from .logs import make_log, seconds_to_select
 from .one_host import Parts, Until, seconds_of_host, seconds_of_loop
-from .result import Result, at_least
+from .result import Result, by_rounds
 
 _ROUNDS = 4  # after one to warm up
 _CHANGES = {1: 240_000, 12: 240_000, 96: 480_000}
@@ -43,10 +42,10 @@ async def _at(parts: int, changes: int) -> Sequence[Result]:
         rounds = [await _round(log, changes) for _ in range(_ROUNDS + 1)][1:]
     name = f"throughput.{parts}"
     return [
-        _result(name, rounds, "select"),
-        _result(name, rounds, "loop", against="select"),
-        _result(name, rounds, "host", against="loop", goal=0.9),
-        _result(name, rounds, "host_by_interval", against="loop", goal=0.9),
+        by_rounds(name, rounds, "select", "changes/s"),
+        by_rounds(name, rounds, "loop", "changes/s", against="select"),
+        by_rounds(name, rounds, "host", "changes/s", against="loop", goal=0.9),
+        by_rounds(name, rounds, "host_by_interval", "changes/s", against="loop", goal=0.9),
     ]
 
 
@@ -65,22 +64,3 @@ async def _host(log: Path, feed: EventLog, parts: Parts, changes: int) -> float:
     with tempfile.TemporaryDirectory(dir=log.parent) as place:
         async with SqliteLeases(Path(place) / "leases.db") as container:
             return await seconds_of_host(feed, container, parts, Until(changes))
-
-
-def _result(
-    name: str,
-    rounds: Sequence[Rates],
-    what: str,
-    *,
-    against: str | None = None,
-    goal: float | None = None,
-) -> Result:
-    ratio = None if against is None else median(x[what] / x[against] for x in rounds)
-    return Result(
-        name=f"{name}.{what}",
-        value=median(x[what] for x in rounds),
-        unit="changes/s",
-        against=None if against is None else f"{name}.{against}",
-        ratio=ratio,
-        goal=None if goal is None or ratio is None else at_least(ratio, goal),
-    )
