@@ -111,7 +111,7 @@ class SqliteFile:
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
         self._waiting: list[_Waiting] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._writing: asyncio.Future[Sequence[Any]] | None = None
 
     async def open(self) -> None:
         if not self._path.parent.is_dir():
@@ -129,8 +129,8 @@ class SqliteFile:
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
         if connection is not None:
             await self._in_thread(connection.close)
         thread, self._thread = self._thread, None
@@ -145,26 +145,28 @@ class SqliteFile:
         connection = self._opened()
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(work, answer))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write_all(connection))
+        if self._writing is None:
+            self._write(connection)
         with self._errors():
             return await answer
 
-    async def _write_all(self, connection: sqlite3.Connection) -> None:
-        """Write what waits, and what comes to wait meanwhile."""
-        try:
-            while self._waiting:
-                together, self._waiting = self._waiting, []
-                await self._write(connection, together)
-        finally:
-            self._writer = None
-
-    async def _write(self, connection: sqlite3.Connection, together: list[_Waiting]) -> None:
+    def _write(self, connection: sqlite3.Connection) -> None:
+        """Write what waits. No task does it, so that none can be cancelled in the middle."""
+        together, self._waiting = self._waiting, []
         works = [x.work for x in together]
-        try:
-            answers = await self._in_thread(partial(_transaction, connection, works))
-        except Exception as error:  # noqa: BLE001 - it is told to all who wait
-            answers = [_Failed(error)] * len(together)
+        self._writing = self._in_thread(partial(_transaction, connection, works))
+        self._writing.add_done_callback(partial(self._written, connection, together))
+
+    def _written(
+        self,
+        connection: sqlite3.Connection,
+        together: Sequence[_Waiting],
+        done: asyncio.Future[Sequence[Any]],
+    ) -> None:
+        """Tell each what became of it; write what has come to wait meanwhile."""
+        self._writing = None
+        error = done.exception()
+        answers = done.result() if error is None else [_Failed(error)] * len(together)
         for one, answer in zip(together, answers, strict=True):
             if one.answer.cancelled():
                 continue
@@ -172,6 +174,8 @@ class SqliteFile:
                 one.answer.set_exception(answer.error)
             else:
                 one.answer.set_result(answer)
+        if self._waiting:
+            self._write(connection)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._opened()
@@ -183,8 +187,8 @@ class SqliteFile:
             raise ContainerRefused(f"{self._path} is not open: use it within `async with`")
         return self._connection
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -339,7 +343,7 @@ class SqliteCheckpoints(_InFile, TableCheckpoints):
 class _Failed:
     """In the place of an answer: what was raised instead."""
 
-    error: Exception
+    error: BaseException
 
 
 def _transaction(connection: sqlite3.Connection, works: Sequence[_Work]) -> Sequence[Any]:
