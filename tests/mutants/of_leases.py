@@ -216,8 +216,8 @@ LEASES = (
     Mutant(
         name="closing forgets the changes that wait",
         file="leases/sqlite.py",
-        before="            await asyncio.wait([self._writer])\n",
-        after="            pass\n",
+        before="        while self._writing is not None:\n",
+        after="        while False:\n",
         rule=6,
         tests=(_SQLITE,),
     ),
