@@ -81,7 +81,7 @@ def with_successors(
         done = {x for x, mark in start.marks.items() if mark.ended} - fresh.keys()
     else:
         fresh = _beginning_anew(access, marks, following)
-        done = _droppable(start, following)
+        done = _droppable(start, sights)
     changed = {**marks, **fresh}
     if changed == start.marks:
         return start  # leaving something out is no reason for a batch
@@ -140,15 +140,17 @@ def _unread(access: Access, marks: Mapping[RangeId, Mark]) -> set[RangeId]:
     return {x for x in names if x not in marks or not marks[x].ended}
 
 
-def _droppable(start: Offset, following: Mapping[RangeId, Sequence[Successor]]) -> set[RangeId]:
+def _droppable(start: Offset, sights: Mapping[RangeId, Sight]) -> set[RangeId]:
     """Return the ended ranges whose successors are all introduced since the last batch.
 
-    Not those with a parent that is still there: it would introduce them again.
+    Not those with a parent that is still there, read to its end or not: it would introduce
+    them again.
     """
-    ended = {x for x, mark in start.marks.items() if mark.ended}
-    children = {x.range.id for name in ended for x in following[name]}
+    following = {x: sights[x].successors or () for x in start.marks}
+    children = {x.range.id for successors in following.values() for x in successors}
     return {
         name
-        for name in ended - children
+        for name, mark in start.marks.items()
+        if mark.ended and name not in children
         if all(x.range.id in start.marks for x in following[name])
     }

@@ -47,8 +47,8 @@ PLANNING = (
     Mutant(
         name="a range that is over is begun again",
         file="pipeline/source/lineage.py",
-        before="        for name in ended - children\n",
-        after="        for name in ended\n",
+        before="        if mark.ended and name not in children\n",
+        after="        if mark.ended\n",
         rule=12,
         tests=(
             f"{_PLANNING}::test_a_range_that_is_over_is_not_begun_again_by_a_parent_that_still_waits",
