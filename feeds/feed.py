@@ -56,13 +56,19 @@ class FeedRange:
     """A part of the feed with its own order.
 
     ``low`` and ``high`` bound the hashes of its keys (low inclusive), in the feed's own
-    notation. ``parents`` are the ranges that held these keys before it.
+    notation, which sorts as text; ``high`` is empty where the bounds are not known.
+    ``parents`` are the ranges that held these keys before it; a feed may name them all, up
+    to the first, and then some of them held other keys of theirs.
     """
 
     id: RangeId
     low: str = ""
     high: str = ""
     parents: tuple[RangeId, ...] = ()
+
+    def shares_keys_with(self, other: "FeedRange") -> bool:
+        """Whether both are known to hold some key."""
+        return self.low < other.high and other.low < self.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,8 +229,8 @@ class Journal(FailureLog):
     def ended(self, range_id: RangeId, successors: Iterable[FeedRange]) -> None:
         self._log.info("range.ended", range=range_id, successors=[x.id for x in successors])
 
-    def forgotten(self, lease: Lease) -> None:
-        self._log.info("lease.deleted", range=lease.range_id, reason="its successors go on")
+    def forgotten(self, lease: Lease, reason: str) -> None:
+        self._log.info("lease.deleted", range=lease.range_id, reason=reason)
 
     # reading
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from feeds.errors import FeedUnavailable
-from feeds.feed import Feed, FeedRange, RangeEnded, RangeId, Recalls, StartAt
+from feeds.feed import Feed, FeedRange, RangeId, Recalls, StartAt, Successor
 from leases.container import LeaseContainer
 from leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from leases.lease import Lease
@@ -107,23 +107,52 @@ async def create_missing(
 
 
 async def create_successors(
-    ended: RangeEnded, *, feed: Feed, container: LeaseContainer, patience: Patience
+    ended: FeedRange,
+    successors: Collection[Successor],
+    *,
+    feed: Feed,
+    container: LeaseContainer,
+    patience: Patience,
+    journal: Journal,
 ) -> None:
     """Create the leases of the ranges that an ended one goes on in, if they are missing.
 
     A range that was merged waits for its other parents: for those that have a lease and
     have not ended, and for those whose lease is yet to come, because they can still be
     read and were not read yet.
+
+    An owner before us may have come as far as this, and died, and the feed may name other
+    successors since (Cosmos DB always names those of today). What it made is then deleted:
+    two leases would hold the same keys, and those waited for this range and are unread.
     """
-    leases = await patience.ask("list", container.list)
+    while True:
+        leases = await patience.ask("list", container.list)
+        superseded = [x for x in leases if _superseded(x, ended, successors)]
+        if not superseded:
+            break
+        for lease in superseded:
+            forget = partial(
+                _forget, container, lease, journal, "its keys have gone to other ranges"
+            )
+            await patience.ask("delete", forget)
     listed = await patience.ask("ranges", feed.ranges)
     unfinished = {x.id for x in listed} - {x.range_id for x in leases if x.ended}
     unfinished |= {x.range_id for x in leases if not x.ended}
-    for successor in ended.successors:
+    for successor in successors:
         wanted = Lease(
             range=_waiting_for(successor.range, unfinished), continuation=successor.start
         )
         await patience.ask("create", partial(container.create, wanted))
+
+
+def _superseded(lease: Lease, ended: FeedRange, successors: Collection[Successor]) -> bool:
+    """Whether a lease waits for an ended range in vain, which goes on in others."""
+    return (
+        not (lease.epoch or lease.ended)
+        and ended.id in lease.range.parents
+        and lease.range.shares_keys_with(ended)
+        and lease.range_id not in {x.range.id for x in successors}
+    )
 
 
 def _waiting_for(found: FeedRange, unfinished: Collection[RangeId]) -> FeedRange:
@@ -169,7 +198,7 @@ async def forget_finished(
         if lease.ended and lease.range_id not in listed:
             successors = [x for x in leases if lease.range_id in x.range.parents]
             if all([await _has_checkpoint(container, x.range_id) for x in successors]):
-                await _forget(container, lease, journal)
+                await _forget(container, lease, journal, "its successors go on")
                 forgotten = True
     return forgotten
 
@@ -179,9 +208,11 @@ async def _has_checkpoint(container: LeaseContainer, range_id: RangeId) -> bool:
     return lease is None or lease.ended or lease.checkpoint_epoch > 0
 
 
-async def _forget(container: LeaseContainer, lease: Lease, journal: Journal) -> None:
+async def _forget(
+    container: LeaseContainer, lease: Lease, journal: Journal, reason: str
+) -> None:
     try:
         await container.delete(lease)
     except (LeaseConflict, LeaseGone):
         return  # another host did, or will
-    journal.forgotten(lease)
+    journal.forgotten(lease, reason)

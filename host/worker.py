@@ -309,7 +309,12 @@ class Worker:
         self._checkpoints.advance()
         self._journal.ended(ended.range_id, [x.range for x in ended.successors])
         await create_successors(
-            ended, feed=self._feed, container=self._container, patience=self._patience
+            self._held.lease.range,
+            ended.successors,
+            feed=self._feed,
+            container=self._container,
+            patience=self._patience,
+            journal=self._journal,
         )
 
     async def _close(self, observer: Observer, reason: CloseReason) -> None:

@@ -85,13 +85,13 @@ def _waits(lease: Lease, leases: Sequence[Lease], access: Access) -> bool:
     if lease.epoch > 0:
         return False
     if access.takes_over:
-        return any(not x.ended and _shares_keys(x.range, lease.range) for x in leases)
+        return any(
+            not x.ended
+            and x.range_id in lease.range.parents
+            and x.range.shares_keys_with(lease.range)
+            for x in leases
+        )
     return not {x.range_id for x in leases if x.ended}.issuperset(lease.range.parents)
-
-
-def _shares_keys(parent: FeedRange, child: FeedRange) -> bool:
-    """Whether a parent has keys of its child: a feed may name all its ancestors so."""
-    return parent.id in child.parents and parent.low < child.high and child.low < parent.high
 
 
 def _over(

@@ -239,6 +239,22 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="leases that a dead owner made for keys that went elsewhere stay",
+        file="host/ranges.py",
+        before="        if not superseded:\n",
+        after="        if superseded is not None:\n",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="leases that wait for an ended range go, though they hold other keys",
+        file="host/ranges.py",
+        before="        and lease.range.shares_keys_with(ended)\n",
+        after="",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
         name="a tombstone goes before its successors have checkpoints",
         file="host/ranges.py",
         before="if all([await _has_checkpoint(container, x.range_id) for x in successors]):",

@@ -1,11 +1,13 @@
 """Which ranges need a lease, and which leases nobody needs any more."""
 
 from collections.abc import Sequence
+from random import Random
 
-from feeds.feed import Continuation, FeedRange, RangeId
+from feeds.feed import Continuation, FeedRange, RangeId, Successor
 from feeds.memory import MemoryFeed
 from host.journal import Journal
-from host.ranges import create_missing, forget_finished
+from host.patience import Patience
+from host.ranges import create_missing, create_successors, forget_finished
 from leases.lease import HostName, Incarnation, Lease
 from leases.memory import MemoryLeases
 
@@ -125,3 +127,42 @@ async def test_what_is_still_read_is_never_forgotten() -> None:
     await forgotten(leases)
     assert await forgotten(leases) == []
     assert {x.range_id for x in await leases.list()} == {R1, R2}
+
+
+async def superseded_by(
+    *successors: FeedRange, ended: FeedRange, there: FeedRange
+) -> list[str]:
+    """End a range while the lease of another is there; return the leases there are then."""
+    leases = MemoryLeases()
+    for x in (ended, there):
+        await leases.create(Lease(range=x, continuation=Continuation("7")))
+    await create_successors(
+        ended,
+        [Successor(range=x, start=Continuation("7")) for x in successors],
+        feed=MemoryFeed(1),
+        container=leases,
+        patience=Patience(JOURNAL, Random(1)),
+        journal=JOURNAL,
+    )
+    return sorted(x.range_id for x in await leases.list())
+
+
+WHOLE = FeedRange(id=R0, low="0", high="8")
+HALF = FeedRange(id=R1, low="0", high="4", parents=(R0,))
+
+
+async def test_what_a_dead_owner_made_for_keys_that_went_elsewhere_is_not_left_beside_it() -> (
+    None
+):
+    merged = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
+    assert await superseded_by(merged, ended=WHOLE, there=HALF) == ["r0", "r3"]
+
+
+async def test_what_a_dead_owner_made_stays_if_it_still_goes_on_there() -> None:
+    other = FeedRange(id=R2, low="4", high="8", parents=(R0,))
+    assert await superseded_by(HALF, other, ended=WHOLE, there=HALF) == ["r0", "r1", "r2"]
+
+
+async def test_what_holds_other_keys_stays_though_it_names_the_range_an_ancestor() -> None:
+    beside = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
+    assert await superseded_by(HALF, ended=WHOLE, there=beside) == ["r0", "r1", "r4"]

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from feeds.feed import Change
+from feeds.feed import Change, FeedRange, RangeId
 from host.assembly import assembled
 from host.settings import FeedSettings, HostSettings, LeaseSettings, Settings, WebSettings
+from leases.lease import Lease
+from leases.sqlite import SqliteLeases
 from observers.adapt import adapt
 from tests.support.cosmos_feeds import CosmosWorld
 
@@ -118,6 +120,30 @@ async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
         await seen.reach(3)
         await asyncio.sleep(0.5)
     assert seen.steps == {x: [0, 1, 2, 3] for x in KEYS}
+
+
+async def test_what_a_host_made_before_it_died_at_the_end_of_a_range_is_not_read_beside_others(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    told, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
+    await write(world, 0)
+    async with running_host(told, seen):
+        await seen.reach(0)
+    low, high = await world.by_hand.split(range="0")
+    async with SqliteLeases(tmp_path / "leases.db") as container:
+        for half in (low, high):  # and here it dies, before it says that the range has ended
+            made = FeedRange(
+                id=half["id"], low=half["low"], high=half["high"], parents=(RangeId("0"),)
+            )
+            whole = await container.read(RangeId("0"))
+            assert whole is not None
+            await container.create(Lease(range=made, continuation=whole.continuation))
+    await world.by_hand.merge(low["id"], high["id"])
+    await write(world, 1)
+    async with running_host(told, seen):
+        await seen.reach(1)
+        await asyncio.sleep(1)  # time for what should not come
+    assert seen.steps == {x: [0, 1] for x in KEYS}
 
 
 async def test_a_throttled_feed_loses_nothing_and_is_not_asked_in_a_tight_loop(
