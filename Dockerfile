@@ -9,6 +9,7 @@ RUN pip install --no-cache-dir "uv==$(sed -n 's/^uv==\([^ ;]*\).*/\1/p' requirem
 COPY feeds feeds
 COPY leases leases
 COPY observers observers
+COPY process process
 COPY host host
 COPY emulator emulator
 COPY pipeline pipeline

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typer import Typer
 
 _HOME = Path(__file__).resolve().parent
-_OURS = ("feeds", "leases", "observers", "host", "emulator", "pipeline")
+_OURS = ("feeds", "leases", "observers", "process", "host", "emulator", "pipeline")
 
 
 def _shadows() -> list[tuple[str, str]]:

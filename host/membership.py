@@ -14,13 +14,14 @@ from dataclasses import replace
 from leases.container import Members
 from leases.errors import ContainerUnavailable, MemberConflict
 from leases.lease import HostName, Incarnation, Member, Version
+from process.errors import Mistake
 
 from .journal import Journal
 from .patience import Patience
 from .settings import LeaseSettings
 
 
-class NameTaken(Exception):
+class NameTaken(Mistake):
     """Another living process runs under our name."""
 
     def __init__(self, name: HostName, incarnation: Incarnation) -> None:

@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack
 import structlog
 
 from observers.observer import ObserverFactory
+from process.logs import set_up_logs
+from process.telemetry import Telemetry, telemetry
 
 from .assembly import assembled, observer_factory
 from .leaving import StopSignals, leave_within
-from .logs import set_up_logs
 from .settings import Settings
-from .telemetry import Telemetry, telemetry
 from .web import bound, serving, url_of
 
 _LAST_THREADS = 5.0
@@ -33,7 +33,7 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
     code = 1
     runner = asyncio.Runner()
     try:
-        with telemetry(settings.host.name, os.environ) as counting:
+        with telemetry("changefeed", settings.host.name, os.environ) as counting:
             set_up_logs(settings.log, counting.log_handlers)
             make = observer_factory(settings.observer)
             runner.run(_be_host(settings, make, counting, stop_at_eof=stop_at_eof))

@@ -6,26 +6,17 @@ in seconds.
 """
 
 import socket
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from feeds.cosmos_address import CosmosAccess
 from observers.retrying import RetrySettings
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+from process.settings import AllSettings, LogSettings, Part, Seconds, read_settings
 
 
 class HostSettings(Part):
@@ -147,14 +138,6 @@ class WebSettings(Part):
     """0 takes any free port; the log and ``changefeed status`` tell which."""
 
 
-class LogSettings(Part):
-    """Structured logs on standard error."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["auto", "json", "console"] = "auto"
-    """``auto``: for people on a terminal, JSON elsewhere."""
-
-
 class CosmosSettings(Part):
     """What opens Cosmos DB accounts: one of the two, or neither for an Azure identity.
     Better set in the environment than written into a file."""
@@ -177,16 +160,12 @@ def _shown(secret: SecretStr | None) -> str | None:
     return (secret.get_secret_value() or None) if secret else None
 
 
-class Settings(BaseSettings):
+class Settings(AllSettings):
     """Everything a host is told."""
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        env_prefix="CHANGEFEED_",
-        env_nested_delimiter="__",
-        use_attribute_docstrings=True,
-    )
+    model_config = SettingsConfigDict(env_prefix="CHANGEFEED_")
+    maker = "changefeed init-config"
+    neighbours = ("pipeline",)
 
     host: HostSettings = Field(default_factory=HostSettings)
     feed: FeedSettings = Field(default_factory=FeedSettings)
@@ -196,27 +175,10 @@ class Settings(BaseSettings):
     web: WebSettings = Field(default_factory=WebSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        del dotenv_settings, file_secret_settings
-        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
 
-
-def load_settings(file: Path | None, flags: dict[str, Any]) -> Settings:
+def load_settings(file: Path | None, flags: Mapping[str, Any]) -> Settings:
     """Merge a TOML file, the environment and nested ``flags`` into settings.
 
-    Raise ``pydantic.ValidationError`` for a wrong value and ``tomllib.TOMLDecodeError``
-    for a file that is no TOML. That the file exists is the caller's to check.
+    Raise ``Mistake``, which names each setting that is wrong.
     """
-
-    class FromFile(Settings):
-        model_config = SettingsConfigDict(toml_file=file)
-
-    return FromFile(**flags)
+    return read_settings(Settings, file, flags)

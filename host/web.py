@@ -19,6 +19,8 @@ from ipaddress import ip_address
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from process.errors import Mistake
+
 from .host import Host
 from .settings import LeaseSettings, WebSettings
 
@@ -26,8 +28,8 @@ _BACKLOG = 128
 _CLOSE_TIMEOUT = 1.0
 
 
-class AddressRefused(Exception):
-    """We cannot listen there. The text is the advice."""
+class AddressRefused(Mistake):
+    """We cannot listen there."""
 
 
 @contextmanager

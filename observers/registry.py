@@ -30,7 +30,7 @@ GROUP = "changefeed.observers"
 Target = TypeVar("Target", bound=Callable[..., object])
 
 _HOME = Path(__file__).resolve().parent.parent
-_OURS = ("host", "leases", "observers", "feeds", "pipeline", "emulator")
+_OURS = ("host", "leases", "observers", "feeds", "process", "pipeline", "emulator")
 _registered: dict[str, Callable[..., object]] = {}
 
 

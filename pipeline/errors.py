@@ -1,21 +1,23 @@
 """What goes wrong in a pipeline, by what is done about it."""
 
+from process.errors import Failure, Mistake
 
-class PipelineRefused(Exception):
+
+class PipelineRefused(Mistake):
     """A person has to change something first. The text is the advice."""
 
 
-class QueryFailed(Exception):
-    """A table cannot be kept any further; a later start goes on where this one stood.
+class QueryFailed(Failure):
+    """A table cannot be kept any further; a later start goes on where this one stood."""
 
-    ``refused``: but not before a person has changed something.
-    """
-
-    def __init__(self, table: str, reason: str, *, refused: bool = False) -> None:
+    def __init__(self, table: str, reason: str) -> None:
         super().__init__(table, reason)
         self.table = table
         self.reason = reason
-        self.refused = refused
 
     def __str__(self) -> str:
         return f"the table {self.table!r} cannot be kept: {self.reason}"
+
+
+class QueryRefused(QueryFailed, Mistake):
+    """The same, but a later start helps only if a person has changed something before."""

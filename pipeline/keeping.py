@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from prometheus_client import REGISTRY, CollectorRegistry
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -38,16 +39,20 @@ def keep(
     *,
     once: bool = False,
     submitted: bool = False,
+    registry: CollectorRegistry = REGISTRY,
 ) -> None:
     """Keep the tables until asked to stop or, with ``once``, until they are up to date.
 
-    ``submitted``: whoever submitted the program says where Spark runs. Raise ``QueryFailed``
-    if a table cannot be kept, and what opening the feed raises.
+    ``submitted``: whoever submitted the program says where Spark runs. ``registry`` is what
+    ``/metrics`` tells. Raise ``QueryFailed`` if a table cannot be kept, and what opening the
+    feed raises.
     """
     tables = settings.tables
     if not tables:
         raise PipelineRefused("no table is enabled: keep changes or latest, or name aggregates")
-    with _process(settings, tables, settings.spark, submitted=submitted) as process:
+    with _process(
+        settings, tables, settings.spark, submitted=submitted, registry=registry
+    ) as process:
         keeping = Keeping(spark=process.spark, settings=settings, once=once, hold=process.hold)
         process.run(keeping.starters(), stop or Stopping())
 
@@ -59,6 +64,7 @@ def observe(
     once: bool = False,
     submitted: bool = False,
     epoch: int = 0,
+    registry: CollectorRegistry = REGISTRY,
 ) -> None:
     """Run the observer on executors. The epochs it is told are counted on from ``epoch``."""
     wanted = settings.observer
@@ -69,7 +75,9 @@ def observe(
         open_dead_letters(wanted.dead_letters)
     # What a task has left behind in a thread must not meet the next task.
     conf = {**({} if wanted.timeout is None else _FRESH_WORKERS), **settings.spark}
-    with _process(settings, [OBSERVER], conf, submitted=submitted) as process:
+    with _process(
+        settings, [OBSERVER], conf, submitted=submitted, registry=registry
+    ) as process:
         observing = Observing(
             spark=process.spark, settings=settings, once=once, hold=process.hold, epoch=epoch
         )
@@ -140,6 +148,7 @@ def _process(
     conf: Mapping[str, str],
     *,
     submitted: bool,
+    registry: CollectorRegistry,
 ) -> Iterator[_Process]:
     """Start what the queries of these names need; what is refused is, before Spark starts."""
     board = Board()
@@ -147,7 +156,7 @@ def _process(
     with (
         closing(open_access(settings.feed)) as access,
         all_owned([settings.checkpoint(x) for x in names]),
-        served(settings.web, board),
+        served(settings.web, board, registry),
         holding() as hold,
         spark_session("changefeed", conf, master=master) as spark,
     ):

@@ -51,10 +51,11 @@ from observers.isolating import Suspicion
 from observers.observer import CloseReason, Observer
 from observers.registry import load_observer
 from observers.wrapping import wrapped
+from process.logs import set_up_logs
+from process.settings import LogSettings
 
 from .errors import PipelineRefused
-from .logs import set_up_logs
-from .settings import LogSettings, ObserverSettings
+from .settings import ObserverSettings
 from .source.envelope import ENVELOPE
 from .source.spark import settle_worker, stream
 

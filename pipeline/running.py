@@ -17,7 +17,7 @@ import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .errors import QueryFailed
+from .errors import QueryFailed, QueryRefused
 from .progress import Board
 from .source.holding import Hold
 from .stopping import Stopping
@@ -115,8 +115,8 @@ def _look(one: _Kept, board: Board, now: float) -> None:
         return
     kind, reason = advice(str(failure))
     if kind != "FeedUnavailable":
-        refused = kind.endswith("Refused")
-        raise QueryFailed(one.name, reason, refused=refused) from failure
+        failed = QueryRefused if kind.endswith("Refused") else QueryFailed
+        raise failed(one.name, reason) from failure
     _log.warning("query.failed", table=one.name, error=reason, again_after=one.delay)
     board.in_trouble(one.name, reason)
     one.query, one.due = None, now + one.delay

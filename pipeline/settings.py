@@ -1,13 +1,18 @@
-"""What a pipeline keeps, and where: one frozen object, read from a TOML file and flags."""
+"""What a pipeline keeps, and where: one frozen object, checked once, from three places.
 
-import tomllib
+A value is taken from the first place that has it: the command line, the environment
+(``CHANGEFEED_PIPELINE__LATEST__INTERVAL=60``), the TOML file, the default below.
+"""
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from observers.retrying import RetrySettings
+from process.settings import AllSettings, LogSettings, Part, read_settings
 
 from .errors import PipelineRefused
 
@@ -17,11 +22,7 @@ OBSERVER = "observer"
 """What the query of an observer is called, among those of tables."""
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class UpkeepSettings(_Settings):
+class UpkeepSettings(Part):
     """Every ``compact_every`` batches small files are put together, and files that are not
     part of the table any more, or never were, are removed once they are ``keep_hours`` old:
     longer than any batch, and any query over the table, takes.
@@ -83,7 +84,7 @@ class AggregateSettings(UpkeepSettings):
         return self
 
 
-class ObserverSettings(_Settings):
+class ObserverSettings(Part):
     """What ``observe`` runs on executors. The names and their meaning are the host's.
 
     ``stop`` ends the command when the attempts are used up, where a host would pause the
@@ -106,27 +107,23 @@ class ObserverSettings(_Settings):
         return "batch"
 
 
-class WebSettings(_Settings):
+class WebSettings(Part):
     """Liveness, readiness and metrics over HTTP, if a port is named; 0 takes a free one."""
 
     bind: str = "127.0.0.1"
     port: int | None = Field(default=None, ge=0, le=65535)
 
 
-class LogSettings(_Settings):
-    """Structured logs on standard error."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["auto", "json", "console"] = "auto"
-
-
-class PipelineSettings(_Settings):
+class PipelineSettings(AllSettings):
     """All of it. Tables and checkpoints are in ``directory``; intervals are in seconds.
 
     ``start`` counts for tables that have no checkpoint yet. ``body_schema`` is the DDL of
     bodies, or ``variant``; what does not fit stands in the column ``rescued``.
     ``stop_timeout`` is how long a stop waits for the batches that run.
     """
+
+    model_config = SettingsConfigDict(env_prefix="CHANGEFEED_PIPELINE__")
+    maker = "changefeed pipeline init-config"
 
     feed: str
     directory: str
@@ -165,41 +162,17 @@ class PipelineSettings(_Settings):
 
 
 def load_settings(file: Path | None, flags: Mapping[str, Any]) -> PipelineSettings:
-    """Read a TOML file; flags, nested as the settings are, go before it.
+    """Merge a TOML file, the environment and nested ``flags`` into settings.
 
-    Raise ``PipelineRefused``, naming each setting that is wrong.
+    Raise ``Mistake``, which names each setting that is wrong.
     """
-    try:
-        found = {} if file is None else tomllib.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        raise PipelineRefused(
-            f"there is no file {file}; make one with: changefeed pipeline init-config {file}"
-        ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise PipelineRefused(f"the settings in {file} cannot be read: {error}") from error
-    try:
-        settings = PipelineSettings.model_validate(merged(found, flags))
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, x['loc']))}: {x['msg']}" for x in error.errors()]
-        raise PipelineRefused("\n  ".join(["wrong settings", *lines])) from None
+    settings = read_settings(PipelineSettings, file, flags)
     names = ["changes", "latest", OBSERVER, *(x.name for x in settings.aggregates)]
     if len(set(names)) < len(names):
         raise PipelineRefused(
             f"two tables have one name ({', '.join(names)}): rename an aggregate"
         )
     return _absolute(settings)
-
-
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Put one mapping over another; what both nest is merged, too."""
-    found = dict(below)
-    for name, value in above.items():
-        under = found.get(name)
-        if isinstance(under, Mapping) and isinstance(value, Mapping):
-            found[name] = merged(under, value)
-        else:
-            found[name] = value
-    return found
 
 
 def _absolute(settings: PipelineSettings) -> PipelineSettings:

@@ -17,7 +17,7 @@ from typing import Final
 from .errors import PipelineRefused
 from .settings import PipelineSettings
 
-_PACKAGES: Final = ("feeds", "observers", "leases", "pipeline")
+_PACKAGES: Final = ("feeds", "observers", "leases", "process", "pipeline")
 _COMMANDS: Final = ("run", "once", "observe")
 _ENTRY: Final = """\
 from pipeline.cli import app

@@ -14,10 +14,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import structlog
-from opentelemetry import metrics
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.resources import Resource
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from .errors import PipelineRefused
@@ -28,26 +24,16 @@ _log = structlog.get_logger("changefeed")
 
 
 @contextmanager
-def served(settings: WebSettings, board: Board) -> Iterator[None]:
-    """Count and answer until the block is left, if a port was named.
+def served(settings: WebSettings, board: Board, registry: CollectorRegistry) -> Iterator[None]:
+    """Answer until the block is left, if a port was named.
 
-    Raise ``PipelineRefused`` if it cannot be had. Once for each process: OpenTelemetry keeps
-    the first provider it is given.
+    Raise ``PipelineRefused`` if it cannot be had.
     """
     if settings.port is None:
         yield
         return
-    registry = CollectorRegistry()
-    resource = Resource.create({"service.name": "changefeed"})
-    meters = MeterProvider(
-        [PrometheusMetricReader(registry=registry)], resource, shutdown_on_exit=False
-    )
     with listening(settings.bind, settings.port, board, registry):
-        metrics.set_meter_provider(meters)
-        try:
-            yield
-        finally:
-            meters.shutdown()
+        yield
 
 
 @contextmanager

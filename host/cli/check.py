@@ -16,9 +16,10 @@ from host.settings import LeaseSettings, Settings
 from leases.errors import ContainerError
 from leases.findings import Finding, Gravity, fine, problem
 from leases.opening import Means, check_cosmos
+from process.flags import Config, Feed, Set
+from process.mistakes import MISTAKE, mistakes_told
 
-from .choices import Choices, Config, Feed, Leases, Set
-from .mistakes import MISTAKE, mistakes_told
+from .choices import Choices, Leases
 
 _COLOURS = {Gravity.FINE: "green", Gravity.WARNING: "yellow", Gravity.PROBLEM: "red"}
 _LONGEST = 60.0

@@ -1,42 +1,20 @@
 """What the commands that deal with hosts are told, and the settings that makes."""
 
-import json
-import os
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
 
 from host.settings import Settings, load_settings
+from process.flags import nested, put
 
-from .mistakes import Mistake
-from .wrong_settings import Sources, unknown_variables, wrong_settings
-
-Config = Annotated[
-    Path | None, typer.Option("--config", help="A TOML file with settings (see init-config).")
-]
-Feed = Annotated[
-    str | None,
-    typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
-]
 Leases = Annotated[
     str | None, typer.Option("--leases", help="Where leases are kept: sqlite:FILE, cosmos://…")
 ]
-Observer = Annotated[
-    str | None,
-    typer.Option("--observer", help="What happens to changes: module:Class, log, jsonl, ..."),
-]
 Name = Annotated[
     str | None, typer.Option("--name", help="The host's name, its own within the fleet.")
-]
-Option = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An argument for the observer."),
 ]
 Start = Annotated[
     str | None,
@@ -45,10 +23,6 @@ Start = Annotated[
 CreateLeases = Annotated[
     bool,
     typer.Option("--create-lease-container", help="Create it in Cosmos DB if it is not there."),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting (see init-config)."),
 ]
 
 
@@ -68,38 +42,15 @@ class Choices:
 
     def settings(self) -> Settings:
         """Merge flags, environment and file. Raise ``Mistake`` for what is wrong in them."""
-        flags = self.flags()
-        sources = Sources(file=self.config, flags=flags, environ=os.environ)
-        if self.config is not None:
-            _check_readable(self.config)
-        if strangers := unknown_variables(os.environ):
-            raise Mistake("; ".join(strangers))
-        try:
-            return load_settings(self.config, flags)
-        except ValidationError as error:
-            lines = ["wrong settings", *wrong_settings(error, sources)]
-            raise Mistake("\n  ".join(lines)) from None
-        except SettingsError as error:
-            raise Mistake(
-                f"an environment variable is not JSON, as that of a whole section must be: "
-                f"{error}. Set single values, as in CHANGEFEED_LEASES__EXPIRATION=20"
-            ) from error
-        except tomllib.TOMLDecodeError as error:
-            raise Mistake(f"{self.config} is no TOML: {error}") from error
+        return load_settings(self.config, self.flags())
 
     def flags(self) -> dict[str, Any]:
         """Return what was said on the command line, nested as the settings are."""
-        flags: dict[str, Any] = {}
-        for text in self.sets:
-            path, value = _pair(text, "--set", "section.key=value")
-            _put(flags, path.split("."), _valued(value))
+        flags = nested(self.sets, self.options)
         for name, given in self._named():
-            _put(flags, name, given)
+            put(flags, name, given)
         if self.create_leases:
-            _put(flags, ["leases", "create_container"], True)
-        for text in self.options:
-            key, value = _pair(text, "--option", "key=value")
-            _put(flags, ["observer", "options", key], _parsed(value))
+            put(flags, ["leases", "create_container"], True)
         return flags
 
     def arguments(self) -> list[str]:
@@ -132,45 +83,3 @@ class Choices:
             # One container, said here, goes before two stores that are said elsewhere.
             yield ["leases", "ownership"], None
             yield ["leases", "checkpoints"], None
-
-
-def _check_readable(file: Path) -> None:
-    """Read it once for the errors, which would otherwise not be told, or not well."""
-    try:
-        file.read_text("utf-8")
-    except FileNotFoundError:
-        raise Mistake(
-            f"there is no file {file}; make one with: changefeed init-config {file}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Mistake(f"the settings in {file} cannot be read: {error}") from error
-
-
-def _pair(text: str, flag: str, form: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise Mistake(f"{flag} {text}: write it as {form}")
-    return key, value
-
-
-def _valued(text: str) -> Any:
-    """Settings convert text themselves; only what has no text form is parsed."""
-    return _parsed(text) if text == "null" or text[:1] in ("{", "[") else text
-
-
-def _parsed(text: str) -> Any:
-    """Read numbers, true, false and the like as JSON does; the rest is text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _put(flags: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    *sections, key = path
-    inner: Any = flags
-    for name in sections:
-        inner = inner.setdefault(name, {})
-        if not isinstance(inner, dict):
-            raise Mistake(f"{'.'.join(path)} is set within a value that is set as a whole")
-    inner[key] = value

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from feeds.feed import Change
 from host.assembly import observer_factory
-from host.logs import set_up_logs
 from host.settings import ObserverSettings, Settings
 from observers.dead_letters import (
     DeadLetter,
@@ -23,9 +22,12 @@ from observers.dead_letters import (
     replay,
 )
 from observers.observer import ObserverFactory
+from process.errors import Mistake
+from process.flags import Config, Observer, Option, Set
+from process.logs import set_up_logs
+from process.mistakes import FAILED, complain, mistakes_told
 
-from .choices import Choices, Config, Observer, Option, Set
-from .mistakes import FAILED, Mistake, complain, mistakes_told
+from .choices import Choices
 
 dead_letters = typer.Typer(
     help="Look at changes that were put aside, and give them to an observer again.",

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, serve
-
-from .mistakes import Mistake, mistakes_told
+from process.errors import Mistake
+from process.mistakes import mistakes_told
 
 
 def emulator(

@@ -11,8 +11,7 @@ from host.settings import LeaseSettings, Settings
 from leases.bounded import BoundedContainer
 from leases.container import LeaseContainer
 from leases.lease import Lease
-
-from .mistakes import Mistake
+from process.errors import Mistake
 
 
 def refuse_to_create(settings: LeaseSettings) -> None:

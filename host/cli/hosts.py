@@ -10,23 +10,14 @@ from typing import Annotated
 import structlog
 import typer
 
-from host.logs import set_up_logs
 from host.settings import Settings
 from host.supervisor import Supervisor, child_names
+from process.errors import Mistake
+from process.flags import Config, Feed, Observer, Option, Set
+from process.logs import set_up_logs
+from process.mistakes import mistakes_told
 
-from .choices import (
-    Choices,
-    Config,
-    CreateLeases,
-    Feed,
-    Leases,
-    Name,
-    Observer,
-    Option,
-    Set,
-    Start,
-)
-from .mistakes import Mistake, mistakes_told
+from .choices import Choices, CreateLeases, Leases, Name, Start
 
 _SLACK = 15.0
 """A child ends by itself some seconds after its own budget; only then it is killed."""

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from host.settings_list import Entry, Section, sections
-
-from .mistakes import Mistake, mistakes_told
+from host.settings import Settings
+from process.errors import Mistake
+from process.mistakes import mistakes_told
+from process.settings_list import Entry, Section, sections
 
 _WIDTH = 96
 _HEAD = """\
@@ -39,7 +40,7 @@ def init_config(
 
 def config_text() -> str:
     """Return a TOML file in which every setting stands as a comment."""
-    blocks = ["".join(_comment(_HEAD)), *("".join(_section(x)) for x in sections())]
+    blocks = ["".join(_comment(_HEAD)), *("".join(_section(x)) for x in sections(Settings))]
     return "\n".join(blocks)
 
 

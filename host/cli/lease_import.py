@@ -15,9 +15,11 @@ from host.settings import Settings
 from leases import exchange
 from leases.container import LeaseContainer
 from leases.lease import Lease
+from process.errors import Mistake
+from process.flags import Config, Feed, Set
+from process.mistakes import mistakes_told
 
-from .choices import Choices, Config, Feed, Leases, Set
-from .mistakes import Mistake, mistakes_told
+from .choices import Choices, Leases
 
 leases = typer.Typer(help="Work on leases as a whole.", no_args_is_help=True)
 

@@ -10,10 +10,11 @@ from feeds.feed import RangeId
 from host import pausing
 from host.settings import Settings
 from leases.lease import Lease
+from process.flags import Config, Set
+from process.mistakes import mistakes_told
 
-from .choices import Choices, Config, Leases, Set
+from .choices import Choices, Leases
 from .existing import existing_leases, named
-from .mistakes import mistakes_told
 
 Ranges = Annotated[
     list[str] | None, typer.Argument(metavar="[RANGE]...", help="Without any, all that exist.")

@@ -22,10 +22,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from feeds.errors import FeedError
 from feeds.eventlog import DEFAULT_PARTS, EventLogWriter, Record, create_log
 from feeds.eventlog.catalog import read_catalog
+from process.errors import Mistake
+from process.mistakes import FAILED, MISTAKE, complain, explained, mistakes_told
 
 from .blocks import Blocks
 from .json_lines import BadLine, Fields, Lines, record_of
-from .mistakes import FAILED, MISTAKE, Mistake, complain, explained, mistakes_told
 
 
 @dataclass(kw_only=True)

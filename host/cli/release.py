@@ -8,10 +8,12 @@ import typer
 from host.releasing import release as release_lease
 from host.settings import Settings
 from leases.errors import LeaseGone
+from process.errors import Mistake
+from process.flags import Config, Set
+from process.mistakes import mistakes_told
 
-from .choices import Choices, Config, Leases, Set
+from .choices import Choices, Leases
 from .existing import existing_leases, named
-from .mistakes import Mistake, mistakes_told
 
 
 def release(

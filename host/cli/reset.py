@@ -15,10 +15,12 @@ from host.resetting import Move, RangeInUse, carry_out, planned, refuse_in_use, 
 from host.settings import Settings
 from leases.container import LeaseContainer
 from leases.lease import Lease
+from process.errors import Mistake
+from process.flags import Config, Feed, Set
+from process.mistakes import FAILED, complain, mistakes_told
 
-from .choices import Choices, Config, Feed, Leases, Set
+from .choices import Choices, Leases
 from .existing import existing_leases, named
-from .mistakes import FAILED, Mistake, complain, mistakes_told
 
 
 def reset(

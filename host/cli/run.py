@@ -5,20 +5,10 @@ from typing import Annotated
 import typer
 
 from host.process import run_host
+from process.flags import Config, Feed, Observer, Option, Set
+from process.mistakes import mistakes_told
 
-from .choices import (
-    Choices,
-    Config,
-    CreateLeases,
-    Feed,
-    Leases,
-    Name,
-    Observer,
-    Option,
-    Set,
-    Start,
-)
-from .mistakes import mistakes_told
+from .choices import Choices, CreateLeases, Leases, Name, Start
 
 
 def run(

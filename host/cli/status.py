@@ -16,10 +16,11 @@ from rich.text import Text
 from host.settings import Settings
 from host.snapshot import LeaseSeen, MemberSeen, Onlooker, Snapshot
 from leases.errors import ContainerUnavailable
+from process.flags import Config, Feed, Set
+from process.mistakes import mistakes_told
 
-from .choices import Choices, Config, Feed, Leases, Set
+from .choices import Choices, Leases
 from .existing import refuse_to_create
-from .mistakes import mistakes_told
 
 _EVERY = 1.0
 

@@ -1,31 +1,22 @@
 """What the commands of a pipeline are told, and the settings that makes."""
 
 import asyncio
-import json
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from leases.lease import Lease
 from leases.opening import open_container
 from pipeline.checkpoints import begun
-from pipeline.errors import PipelineRefused
 from pipeline.positions import offset_of, read_leases
-from pipeline.settings import PipelineSettings, load_settings, merged
+from pipeline.settings import PipelineSettings, load_settings
 from pipeline.source.opening import open_access
+from process.flags import nested, put
 
-Config = Annotated[
-    Path | None, typer.Option("--config", help="A TOML file with settings (see init-config).")
-]
-Feed = Annotated[
-    str | None,
-    typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
-]
 Directory = Annotated[
     str | None, typer.Option("--directory", help="Where tables and checkpoints are kept.")
 ]
@@ -47,18 +38,6 @@ Port = Annotated[
     int | None,
     typer.Option("--metrics-port", help="Serve metrics and health there (web.port)"),
 ]
-Observer = Annotated[
-    str | None,
-    typer.Option("--observer", help="What happens to changes: module:Class, log, jsonl, ..."),
-]
-Option = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An argument for the observer."),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting (see init-config)."),
-]
 Submitted = Annotated[
     bool, typer.Option("--submitted", hidden=True, help="spark-submit says where to run.")
 ]
@@ -79,25 +58,19 @@ class Choices:
     sets: Sequence[str] = ()
 
     def settings(self) -> PipelineSettings:
-        """Merge flags and file. Raise ``PipelineRefused`` for what is wrong in them."""
-        single = {
-            "feed": self.feed,
-            "directory": self.directory,
-            "start": self.start,
-            "body_schema": self.body_schema,
-        }
-        flags: Mapping[str, Any] = {
-            x: given for x, given in single.items() if given is not None
-        }
-        for text in self.sets:
-            flags = merged(flags, _setting(text))
-        if self.metrics_port is not None:
-            flags = merged(flags, {"web": {"port": self.metrics_port}})
-        if self.observer is not None:
-            flags = merged(flags, {"observer": {"name": self.observer}})
-        for text in self.options:
-            key, value = _pair(text, "--option", "key=value")
-            flags = merged(flags, {"observer": {"options": {key: _parsed(value)}}})
+        """Merge flags, environment and file. Raise ``Mistake`` for what is wrong in them."""
+        flags = nested(self.sets, self.options)
+        said = (
+            (["feed"], self.feed),
+            (["directory"], self.directory),
+            (["start"], self.start),
+            (["body_schema"], self.body_schema),
+            (["web", "port"], self.metrics_port),
+            (["observer", "name"], self.observer),
+        )
+        for name, given in said:
+            if given is not None:
+                put(flags, name, given)
         return load_settings(self.config, flags)
 
 
@@ -119,31 +92,3 @@ def from_leases(
     with closing(open_access(settings.feed)) as access:
         start = offset_of(found, access).as_text()
     return settings.model_copy(update={"start": start}), max(x.epoch for x in found)
-
-
-def _setting(text: str) -> Mapping[str, Any]:
-    """Read a value as TOML does; what is none is text."""
-    path, value = _pair(text, "--set", "section.key=value")
-    try:
-        return tomllib.loads(f"{path} = {value}")
-    except tomllib.TOMLDecodeError:
-        pass
-    try:
-        return tomllib.loads(f"{path} = {json.dumps(value)}")
-    except tomllib.TOMLDecodeError:
-        raise PipelineRefused(f"--set {text}: {path!r} is no name of a setting") from None
-
-
-def _pair(text: str, flag: str, form: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise PipelineRefused(f"{flag} {text}: write it as {form}")
-    return key, value
-
-
-def _parsed(text: str) -> object:
-    """Read numbers, true, false and the like as JSON does; the rest is text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

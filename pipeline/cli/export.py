@@ -15,9 +15,10 @@ from pipeline.errors import PipelineRefused
 from pipeline.positions import leases_of
 from pipeline.settings import PipelineSettings
 from pipeline.source.opening import open_access
+from process.flags import Config, Feed, Set
+from process.mistakes import mistakes_told
 
-from .choices import Choices, Config, Directory, Feed, Set
-from .mistakes import mistakes_told
+from .choices import Choices, Directory
 
 
 def export(

@@ -6,13 +6,12 @@ from typing import Annotated, Final
 import typer
 
 from pipeline.errors import PipelineRefused
-
-from .mistakes import mistakes_told
+from process.mistakes import mistakes_told
 
 CONFIG: Final = """\
 # All settings of a pipeline. A line that begins with # and a name is a setting with its
-# default: take away the # to set it. Times are in seconds. What stands here gives way to
-# the command line.
+# default: take away the # to set it. Times are in seconds. What stands here gives way to the
+# environment (CHANGEFEED_PIPELINE__LATEST__INTERVAL=60), and both give way to the command line.
 
 # eventlog:DIRECTORY or cosmos://HOST/DATABASE/CONTAINER
 feed = "eventlog:data/log"

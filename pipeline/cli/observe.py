@@ -5,25 +5,12 @@ from typing import Annotated
 import typer
 
 from pipeline.checkpoints import settle_epoch
-from pipeline.logs import set_up_logs
 from pipeline.settings import OBSERVER
-from pipeline.stopping import Stopping
+from process.flags import Config, Feed, Observer, Option, Set
 
-from .choices import (
-    Choices,
-    Config,
-    Directory,
-    Feed,
-    FromLeases,
-    Observer,
-    Option,
-    Port,
-    Set,
-    Start,
-    Submitted,
-    from_leases,
-)
-from .mistakes import mistakes_told
+from .choices import Choices, Directory, FromLeases, Port, Start, Submitted, from_leases
+from .mistakes import spark_mistakes_told
+from .surroundings import told_and_stopped
 
 
 def observe(
@@ -45,7 +32,7 @@ def observe(
     Retries, time limits and dead letters are set as for hosts: --set observer.timeout=30.
     SIGTERM or Ctrl-C lets the batch that runs end. Ends as run does.
     """
-    with mistakes_told():
+    with spark_mistakes_told():
         choices = Choices(
             config=config,
             feed=feed,
@@ -57,10 +44,15 @@ def observe(
             sets=set_ or (),
         )
         settings, epoch = from_leases(choices.settings(), from_leases_, [OBSERVER])
-        set_up_logs(settings.log)
-        from pipeline import keeping  # noqa: PLC0415 - it imports pyspark
-
-        stop = Stopping()
         epoch = settle_epoch(settings.checkpoint(OBSERVER), epoch)
-        with stop.by_signals():
-            keeping.observe(settings, stop, once=once, submitted=submitted, epoch=epoch)
+        with told_and_stopped(settings.log) as (stop, registry):
+            from pipeline import keeping  # noqa: PLC0415 - it imports pyspark
+
+            keeping.observe(
+                settings,
+                stop,
+                once=once,
+                submitted=submitted,
+                epoch=epoch,
+                registry=registry,
+            )

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.status import TableStatus, tables_status
+from process.flags import Config, Feed, Set
+from process.mistakes import mistakes_told
 
-from .choices import Choices, Config, Directory, Feed, Set
-from .mistakes import mistakes_told
+from .choices import Choices, Directory
 
 
 def status(

@@ -9,8 +9,7 @@ import typer
 
 from pipeline.settings import load_settings
 from pipeline.submitting import command
-
-from .mistakes import mistakes_told
+from process.mistakes import mistakes_told
 
 
 def submit(

@@ -2,23 +2,11 @@
 
 from collections.abc import Callable
 
-from pipeline.logs import set_up_logs
-from pipeline.stopping import Stopping
+from process.flags import Config, Feed, Set
 
-from .choices import (
-    Choices,
-    Config,
-    Directory,
-    Feed,
-    FromLeases,
-    Port,
-    Schema,
-    Set,
-    Start,
-    Submitted,
-    from_leases,
-)
-from .mistakes import mistakes_told
+from .choices import Choices, Directory, FromLeases, Port, Schema, Start, Submitted, from_leases
+from .mistakes import spark_mistakes_told
+from .surroundings import told_and_stopped
 
 
 def _command(text: str, *, ends: bool) -> Callable[..., None]:
@@ -34,7 +22,7 @@ def _command(text: str, *, ends: bool) -> Callable[..., None]:
         set_: Set = None,
         submitted: Submitted = False,
     ) -> None:
-        with mistakes_told():
+        with spark_mistakes_told():
             choices = Choices(
                 config=config,
                 feed=feed,
@@ -46,12 +34,10 @@ def _command(text: str, *, ends: bool) -> Callable[..., None]:
             )
             settings = choices.settings()
             settings, _ = from_leases(settings, from_leases_, settings.tables)
-            set_up_logs(settings.log)
-            from pipeline.keeping import keep  # noqa: PLC0415 - it imports pyspark
+            with told_and_stopped(settings.log) as (stop, registry):
+                from pipeline.keeping import keep  # noqa: PLC0415 - it imports pyspark
 
-            stop = Stopping()
-            with stop.by_signals():
-                keep(settings, stop, once=ends, submitted=submitted)
+                keep(settings, stop, once=ends, submitted=submitted, registry=registry)
 
     command.__doc__ = text
     return command

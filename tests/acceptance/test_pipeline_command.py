@@ -119,6 +119,24 @@ def test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once(tmp_path
     assert latest == {f"k{n}": '{"n": 99}' if n != 3 else '{"n": 49}' for n in range(10)}
 
 
+def test_the_environment_says_what_to_keep_and_where_metrics_are_pushed(
+    tmp_path: Path,
+) -> None:
+    a_log(tmp_path / "log", {"k": 100}, parts=1)
+    settings = {"FEED": "eventlog:log", "DIRECTORY": "tables", "LATEST__ENABLED": "false"}
+    env = {
+        **os.environ,
+        **{f"CHANGEFEED_PIPELINE__{name}": value for name, value in settings.items()},
+        "OTEL_METRICS_EXPORTER": "console",
+    }
+    done = run([*COMMAND, "once"], cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert len(rows(tmp_path, "changes")) == 100
+    assert not (tmp_path / "tables/latest").exists()
+    names = {"changefeed.pipeline.changes", "changefeed.pipeline.lag", "changefeed-pipeline"}
+    assert {x for x in names if f'"{x}"' in done.stdout} == names, done.stdout
+
+
 def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
     tmp_path: Path,
 ) -> None:

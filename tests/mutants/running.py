@@ -25,6 +25,7 @@ _TREE = (
     "feeds",
     "leases",
     "observers",
+    "process",
     "host",
     "emulator",
     "pipeline",

@@ -7,7 +7,8 @@ import json
 import sys
 from collections.abc import Iterator
 
-from host.settings_list import Entry, Section, sections
+from host.settings import Settings
+from process.settings_list import Entry, Section, sections
 
 _HEAD = """\
 # Settings
@@ -31,7 +32,7 @@ ends with 2. Names that do not exist are wrong, too.
 
 
 def page() -> str:
-    return "\n".join([_HEAD, *(_section(x) for x in sections())])
+    return "\n".join([_HEAD, *(_section(x) for x in sections(Settings))])
 
 
 def _section(section: Section) -> str:

@@ -6,8 +6,8 @@ import pytest
 
 from feeds.cosmos_address import CosmosAccess
 from host.cli.choices import Choices
-from host.cli.mistakes import Mistake
 from host.settings import Settings
+from process.errors import Mistake
 
 
 def mistake_of(choices: Choices) -> str:
@@ -128,6 +128,7 @@ def test_an_unknown_section_in_the_environment_is_refused_and_foreign_variables_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_PORT", "tcp://10.0.0.1:80")  # as Kubernetes makes them
+    monkeypatch.setenv("CHANGEFEED_PIPELINE__DIRECTORY", "tables")  # of the pipeline beside
     assert Choices().settings().web.port == 0
     monkeypatch.setenv("CHANGEFEED_LEASE__EXPIRATION", "5")
     assert mistake_of(Choices()).startswith(
@@ -140,7 +141,7 @@ def test_a_whole_section_in_the_environment_must_be_json(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_LEASES", "{expiration")
-    assert "Set single values, as in CHANGEFEED_LEASES__EXPIRATION=20" in mistake_of(Choices())
+    assert "Set single values, as in CHANGEFEED_LOG__LEVEL=debug" in mistake_of(Choices())
 
 
 @pytest.mark.parametrize(

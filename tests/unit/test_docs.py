@@ -9,7 +9,8 @@ import pytest
 from typer.main import get_command
 
 import changefeed
-from host.settings_list import names
+from host.settings import Settings
+from process.settings_list import names
 from tests.support.settings_page import page
 
 ROOT = Path(__file__).parents[2]
@@ -120,8 +121,8 @@ def test_every_command_that_is_shown_exists_with_its_flags(file: Path) -> None:
 
 @pytest.mark.parametrize("file", PAGES, ids=shown)
 def test_every_setting_that_is_named_exists(file: Path) -> None:
-    known = {".".join(x) for x in names()}
-    sections = {x[0] for x in names()}
+    known = {".".join(x) for x in names(Settings)}
+    sections = {x[0] for x in names(Settings)}
     text = file.read_text()
     named = re.findall(r"(?:--set[ =]|`)([a-z]+\.[a-z_.]+)(?:`|=| =)", text)
     settings = {x for x in named if x.split(".")[0] in sections}

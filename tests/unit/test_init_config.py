@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from host.cli import app
 from host.cli.init_config import config_text
 from host.settings import Settings, load_settings
-from host.settings_list import sections
+from process.settings_list import sections
 
 _SETTING = re.compile(r"^#(\w+ = .+)$", re.MULTILINE)
 
@@ -24,14 +24,14 @@ def test_every_default_in_it_is_what_it_says_it_is(tmp_path: Path) -> None:
     file = tmp_path / "changefeed.toml"
     text, count = _SETTING.subn(r"\1", config_text())
     file.write_text(text)
-    with_default = [x for s in sections() for x in s.entries if x.default is not None]
+    with_default = [x for s in sections(Settings) for x in s.entries if x.default is not None]
     assert count == len(with_default)
     assert load_settings(file, {}).model_dump() == Settings().model_dump()
 
 
 def test_every_section_and_setting_stands_in_it() -> None:
     text = config_text()
-    for section in sections():
+    for section in sections(Settings):
         assert f"\n[{'.'.join(section.path)}]\n" in text
         for entry in section.entries:
             assert f"\n#{entry.name} =" in text

@@ -4,17 +4,19 @@ import pytest
 
 from feeds.errors import FeedRefused, FeedUnavailable
 from feeds.feed import RangeId
-from host.cli.mistakes import Mistake, explained
 from host.membership import NameTaken
 from leases.errors import ContainerRefused, ContainerUnavailable
 from leases.lease import HostName, Incarnation
 from observers.errors import DeadLettersRefused, ObserverRefused, ObserverStuck
+from process.errors import Failure, Mistake
+from process.mistakes import explained
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
         (Mistake("x"), 2),
+        (Failure("x"), 1),
         (FeedRefused("x"), 2),
         (ContainerRefused("x"), 2),
         (ObserverRefused("x"), 2),

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from feeds.feed import Continuation, FeedRange, RangeId
@@ -16,11 +17,12 @@ from leases.errors import ContainerRefused
 from leases.lease import Lease
 from leases.opening import open_container
 from pipeline.checkpoints import base_epoch, owned, settle_epoch
-from pipeline.cli import app
+from pipeline.cli import app, surroundings
 from pipeline.cli.choices import Choices, from_leases
 from pipeline.source.access_log import LogAccess
 from pipeline.source.offsets import Offset
 from pipeline.source.planning import first_offset, next_offset
+from process.telemetry import Telemetry
 from tests.support.pipeline_feeds import a_log
 
 R0 = RangeId("e1.p00.v00-ff")
@@ -29,10 +31,13 @@ PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_lette
 
 
 @pytest.fixture(autouse=True)
-def _logs_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("tables", "observe"):
-        command = sys.modules[f"pipeline.cli.{module}"]
-        monkeypatch.setattr(command, "set_up_logs", lambda _: None)
+def _logs_and_metrics_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def nothing(*_: object) -> Iterator[Telemetry]:
+        yield Telemetry(registry=CollectorRegistry(), log_handlers=())
+
+    monkeypatch.setattr(surroundings, "telemetry", nothing)
+    monkeypatch.setattr(surroundings, "set_up_logs", lambda *_: None)
 
 
 def a_checkpoint(home: Path, *, begun: int = 0) -> Offset:
@@ -186,4 +191,4 @@ def test_what_a_person_has_to_change_is_said_before_spark_is_started(
 
 def test_a_place_has_to_be_named() -> None:
     done = CliRunner().invoke(app, ["once", "--feed=eventlog:log"])
-    assert (done.exit_code, "directory: Field required" in done.stderr) == (2, True)
+    assert (done.exit_code, "directory: there is none" in done.stderr) == (2, True)

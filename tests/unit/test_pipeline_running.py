@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from pipeline.errors import QueryFailed
+from pipeline.errors import QueryFailed, QueryRefused
 from pipeline.progress import Board
 from pipeline.running import Starter, advice, keep_running
 from pipeline.source.holding import Hold, held
 from pipeline.stopping import Stopping
+from process.errors import Mistake
 
 AWAY = "Failed ... Traceback\nfeeds.errors.FeedUnavailable: log.db: locked. Ask again\n at org"
 REFUSED = "Failed ...\nfeeds.errors.FeedRefused: there is no event log at x\n SQLSTATE"
@@ -105,12 +106,11 @@ def test_a_query_whose_feed_is_away_is_started_later_and_later_until_it_is_back(
 
 
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:
-    with pytest.raises(QueryFailed, match="'orders' cannot be kept: there is no event") as told:
+    with pytest.raises(QueryRefused, match="'orders' cannot be kept: there is no event"):
         Story(tmp_path, Query(REFUSED)).run()
-    assert told.value.refused
     with pytest.raises(QueryFailed, match="Java heap") as told:
         Story(tmp_path, Query("Java heap space\n\tat x")).run()
-    assert not told.value.refused
+    assert not isinstance(told.value, Mistake)
 
 
 def test_asked_to_stop_the_batch_that_runs_ends_and_none_begins(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_the_current_directory_cannot_hide_the_standard_library(here: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "package", ["host", "leases", "observers", "feeds", "pipeline", "emulator"]
+    "package", ["host", "leases", "observers", "feeds", "process", "pipeline", "emulator"]
 )
 @pytest.mark.parametrize(("file", "own"), [("{}.py", "./{}.py"), ("{}/shop.py", "./{}/")])
 def test_a_module_with_a_name_of_ours_is_to_be_renamed(

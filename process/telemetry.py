@@ -23,12 +23,14 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from prometheus_client import CollectorRegistry
 
+from .errors import Mistake
+
 _FLUSH_MILLIS = 3000
 _OTLP = ("otlp_proto_http", "otlp_proto_grpc")
 
 
-class TelemetryRefused(Exception):
-    """The environment asks for what is not installed. The text is the advice."""
+class TelemetryRefused(Mistake):
+    """The environment asks for what is not installed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +42,12 @@ class Telemetry:
 
 
 @contextmanager
-def telemetry(host: str, environ: Mapping[str, str]) -> Iterator[Telemetry]:
+def telemetry(service: str, instance: str, environ: Mapping[str, str]) -> Iterator[Telemetry]:
     """Make OpenTelemetry's meters count, until the block is left; then push what is left.
 
     Once for each process: OpenTelemetry keeps the first provider it is given.
     """
-    resource = _resource(host)
+    resource = _resource(service, instance)
     registry = CollectorRegistry()
     readers = list(_readers(registry, environ))
     meters = MeterProvider(readers, resource, shutdown_on_exit=False)
@@ -63,9 +65,9 @@ def telemetry(host: str, environ: Mapping[str, str]) -> Iterator[Telemetry]:
         loggers.shutdown()
 
 
-def _resource(host: str) -> Resource:
+def _resource(service: str, instance: str) -> Resource:
     """Name this process; the user's ``OTEL_RESOURCE_ATTRIBUTES`` go before our names."""
-    ours = Resource.create({"service.name": "changefeed", "service.instance.id": host})
+    ours = Resource.create({"service.name": service, "service.instance.id": instance})
     return ours.merge(OTELResourceDetector().detect())
 
 

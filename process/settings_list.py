@@ -1,7 +1,7 @@
 """All settings, one after the other, with their defaults and what is said about them.
 
 For the texts that speak of settings: the file that ``init-config`` writes, and the
-messages about wrong ones. The models in ``host.settings`` are the only source.
+messages about wrong ones. The models of settings are the only source.
 """
 
 import dataclasses
@@ -13,8 +13,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
-
-from .settings import Settings
 
 Path = tuple[str, ...]
 """The name of a setting, as ``("leases", "expiration")``."""
@@ -39,15 +37,18 @@ class Section:
     entries: tuple[Entry, ...]
 
 
-def sections(model: type = Settings, path: Path = ()) -> Iterator[Section]:
-    """Yield the sections in the order they are written in, outer ones first."""
+def sections(model: type, path: Path = ()) -> Iterator[Section]:
+    """Yield the sections in the order they are written in, outer ones first.
+
+    Settings in no section come first, under an empty name.
+    """
     entries, inner = [], []
     for name, info in _fields(model).items():
         if _is_section(info.annotation):
             inner.append((name, info.annotation))
         else:
             entries.append(_entry(name, info))
-    if path:
+    if path or entries:
         text = inspect.cleandoc(model.__doc__ or "")
         yield Section(path=path, text=text, entries=tuple(entries))
     for name, annotation in inner:
@@ -55,12 +56,13 @@ def sections(model: type = Settings, path: Path = ()) -> Iterator[Section]:
         yield from sections(annotation, (*path, name))
 
 
-def names() -> list[Path]:
+def names(model: type) -> list[Path]:
     """Return the names of all sections and settings."""
     return [
         path
-        for section in sections()
+        for section in sections(model)
         for path in (section.path, *((*section.path, x.name) for x in section.entries))
+        if path
     ]
 
 

@@ -15,19 +15,13 @@ from typing import NoReturn
 import typer
 
 from feeds.errors import FeedError, FeedRefused
-from host.membership import NameTaken
-from host.telemetry import TelemetryRefused
-from host.web import AddressRefused
 from leases.errors import ContainerError, ContainerRefused, LeaseError, MemberConflict
 from observers.errors import DeadLettersRefused, ObserverError, ObserverRefused
 
+from .errors import Failure, Mistake
+
 FAILED = 1
 MISTAKE = 2
-
-
-class Mistake(Exception):
-    """What the user has to change. The text is the advice."""
-
 
 _MISTAKES = (
     Mistake,
@@ -35,11 +29,16 @@ _MISTAKES = (
     ContainerRefused,
     ObserverRefused,
     DeadLettersRefused,
-    NameTaken,
-    AddressRefused,
-    TelemetryRefused,
 )
-_FAILURES = (FeedError, ContainerError, LeaseError, ObserverError, MemberConflict, OSError)
+_FAILURES = (
+    Failure,
+    FeedError,
+    ContainerError,
+    LeaseError,
+    ObserverError,
+    MemberConflict,
+    OSError,
+)
 
 
 def explained(error: BaseException) -> tuple[str, int] | None:

@@ -20,6 +20,7 @@ _TALKATIVE = {
     "aiosqlite": logging.INFO,  # at "debug" they tell of every call
     "asyncio": logging.INFO,
     "azure": logging.WARNING,  # at "info" it tells of every request, in thirty lines
+    "py4j": logging.WARNING,  # at "info" it tells of every call, and how Java went away
 }
 
 

@@ -1,0 +1,23 @@
+"""What a command that keeps queries going is told by, and stopped by."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry
+
+from pipeline.stopping import Stopping
+from process.logs import set_up_logs
+from process.settings import LogSettings
+from process.telemetry import telemetry
+
+
+@contextmanager
+def told_and_stopped(log: LogSettings) -> Iterator[tuple[Stopping, CollectorRegistry]]:
+    """Set up logs and metrics, and heed signals, until the block is left."""
+    stop = Stopping()
+    with telemetry("changefeed-pipeline", socket.gethostname(), os.environ) as counting:
+        set_up_logs(log, counting.log_handlers)
+        with stop.by_signals():
+            yield stop, counting.registry

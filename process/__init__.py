@@ -1,0 +1,1 @@
+"""What hosts and pipelines have in common: settings, logs, telemetry, exit codes."""
