@@ -9,13 +9,13 @@
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import CosmosResourceNotFoundError
+from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNotFoundError
 
 from feeds.cosmos_address import Account, CosmosAccess, CosmosAddress
 from leases.errors import ContainerRefused
@@ -101,13 +101,19 @@ def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy
 async def create_container(client: CosmosClient, address: CosmosAddress) -> None:
     """Create the lease container, and its database, if they are not there.
 
-    It is looked for first, because only keys may create; looking needs less.
+    It is looked for first, because only keys may create; looking needs less. Hosts that
+    start together all find nothing, and all but one are told that it is there by now.
     """
     try:
         await container_of(client, address).read()
     except CosmosResourceNotFoundError:
-        database = await client.create_database_if_not_exists(address.database)
-        await database.create_container_if_not_exists(
+        pass
+    else:
+        return
+    with suppress(CosmosResourceExistsError):
+        await client.create_database(address.database)
+    with suppress(CosmosResourceExistsError):
+        await client.get_database_client(address.database).create_container(
             address.container, PartitionKey("/id"), default_ttl=-1, indexing_policy=INDEXING
         )
 

@@ -6,10 +6,11 @@ machine. Keys come from the environment, as those of the hosts do.
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosResourceExistsError
 
 from feeds.cosmos_address import AddressWrong, CosmosAccess, account_of, read_address
 
@@ -23,5 +24,9 @@ async def opened(address: str, key: str) -> AsyncIterator[ContainerProxy]:
     if account.key is None:
         raise AddressWrong("this sample needs a key: set CHANGEFEED_COSMOS__KEY")
     async with CosmosClient(account.endpoint, account.key) as client:
-        database = await client.create_database_if_not_exists(read.database)
-        yield await database.create_container_if_not_exists(read.container, PartitionKey(key))
+        with suppress(CosmosResourceExistsError):
+            await client.create_database(read.database)
+        database = client.get_database_client(read.database)
+        with suppress(CosmosResourceExistsError):
+            await database.create_container(read.container, PartitionKey(key))
+        yield database.get_container_client(read.container)

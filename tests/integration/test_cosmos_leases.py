@@ -381,6 +381,14 @@ async def test_a_container_that_is_not_there_is_refused_or_created_ready_for_use
     await place.leases(create=False)
 
 
+async def test_hosts_that_start_together_create_one_container_and_none_of_them_minds(
+    place: Place,
+) -> None:
+    opened = await asyncio.gather(*(place.leases() for _ in range(6)))
+    lease = await opened[0].create(new())
+    assert [await x.read(lease.range_id) for x in opened[1:]] == [lease] * 5
+
+
 async def test_a_container_by_another_key_is_refused(place: Place) -> None:
     await place.raw(key="/pk")
     assert "has the partition key /pk, and leases need /id" in await refusal(place)
