@@ -1,11 +1,11 @@
 """Leases for the ranges that a feed has: creating what is missing, forgetting what is over."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from feeds.errors import FeedUnavailable
+from feeds.errors import FeedUnavailable, RangeUnknown
 from feeds.feed import Feed, FeedRange, RangeId, Recalls, StartAt, Successor
 from leases.container import LeaseContainer
 from leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
@@ -46,7 +46,8 @@ class RangeTender:
             wait = self._settings.ranges_interval
             try:
                 await self._tend()
-            except* (ContainerUnavailable, FeedUnavailable) as errors:
+            except* (ContainerUnavailable, FeedUnavailable, RangeUnknown) as errors:
+                # A range may have ended since it was listed: it is gone from the next list.
                 wait = min(wait, _AGAIN_AFTER)
                 self._journal.retrying("ranges", only(errors), wait)
             await asyncio.sleep(wait)
@@ -114,8 +115,11 @@ async def create_successors(
     container: LeaseContainer,
     patience: Patience,
     journal: Journal,
+    check: Callable[[], None],
 ) -> None:
     """Create the leases of the ranges that an ended one goes on in, if they are missing.
+
+    ``check`` raises once the ended range may be another's, and nothing is written then.
 
     A range that was merged waits for its other parents: for those that have a lease and
     have not ended, and for those whose lease is yet to come, because they can still be
@@ -125,6 +129,14 @@ async def create_successors(
     successors since (Cosmos DB always names those of today). What it made is then deleted:
     two leases would hold the same keys, and those waited for this range and are unread.
     """
+
+    async def write(doing: str, call: Callable[[], Awaitable[object]]) -> None:
+        async def checked() -> None:
+            check()
+            await call()
+
+        await patience.ask(doing, checked)
+
     while True:
         leases = await patience.ask("list", container.list)
         superseded = [x for x in leases if _superseded(x, ended, successors)]
@@ -134,7 +146,7 @@ async def create_successors(
             forget = partial(
                 _forget, container, lease, journal, "its keys have gone to other ranges"
             )
-            await patience.ask("delete", forget)
+            await write("delete", forget)
     listed = await patience.ask("ranges", feed.ranges)
     unfinished = {x.id for x in listed} - {x.range_id for x in leases if x.ended}
     unfinished |= {x.range_id for x in leases if not x.ended}
@@ -142,7 +154,7 @@ async def create_successors(
         wanted = Lease(
             range=_waiting_for(successor.range, unfinished), continuation=successor.start
         )
-        await patience.ask("create", partial(container.create, wanted))
+        await write("create", partial(container.create, wanted))
 
 
 def _superseded(lease: Lease, ended: FeedRange, successors: Collection[Successor]) -> bool:

@@ -315,6 +315,7 @@ class Worker:
             container=self._container,
             patience=self._patience,
             journal=self._journal,
+            check=self._held.check,
         )
 
     async def _close(self, observer: Observer, reason: CloseReason) -> None:

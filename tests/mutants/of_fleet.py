@@ -247,6 +247,22 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="what goes on with a range is made when that may be another's",
+        file="host/ranges.py",
+        before="            check()\n            await call()\n",
+        after="            await call()\n",
+        rule=5,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a range that ended since it was listed ends the host",
+        file="host/ranges.py",
+        before="(ContainerUnavailable, FeedUnavailable, RangeUnknown)",
+        after="(ContainerUnavailable, FeedUnavailable)",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
         name="leases that wait for an ended range go, though they hold other keys",
         file="host/ranges.py",
         before="        and lease.range.shares_keys_with(ended)\n",

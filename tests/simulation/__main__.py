@@ -1,5 +1,8 @@
 """Live through many seeds: ``make simulate SEEDS=10000``, or one: ``make simulate SEED=7``.
 
+A seed says what happens; over which feed is said apart: two of three are lived through over
+the feed in memory, the third over one whose ranges come and go as those of Cosmos DB.
+
 Exit code 1 if any of them violates an invariant; each is printed with its story and the
 command that tells it again.
 """
@@ -7,10 +10,11 @@ command that tells it again.
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from itertools import islice
-from typing import Annotated
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Annotated, Final
 
 import structlog
 import typer
@@ -18,9 +22,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .checkers import Violation
-from .world import Outcome, simulate
+from .world import FeedKind, Outcome, simulate
 
 _CHUNK = 5
+_MIXTURE: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
 _out = Console()
 
 
@@ -29,22 +34,32 @@ def _quietly() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
 
 
-def _live_through(seeds: list[int]) -> tuple[list[Outcome], list[str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A seed that does not hold."""
+
+    seed: int
+    feed: FeedKind
+    text: str
+
+
+def _live_through(seeds: range, feed: FeedKind) -> tuple[list[Outcome], list[_Found]]:
     lived, violations = [], []
     for seed in seeds:
         try:
-            lived.append(simulate(seed))
+            lived.append(simulate(seed, feed))
         except Violation as violation:
-            violations.append(str(violation))
+            violations.append(_Found(seed=seed, feed=feed, text=str(violation)))
         except Exception as error:  # noqa: BLE001 - a seed that breaks the story is a find, too
-            violations.append(f"seed {seed}: {type(error).__name__}: {error}")
+            text = f"{type(error).__name__}: {error}"
+            violations.append(_Found(seed=seed, feed=feed, text=text))
     return lived, violations
 
 
-def _one(seed: int) -> None:
+def _one(seed: int, feed: FeedKind) -> None:
     """Tell the story of one seed, with the log of its hosts."""
     try:
-        outcome = simulate(seed)
+        outcome = simulate(seed, feed)
     except Violation as violation:
         _out.print(str(violation), style="red", markup=False)
         raise typer.Exit(1) from None
@@ -55,18 +70,18 @@ def _one(seed: int) -> None:
     )
 
 
-def _many(seeds: Iterator[list[int]], jobs: int, seconds: float | None) -> None:
+def _many(chunks: Iterator[tuple[range, FeedKind]], jobs: int, seconds: float | None) -> None:
     began = time.monotonic()
     lived: list[Outcome] = []
-    violations: list[str] = []
+    violations: list[_Found] = []
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with (
         ProcessPoolExecutor(jobs, initializer=_quietly) as pool,
         Progress(*columns, console=_out, transient=True) as progress,
     ):
         bar = progress.add_task("seeds")
-        running: set[Future[tuple[list[Outcome], list[str]]]] = {
-            pool.submit(_live_through, x) for x in islice(seeds, 2 * jobs)
+        running: set[Future[tuple[list[Outcome], list[_Found]]]] = {
+            pool.submit(_live_through, *x) for x in islice(chunks, 2 * jobs)
         }
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -74,22 +89,21 @@ def _many(seeds: Iterator[list[int]], jobs: int, seconds: float | None) -> None:
                 outcomes, found = future.result()
                 lived += outcomes
                 violations += found
-                for text in found:
-                    _tell(text)
+                for one in found:
+                    _tell(one)
             in_time = seconds is None or time.monotonic() - began < seconds
             if in_time:
-                running |= {pool.submit(_live_through, x) for x in islice(seeds, len(done))}
+                running |= {pool.submit(_live_through, *x) for x in islice(chunks, len(done))}
             progress.update(bar, description=f"{len(lived):,} seeds, {len(violations)} bad")
     _sum_up(lived, violations, time.monotonic() - began)
 
 
-def _tell(violation: str) -> None:
-    seed = violation.removeprefix("seed ").split(":")[0]
-    _out.print(violation, style="red", markup=False)
-    _out.print(f"again: make simulate SEED={seed}", markup=False)
+def _tell(found: _Found) -> None:
+    _out.print(f"seed {found.seed}: {found.text}", style="red", markup=False)
+    _out.print(f"again: make simulate SEED={found.seed} ARGS=--feed={found.feed}", markup=False)
 
 
-def _sum_up(lived: list[Outcome], violations: list[str], seconds: float) -> None:
+def _sum_up(lived: list[Outcome], violations: list[_Found], seconds: float) -> None:
     hours = sum(x.hours for x in lived)
     _out.print(
         f"{len(lived) + len(violations):,} seeds, {len(violations)} violations; "
@@ -102,20 +116,25 @@ def _sum_up(lived: list[Outcome], violations: list[str], seconds: float) -> None
 
 
 def main(
+    *,
     seeds: Annotated[int, typer.Option(help="How many to live through.")] = 200,
     first: Annotated[int, typer.Option(help="The first of them.")] = 0,
     seed: Annotated[int | None, typer.Option(help="Only this one, with its story.")] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Start no seed after so many seconds.")
     ] = None,
+    feed: Annotated[
+        FeedKind | None, typer.Option(help="Over this feed only; for one seed, memory.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
 ) -> None:
     if seed is not None:
-        _one(seed)
+        _one(seed, feed or "memory")
         return
     starts = range(first, first + seeds, _CHUNK)
-    chunks = (list(range(x, min(x + _CHUNK, first + seeds))) for x in starts)
-    _many(chunks, jobs, seconds)
+    chunks = (range(x, min(x + _CHUNK, first + seeds)) for x in starts)
+    kinds = cycle([feed] if feed is not None else _MIXTURE)
+    _many(zip(chunks, kinds, strict=False), jobs, seconds)
 
 
 if __name__ == "__main__":

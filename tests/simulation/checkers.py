@@ -7,8 +7,9 @@ was stored in the container and by whom, and when observers were called and retu
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from feeds.feed import Change, RangeId
+from feeds.feed import Change, Continuation, FeedRange, RangeId
 from leases.lease import Checkpoint, Lease
 
 
@@ -25,6 +26,13 @@ class Call:
     epoch: int
 
 
+class Lines(Protocol):
+    """What a reader of a range passes on its way. Changes are named by their numbers."""
+
+    def place(self, position: Continuation) -> int: ...
+    def between(self, found: FeedRange, first: int, last: int) -> Sequence[int]: ...
+
+
 class Checker:
     """``strict`` also demands that nobody begins a call under an epoch that is over.
 
@@ -32,13 +40,15 @@ class Checker:
     they are stolen at once.
     """
 
-    def __init__(self, *, strict: bool) -> None:
+    def __init__(self, lines: Lines, *, strict: bool) -> None:
+        self._lines = lines
         self._strict = strict
-        self._by_key: dict[str, list[tuple[RangeId, int]]] = defaultdict(list)
-        self._place: dict[tuple[RangeId, int], int] = {}  # of a change, among those of its key
+        self._of_key: Counter[str] = Counter()
+        self._place: dict[int, int] = {}  # of a change, among those of its key
         self._done_of_key: dict[str, int] = defaultdict(int)
-        self._in_range: dict[RangeId, list[Change]] = defaultdict(list)
-        self._done: set[tuple[RangeId, int]] = set()
+        self._done: set[int] = set()
+        self._range: dict[RangeId, FeedRange] = {}
+        self._being_read: dict[RangeId, FeedRange] = {}
         self._position: dict[RangeId, int] = {}
         self._epoch: dict[RangeId, int] = defaultdict(int)
         self._active: Counter[Call] = Counter()
@@ -48,11 +58,9 @@ class Checker:
 
     # what the world tells
 
-    def appended(self, change: Change) -> None:
-        name = (change.range_id, change.sequence)
-        self._place[name] = len(self._by_key[change.key])
-        self._by_key[change.key].append(name)
-        self._in_range[change.range_id].append(change)
+    def appended(self, key: str, number: int) -> None:
+        self._place[number] = self._of_key[key]
+        self._of_key[key] += 1
 
     def began(self, call: Call, changes: Sequence[Change]) -> None:
         self.events += 1
@@ -66,7 +74,7 @@ class Checker:
             )
         upcoming = dict[str, int]()
         for change in changes:
-            place = self._place[change.range_id, change.sequence]
+            place = self._place[int(change.body)]
             allowed = upcoming.get(change.key, self._done_of_key[change.key])
             if place > allowed:
                 raise Violation(
@@ -90,11 +98,11 @@ class Checker:
         """An observer returned from these changes."""
         self.events += 1
         for change in changes:
-            name = (change.range_id, change.sequence)
+            number = int(change.body)
             self.deliveries += 1
-            self.duplicates += name in self._done
-            self._done.add(name)
-            place = self._place[name]
+            self.duplicates += number in self._done
+            self._done.add(number)
+            place = self._place[number]
             if place == self._done_of_key[change.key]:
                 self._done_of_key[change.key] = place + 1
 
@@ -106,13 +114,16 @@ class Checker:
         if isinstance(after, Lease):
             assert before is None or isinstance(before, Lease)
             self._lease_stored(before, after, writer)
-        if after.continuation is not None:
-            self._checkpoint_stored(after.range_id, int(after.continuation))
+        found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
+        if after.continuation is not None and found is not None:
+            self._checkpoint_stored(found, self._lines.place(after.continuation))
 
     # what must hold
 
     def _lease_stored(self, before: Lease | None, after: Lease, writer: str) -> None:
         range_id = after.range_id
+        self._range[range_id] = after.range
+        self._nobody_else_reads(after)
         if after.epoch < self._epoch[range_id]:
             raise Violation(f"the epoch of {range_id} fell to {after.epoch} by {writer}")
         self._epoch[range_id] = after.epoch
@@ -126,21 +137,30 @@ class Checker:
         if before.ended:
             raise Violation(f"the ended range {range_id} was written by {writer}")
 
-    def _checkpoint_stored(self, range_id: RangeId, position: int) -> None:
-        if position < self._position.get(range_id, 0):
+    def _nobody_else_reads(self, lease: Lease) -> None:
+        """From its first owner to its end, nobody else has the keys of a range."""
+        if lease.ended:
+            self._being_read.pop(lease.range_id, None)
+        elif lease.epoch:
+            self._being_read[lease.range_id] = lease.range
+            for other in self._being_read.values():
+                if other.id != lease.range_id and other.shares_keys_with(lease.range):
+                    raise Violation(f"{other.id} and {lease.range_id} are read, with same keys")
+
+    def _checkpoint_stored(self, found: FeedRange, position: int) -> None:
+        first = self._position.get(found.id, 0)
+        if position < first:
             raise Violation(
-                f"the checkpoint of {range_id} went back from "
-                f"{self._position[range_id]} to {position}"
+                f"the checkpoint of {found.id} went back from {first} to {position}"
             )
-        first = self._position.get(range_id, 0)
-        for change in self._in_range[range_id][first:position]:
-            if (range_id, change.sequence) not in self._done:
+        for number in self._lines.between(found, first, position):
+            if number not in self._done:
                 raise Violation(
-                    f"the checkpoint of {range_id} passed over change {change.sequence}, "
+                    f"the checkpoint of {found.id} passed over change {number}, "
                     f"which no observer has finished"
                 )
-        self._position[range_id] = position
+        self._position[found.id] = position
 
-    def undelivered(self) -> list[tuple[RangeId, int]]:
+    def undelivered(self) -> list[int]:
         """Return the changes that no observer has ever finished."""
         return [x for x in self._place if x not in self._done]

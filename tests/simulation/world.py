@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from feeds.feed import Change, Feed, FeedRange, RangeId
-from feeds.memory import MemoryFeed
 from host.host import Host
 from host.journal import Journal
 from host.membership import NameTaken
@@ -28,7 +28,9 @@ from tests.support.fleet import settings
 from .checkers import Call, Checker, Violation
 from .loop import HOST, FreezingLoop
 from .network import FeedLink, Link, Server, Weather
+from .sources import CosmosSource, MemorySource, Source
 
+FeedKind = Literal["memory", "cosmos"]
 _EPOCH = 1_700_000_000.0  # when the world begins, on a clock that is right
 _KEYS = 40
 _WRITES = ("create", "replace", "acquire", "checkpoint", "write")
@@ -52,12 +54,15 @@ class Process:
 
 
 class Witness:
-    """A store that tells the checker of every write, as the server does it."""
+    """A store that tells of every write, as the server does it: ``created`` of new leases."""
 
-    def __init__(self, store: Any, checker: Checker, writer: str) -> None:
+    def __init__(
+        self, store: Any, checker: Checker, writer: str, created: Callable[[FeedRange], None]
+    ) -> None:
         self._store = store
         self._checker = checker
         self._writer = writer
+        self._created = created
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -70,6 +75,8 @@ class Witness:
             after = await self._store.read(record.range_id)
             if after is not None and after != before:
                 self._checker.stored(before, after, self._writer)
+            if name == "create" and isinstance(record, Lease):
+                self._created(record.range)
             return answer
 
         return watched
@@ -135,7 +142,7 @@ class Outcome:
 class World:
     """Everything a seed decides. ``graceful`` worlds know no failures, only moves."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, feed: FeedKind) -> None:
         self.random = random = Random(seed)
         self.seed = seed
         self.graceful = random.random() < 0.2
@@ -144,18 +151,20 @@ class World:
         self.observer_raises = 0.0
         self.observer_hangs = 0.0
         self.classic = not self.graceful and random.random() < 0.1
-        self.checker = Checker(strict=not self.classic)
-        self.feed = MemoryFeed(random.choice([1, 2, 3, 5, 8, 12]), clock=self._right_time)
+        self.source: Source = (
+            MemorySource(random, self._right_time) if feed == "memory" else CosmosSource(random)
+        )
+        self.checker = Checker(self.source, strict=not self.classic)
         self.weather = Weather()
         self.processes: dict[str, Process] = {}
         self.starts: Counter[str] = Counter()
         self.story: list[str] = []
         self._servers = self._make_servers()
-        self._feed_server = Server(self.feed)
         self._written = 0
         self._violation: Violation | None = None
         self._down: set[str] = set()
         self._stopping: set[str] = set()
+        self._deadly = False
         self._parts = self._choose_settings()
 
     def _make_servers(self) -> list[object]:
@@ -241,7 +250,7 @@ class World:
         )
         return Host(
             own,
-            feed=cast("Feed", self._link(FeedLink, self._feed_server, process_id)),
+            feed=cast("Feed", self._link(FeedLink, Server(self.source.reader()), process_id)),
             container=self._connect(process_id),
             make_observer=make_observer,
             random=Random(self.random.random()),
@@ -250,7 +259,13 @@ class World:
 
     def _connect(self, process_id: str) -> LeaseContainer:
         links = [
-            self._link(Link, Server(Witness(store, self.checker, process_id)), process_id)
+            self._link(
+                Link,
+                Server(
+                    Witness(store, self.checker, process_id, partial(self._created, process_id))
+                ),
+                process_id,
+            )
             for store in self._servers
         ]
         if len(links) == 1:
@@ -299,7 +314,8 @@ class World:
             for _ in range(self.random.choice([0, 1, 5, 40])):
                 key = f"k{self.random.randrange(_KEYS)}"
                 self._written += 1
-                self.checker.appended(self.feed.append(key, b"%d" % self._written))
+                self.source.append(key, self._written)
+                self.checker.appended(key, self._written)
             await asyncio.sleep(self.random.uniform(0.2, 4.0))
 
     def _somebody(self) -> Process | None:
@@ -318,13 +334,15 @@ class World:
         rough: list[Callable[[], Awaitable[None]]] = [
             self._crash,
             self._crash,
-            self._freeze,
+            self._freeze_somebody,
             self._storm,
             self._partition,
             self._clock_jump,
             self._flap,
             self._moody_observers,
         ]
+        if isinstance(self.source, CosmosSource):
+            rough += [self._crash_at_an_end, self._crash_at_an_end]
         await self.random.choice(gentle if self.graceful else gentle + rough)()
 
     async def _join_or_leave(self) -> None:
@@ -354,7 +372,8 @@ class World:
         container = BoundedContainer(
             self._connect("operator"), timeout=10.0, on_call=lambda _: None
         )
-        open_ranges = [x.id for x in await self.feed.ranges() if not self._has_ended(x)]
+        await asyncio.sleep(0)
+        open_ranges = [x.id for x in self.source.open_ranges()]
         chosen = None if self.random.random() < 0.5 else [self.random.choice(open_ranges)]
         self.tell(f"pause {chosen or 'everything'}")
         with suppress(ContainerUnavailable, LeaseConflict):
@@ -370,23 +389,8 @@ class World:
                 return
 
     async def _change_ranges(self) -> None:
-        open_ranges = [x for x in await self.feed.ranges() if not self._has_ended(x)]
-        chosen = self.random.choice(open_ranges)
-        kind = self.random.random()
-        if kind < 0.6 and len(open_ranges) < 16:
-            self.tell(f"split {chosen.id}")
-            self.feed.split(chosen.id)
-        elif kind < 0.9:
-            after = next((x for x in open_ranges if x.low == chosen.high), None)
-            if after is not None:
-                self.tell(f"merge {chosen.id} and {after.id}")
-                self.feed.merge(chosen.id, after.id)
-        else:
-            self.tell("a new era")
-            self.feed.begin_era(self.random.choice([1, 3, 6]))
-
-    def _has_ended(self, found: FeedRange) -> bool:
-        return self.feed._ranges[found.id].successors is not None
+        await asyncio.sleep(0)
+        self.source.change_ranges(self.random, self.tell)
 
     async def _crash(self) -> None:
         process = self._somebody()
@@ -398,11 +402,30 @@ class World:
             if process.name not in self.processes:
                 self.start(process.name)
 
-    async def _freeze(self) -> None:
-        """SIGSTOP, for less or more than the expiration, and SIGCONT: a zombie."""
+    async def _crash_at_an_end(self) -> None:
+        """Kill or freeze whoever has just made the first lease of what goes on with a range."""
+        self._deadly = True
+        await self._change_ranges()
+        await asyncio.sleep(self.random.uniform(2, 20))
+        self._deadly = False
+        await self._change_ranges()
+
+    def _created(self, process_id: str, made: FeedRange) -> None:
+        if self._deadly and made.parents:
+            self._deadly = False
+            for process in [x for x in self.processes.values() if x.id == process_id]:
+                if self.random.random() < 0.5:
+                    self.kill(process)
+                else:
+                    self._loop.create_task(self._freeze(process), context=contextvars.Context())
+
+    async def _freeze_somebody(self) -> None:
         process = self._somebody()
-        if process is None:
-            return
+        if process is not None:
+            await self._freeze(process)
+
+    async def _freeze(self, process: Process) -> None:
+        """SIGSTOP, for less or more than the expiration, and SIGCONT: a zombie."""
         seconds = self.random.choice([3.0, 20.0, 45.0, 90.0])
         self.tell(f"freeze {process.id} for {seconds:.0f} s")
         self._loop.freeze(process.id)
@@ -477,7 +500,7 @@ class World:
 
     def _told(self, violation: Violation) -> Violation:
         story = "\n".join(self.story)
-        return Violation(f"seed {self.seed}: {violation}\n{story}")
+        return Violation(f"{violation}\n{story}")
 
     async def _live(self) -> None:
         for n in range(self.random.choice([1, 2, 3, 5])):
@@ -537,11 +560,13 @@ class World:
         running: set[HostName | None] = {
             process.host.name for process in self.processes.values() if not process.task.done()
         }
-        open_ranges = {x.id for x in await self.feed.ranges() if not self._has_ended(x)}
+        await asyncio.sleep(0)
+        whole = self.source.is_read_by([x.range for x in await self._open_leases()])
+        open_ranges = {x.id for x in self.source.open_ranges()}
         missing = self.checker.undelivered()
         problems = {
             "no host is left running": not running,
-            f"owned is {owners}, and open are {open_ranges}": set(owners) != open_ranges,
+            f"owned is {owners}, and open are {open_ranges}": not whole,
             f"not everything is owned: {owners}": None in loads,
             f"leases are owned by hosts that do not run: {loads}": bool(set(loads) - running),
             f"the leases are not spread evenly: {loads}": bool(running)
@@ -551,28 +576,45 @@ class World:
         return [text for text, holds in problems.items() if holds]
 
     async def _owners(self) -> dict[RangeId, tuple[HostName | None, int]]:
+        return {x.range_id: (x.owner, x.epoch) for x in await self._open_leases()}
+
+    async def _open_leases(self) -> list[Lease]:
+        """Return the leases of ranges that are to be read now.
+
+        Some may still wait for a range that has come to life again: it ended, its owner
+        died, and those that it would have gone on in were merged.
+        """
         store = cast("OwnershipStore", self._servers[0])
-        return {x.range_id: (x.owner, x.epoch) for x in await store.list() if not x.ended}
+        leases = [x for x in await store.list() if not x.ended]
+        return [x for x in leases if not any(_waits(x, y) for y in leases)]
 
     def _raise_violation(self) -> None:
         if self._violation is not None:
             raise self._violation
 
 
-def simulate(seed: int) -> Outcome:
+def _waits(child: Lease, parent: Lease) -> bool:
+    return (
+        not child.epoch
+        and parent.range_id in child.range.parents
+        and parent.range.shares_keys_with(child.range)
+    )
+
+
+def simulate(seed: int, feed: FeedKind = "memory") -> Outcome:
     """Live through one seed, from a fresh loop to its end."""
     loop = FreezingLoop()
     try:
-        return loop.run_until_complete(_bounded(seed))
+        return loop.run_until_complete(_bounded(seed, feed))
     finally:
         loop.thaw_all()
         loop.run_until_complete(_end_all())
         loop.close()
 
 
-async def _bounded(seed: int) -> Outcome:
+async def _bounded(seed: int, feed: FeedKind) -> Outcome:
     async with asyncio.timeout(48 * 3600):
-        return await World(seed).live()
+        return await World(seed, feed).live()
 
 
 async def _end_all() -> None:

@@ -31,6 +31,11 @@ from feeds.feed import (
 _HASHES = 255
 
 
+def hash_of(key: str) -> str:
+    """Return the hash of a key, as ranges are bounded."""
+    return f"{zlib.crc32(key.encode()) % _HASHES:02X}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Item:
     lsn: int
@@ -53,14 +58,15 @@ class ShiftingStore:
         """Return a feed that remembers nothing yet."""
         return nullcontext(ShiftingReader(self))
 
-    def append(self, key: str, *bodies: bytes) -> None:
-        """Add changes of one key in one transaction."""
-        place = f"{zlib.crc32(key.encode()) % _HASHES:02X}"
+    def append(self, key: str, *bodies: bytes) -> int:
+        """Add changes of one key in one transaction; return its LSN."""
+        place = hash_of(key)
         (held,) = (x for x in self.physical if x.low <= place < x.high)
         self.lsns[held.id] += 1
         self.items[held.id] += [
             _Item(lsn=self.lsns[held.id], hash=place, key=key, body=x) for x in bodies
         ]
+        return self.lsns[held.id]
 
     def split(self, name: RangeId) -> None:
         """Cut a range in the middle, unless it has only one hash."""

@@ -1,13 +1,20 @@
 """Which ranges need a lease, and which leases nobody needs any more."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
-from feeds.feed import Continuation, FeedRange, RangeId, Successor
+import pytest
+
+from feeds.errors import RangeUnknown
+from feeds.feed import Continuation, FeedRange, RangeId, StartAt, Successor
 from feeds.memory import MemoryFeed
 from host.journal import Journal
 from host.patience import Patience
-from host.ranges import create_missing, create_successors, forget_finished
+from host.ranges import RangeTender, create_missing, create_successors, forget_finished
+from host.settings import FeedSettings
+from leases.errors import LeaseLost
 from leases.lease import HostName, Incarnation, Lease
 from leases.memory import MemoryLeases
 
@@ -129,6 +136,33 @@ async def test_what_is_still_read_is_never_forgotten() -> None:
     assert {x.range_id for x in await leases.list()} == {R1, R2}
 
 
+class Splitting(MemoryFeed):
+    """A feed whose first range is split as soon as it has been listed."""
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        if range_id == R0:
+            if len(self._holders) == 1:
+                self.split(R0)
+            raise RangeUnknown(R0)
+        return await super().settle(range_id, start)
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        listed = await super().ranges()
+        return listed if len(listed) == 1 else [replace(x, parents=()) for x in listed[1:]]
+
+
+async def test_a_range_that_ends_right_after_it_was_listed_is_not_listed_again() -> None:
+    leases, changed = MemoryLeases(), asyncio.Event()
+    tender = RangeTender(
+        Splitting(1), leases, FeedSettings(), journal=JOURNAL, changed=changed.set
+    )
+    tending = asyncio.create_task(tender.tend_for_ever())
+    async with asyncio.timeout(60):
+        await changed.wait()
+    tending.cancel()
+    assert {x.range_id for x in await leases.list()} == {"r1", "r2"}
+
+
 async def superseded_by(
     *successors: FeedRange, ended: FeedRange, there: FeedRange
 ) -> list[str]:
@@ -143,12 +177,32 @@ async def superseded_by(
         container=leases,
         patience=Patience(JOURNAL, Random(1)),
         journal=JOURNAL,
+        check=lambda: None,
     )
     return sorted(x.range_id for x in await leases.list())
 
 
 WHOLE = FeedRange(id=R0, low="0", high="8")
 HALF = FeedRange(id=R1, low="0", high="4", parents=(R0,))
+
+
+async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
+    def lost() -> None:
+        raise LeaseLost(Lease(range=WHOLE), "it could not be renewed in time")
+
+    leases = MemoryLeases()
+    patience = Patience(JOURNAL, Random(1))
+    with pytest.raises(LeaseLost):
+        await create_successors(
+            WHOLE,
+            [Successor(range=HALF, start=Continuation("7"))],
+            feed=MemoryFeed(1),
+            container=leases,
+            patience=patience,
+            journal=JOURNAL,
+            check=lost,
+        )
+    assert await leases.list() == []
 
 
 async def test_what_a_dead_owner_made_for_keys_that_went_elsewhere_is_not_left_beside_it() -> (
