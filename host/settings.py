@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, model_validator
-from pydantic_settings import SettingsConfigDict
 
 from feeds.cosmos_address import CosmosAccess
 from observers.retrying import RetrySettings
@@ -163,7 +162,7 @@ def _shown(secret: SecretStr | None) -> str | None:
 class Settings(AllSettings):
     """Everything a host is told."""
 
-    model_config = SettingsConfigDict(env_prefix="CHANGEFEED_")
+    prefix = "CHANGEFEED_"
     maker = "changefeed init-config"
     neighbours = ("pipeline",)
 

@@ -1,4 +1,8 @@
-"""What goes wrong in a pipeline, by what is done about it."""
+"""What goes wrong in a pipeline, by what is done about it.
+
+Spark tells of an error by its text alone. What a person has to change has a name that ends
+in ``Refused``, here and elsewhere: by that it is told from what may pass.
+"""
 
 from process.errors import Failure, Mistake
 

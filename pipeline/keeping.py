@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -35,11 +35,11 @@ _FRESH_WORKERS: Final = {"spark.python.worker.reuse": "false"}
 
 def keep(
     settings: PipelineSettings,
-    stop: Stopping | None = None,
+    stop: Stopping,
     *,
-    once: bool = False,
-    submitted: bool = False,
-    registry: CollectorRegistry = REGISTRY,
+    once: bool,
+    submitted: bool,
+    registry: CollectorRegistry,
 ) -> None:
     """Keep the tables until asked to stop or, with ``once``, until they are up to date.
 
@@ -54,17 +54,17 @@ def keep(
         settings, tables, settings.spark, submitted=submitted, registry=registry
     ) as process:
         keeping = Keeping(spark=process.spark, settings=settings, once=once, hold=process.hold)
-        process.run(keeping.starters(), stop or Stopping())
+        process.run(keeping.starters(), stop)
 
 
 def observe(
     settings: PipelineSettings,
-    stop: Stopping | None = None,
+    stop: Stopping,
     *,
-    once: bool = False,
-    submitted: bool = False,
-    epoch: int = 0,
-    registry: CollectorRegistry = REGISTRY,
+    once: bool,
+    submitted: bool,
+    epoch: int,
+    registry: CollectorRegistry,
 ) -> None:
     """Run the observer on executors. The epochs it is told are counted on from ``epoch``."""
     wanted = settings.observer
@@ -81,7 +81,7 @@ def observe(
         observing = Observing(
             spark=process.spark, settings=settings, once=once, hold=process.hold, epoch=epoch
         )
-        process.run({OBSERVER: observing.started}, stop or Stopping())
+        process.run({OBSERVER: observing.started}, stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

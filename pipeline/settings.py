@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
-from pydantic_settings import SettingsConfigDict
+from pydantic import ConfigDict, Field, model_validator
 
 from observers.retrying import RetrySettings
 from process.settings import AllSettings, LogSettings, Part, read_settings
@@ -122,7 +121,9 @@ class PipelineSettings(AllSettings):
     ``stop_timeout`` is how long a stop waits for the batches that run.
     """
 
-    model_config = SettingsConfigDict(env_prefix="CHANGEFEED_PIPELINE__")
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # Spark's settings are text
+
+    prefix = "CHANGEFEED_PIPELINE__"
     maker = "changefeed pipeline init-config"
 
     feed: str

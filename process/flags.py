@@ -31,15 +31,20 @@ Set = Annotated[
 ]
 
 
+_OPTIONS = ["observer", "options"]
+
+
 def nested(sets: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
     """Return what ``--set`` and ``--option`` say, nested as the settings are."""
     flags: dict[str, Any] = {}
     for text in sets:
         name, value = _pair(text, "--set", "section.key=value")
-        put(flags, _path(name, text), _valued(value))
+        path = _path(name, text)
+        of_observer = path[: len(_OPTIONS)] == _OPTIONS
+        put(flags, path, _parsed(value) if of_observer else _valued(value))
     for text in options:
         key, value = _pair(text, "--option", "key=value")
-        put(flags, ["observer", "options", key], _parsed(value))
+        put(flags, [*_OPTIONS, key], _parsed(value))
     return flags
 
 
@@ -66,9 +71,15 @@ def _path(name: str, text: str) -> list[str]:
     try:
         inner: Any = tomllib.loads(f"{name} = 0")
     except tomllib.TOMLDecodeError:
-        raise Mistake(f"--set {text}: {name!r} is no name of a setting") from None
+        inner = {}
     path = []
     while isinstance(inner, dict):
+        if len(inner) != 1:
+            raise Mistake(
+                f"--set {text}: {name!r} is no name of a setting; a part of it that has other "
+                f"characters than letters, digits, - and _ is quoted, as in "
+                f'observer.options."a.b"=1'
+            )
         ((key, inner),) = inner.items()
         path.append(key)
     return path

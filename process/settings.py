@@ -1,7 +1,7 @@
 """Settings, wherever they come from: what is common to those of a host and of a pipeline.
 
 A value is taken from the first place that has it: the command line, the environment, the
-TOML file, the default.
+TOML file, the default. Settings are plain values: only ``read_settings`` looks anywhere.
 """
 
 import os
@@ -13,10 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
-    TomlConfigSettingsSource,
 )
 
 from .errors import Mistake
@@ -26,7 +26,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Part(BaseModel):
-    """A section."""
+    """A section, or all of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -39,29 +39,15 @@ class LogSettings(Part):
     """``auto``: for people on a terminal, JSON elsewhere."""
 
 
-class AllSettings(BaseSettings):
-    """Everything that a process is told. Subclasses say their prefix in the environment."""
+class AllSettings(Part):
+    """Everything that a process is told."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_nested_delimiter="__", use_attribute_docstrings=True
-    )
-
+    prefix: ClassVar[str]
+    """What the names of its variables in the environment begin with."""
     maker: ClassVar[str]
     """The command that writes a file with all of them."""
     neighbours: ClassVar[tuple[str, ...]] = ()
     """Sections in the environment that are another process's."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        del dotenv_settings, file_secret_settings
-        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
 
 
 Told = TypeVar("Told", bound=AllSettings)
@@ -72,37 +58,51 @@ def read_settings(model: type[Told], file: Path | None, flags: Mapping[str, Any]
 
     Raise ``Mistake``, which names each setting that is wrong, with the place it is from.
     """
-    if file is not None:
-        _check_readable(file, model.maker)
-    prefix = str(model.model_config.get("env_prefix"))
-    if strangers := unknown_variables(model, os.environ, prefix, model.neighbours):
+    found_in_file = {} if file is None else _read(file, model.maker)
+    if strangers := unknown_variables(model, os.environ, model.prefix, model.neighbours):
         raise Mistake("; ".join(strangers))
 
-    class FromFile(model):  # type: ignore[misc, valid-type]
-        # Where pydantic looks for the name of the file.
-        model_config = SettingsConfigDict(toml_file=file)
+    class Reading(model, BaseSettings):  # type: ignore[misc, valid-type]
+        model_config = SettingsConfigDict(
+            env_prefix=model.prefix, env_nested_delimiter="__", extra="forbid"
+        )
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            del dotenv_settings, file_secret_settings
+            return (
+                init_settings,
+                env_settings,
+                InitSettingsSource(settings_cls, found_in_file),
+            )
 
     try:
-        found = FromFile(**flags)
+        read = Reading(**flags)
     except ValidationError as error:
-        sources = Sources(file=file, flags=flags, environ=os.environ, prefix=prefix)
+        sources = Sources(flags=flags, environ=os.environ, prefix=model.prefix, file=file)
         lines = ["wrong settings", *wrong_settings(model, error, sources)]
         raise Mistake("\n  ".join(lines)) from None
     except SettingsError as error:
         raise Mistake(
             f"an environment variable is not JSON, as that of a whole section must be: "
-            f"{error}. Set single values, as in {prefix}LOG__LEVEL=debug"
+            f"{error}. Set single values, as in {model.prefix}LOG__LEVEL=debug"
         ) from error
-    except tomllib.TOMLDecodeError as error:
-        raise Mistake(f"{file} is no TOML: {error}") from error
-    return model.model_construct(**{x: getattr(found, x) for x in model.model_fields})
+    return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
 
 
-def _check_readable(file: Path, maker: str) -> None:
-    """Read it once for the errors, which would otherwise not be told, or not well."""
+def _read(file: Path, maker: str) -> dict[str, Any]:
     try:
-        file.read_text("utf-8")
+        return tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise Mistake(f"there is no file {file}; make one with: {maker} {file}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise Mistake(f"the settings in {file} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise Mistake(f"{file} is no TOML: {error}") from error

@@ -1,12 +1,12 @@
 """All settings, one after the other, with their defaults and what is said about them.
 
-For the texts that speak of settings: the file that ``init-config`` writes, and the
-messages about wrong ones. The models of settings are the only source.
+For the texts that speak of settings: the file of a host that ``init-config`` writes, and
+the messages about wrong ones.
 """
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -26,6 +26,8 @@ class Entry:
     default: Any
     text: str
     choices: tuple[str, ...] = ()
+    has_names: bool = False
+    """Whether its value is a table, with names that are the user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,11 @@ def names(model: type) -> list[Path]:
     ]
 
 
+def entries(model: type) -> dict[Path, Entry]:
+    """Return all settings by their whole names."""
+    return {(*section.path, x.name): x for section in sections(model) for x in section.entries}
+
+
 def _fields(model: Any) -> dict[str, FieldInfo]:
     if issubclass(model, BaseModel):
         return dict(model.model_fields)
@@ -84,10 +91,12 @@ def _is_section(annotation: Any) -> bool:
 
 def _entry(name: str, info: FieldInfo) -> Entry:
     default = {} if info.default_factory is dict else info.get_default()
+    kind = get_origin(info.annotation) or info.annotation
     return Entry(
         name=name,
         # A default that is made (the name of the machine) differs from place to place.
         default=None if default is PydanticUndefined else default,
         text=inspect.cleandoc(info.description or ""),
-        choices=get_args(info.annotation) if get_origin(info.annotation) is Literal else (),
+        choices=get_args(info.annotation) if kind is Literal else (),
+        has_names=isinstance(kind, type) and issubclass(kind, Mapping),
     )

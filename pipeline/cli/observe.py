@@ -45,7 +45,7 @@ def observe(
         )
         settings, epoch = from_leases(choices.settings(), from_leases_, [OBSERVER])
         epoch = settle_epoch(settings.checkpoint(OBSERVER), epoch)
-        with told_and_stopped(settings.log) as (stop, registry):
+        with told_and_stopped(settings) as (stop, registry):
             from pipeline import keeping  # noqa: PLC0415 - it imports pyspark
 
             keeping.observe(

@@ -7,17 +7,20 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry
 
+from pipeline.settings import PipelineSettings
 from pipeline.stopping import Stopping
 from process.logs import set_up_logs
-from process.settings import LogSettings
 from process.telemetry import telemetry
 
 
 @contextmanager
-def told_and_stopped(log: LogSettings) -> Iterator[tuple[Stopping, CollectorRegistry]]:
+def told_and_stopped(
+    settings: PipelineSettings,
+) -> Iterator[tuple[Stopping, CollectorRegistry]]:
     """Set up logs and metrics, and heed signals, until the block is left."""
     stop = Stopping()
-    with telemetry("changefeed-pipeline", socket.gethostname(), os.environ) as counting:
-        set_up_logs(log, counting.log_handlers)
+    instance = f"{socket.gethostname()}:{settings.directory}"  # several may be on one machine
+    with telemetry("changefeed-pipeline", instance, os.environ) as counting:
+        set_up_logs(settings.log, counting.log_handlers)
         with stop.by_signals():
             yield stop, counting.registry

@@ -34,7 +34,7 @@ def _command(text: str, *, ends: bool) -> Callable[..., None]:
             )
             settings = choices.settings()
             settings, _ = from_leases(settings, from_leases_, settings.tables)
-            with told_and_stopped(settings.log) as (stop, registry):
+            with told_and_stopped(settings) as (stop, registry):
                 from pipeline.keeping import keep  # noqa: PLC0415 - it imports pyspark
 
                 keep(settings, stop, once=ends, submitted=submitted, registry=registry)

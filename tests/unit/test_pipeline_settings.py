@@ -1,6 +1,8 @@
 """The settings of a pipeline, from files and flags, and the file that lists them."""
 
+import os
 import re
+import threading
 import tomllib
 from pathlib import Path
 
@@ -101,14 +103,67 @@ def test_the_environment_goes_before_the_file_and_flags_before_both(
 
 @pytest.mark.parametrize(
     ("variable", "what"),
-    [("DIRECTRY", "setting 'directry'"), ("LATST__INTERVAL", "section 'latst'")],
+    [
+        ("DIRECTRY", "but there is no setting 'directry' of"),
+        ("LATST__INTERVAL", "but there is no section 'latst' of"),
+        ("FEED__ADDRESS", "but feed is one value: set CHANGEFEED_PIPELINE__FEED"),
+        ("SPARK__A", "and .* lower case: set CHANGEFEED_PIPELINE__SPARK to all of spark, as"),
+    ],
 )
-def test_a_variable_that_is_no_setting_is_refused(
+def test_a_variable_that_would_not_be_heeded_is_refused(
     monkeypatch: pytest.MonkeyPatch, variable: str, what: str
 ) -> None:
     monkeypatch.setenv(f"CHANGEFEED_PIPELINE__{variable}", "x")
-    with pytest.raises(Mistake, match=f"CHANGEFEED_PIPELINE__{variable}, .* no {what} of"):
+    with pytest.raises(Mistake, match=f"CHANGEFEED_PIPELINE__{variable}, {what}"):
         MINE.settings()
+
+
+def test_a_wrong_value_in_a_section_that_is_set_whole_is_said_to_be_from_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHANGEFEED_PIPELINE__LATEST", '{"interval": -1}')
+    with pytest.raises(Mistake, match=r"latest.interval \(from CHANGEFEED_PIPELINE__LATEST\)"):
+        MINE.settings()
+
+
+def test_a_part_of_a_list_is_told_by_its_number_and_by_no_variable() -> None:
+    aggregates = 'aggregates=[{"name": "a", "window": "1 h"}, {"name": "b", "windw": "1 h"}]'
+    with pytest.raises(Mistake) as told:
+        Choices(feed="f", directory="d", sets=[aggregates]).settings()
+    assert str(told.value).splitlines()[1:] == [
+        "  aggregates.1.window (from the command line): there is none, and it has to be there",
+        "  aggregates.1.windw (from the command line): there is no such setting",
+    ]
+
+
+def test_numbers_are_text_where_spark_wants_text(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text('[spark]\n"spark.executor.instances" = 4\n"spark.x" = [1]\n')
+    with pytest.raises(Mistake, match=r"spark\.spark\.x: should be a valid string"):
+        Choices(config=file, feed="f", directory="d").settings()
+    file.write_text('[spark]\n"spark.executor.instances" = 4\n')
+    settings = Choices(config=file, feed="f", directory="d").settings()
+    assert settings.spark == {"spark.executor.instances": "4"}
+
+
+def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=pipe.write_text, args=('feed = "f"\nmax_changes = 7\n',))
+    writing.start()
+    assert Choices(config=pipe, directory="d").settings().max_changes == 7
+    writing.join()
+
+
+def test_settings_that_are_made_look_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHANGEFEED_PIPELINE__MAX_CHANGES", "6")
+    assert PipelineSettings(feed="f", directory="d").max_changes == 500_000
+
+
+def test_an_option_of_the_observer_is_the_same_by_either_flag() -> None:
+    by_set = Choices(feed="f", directory="d", sets=["observer.options.size=5"]).settings()
+    by_option = Choices(feed="f", directory="d", options=["size=5"]).settings()
+    assert by_set.observer.options == by_option.observer.options == {"size": 5}
 
 
 def test_a_name_with_dots_is_quoted_in_a_flag() -> None:
@@ -131,6 +186,7 @@ def test_places_are_where_the_user_stands_whatever_spark_does() -> None:
     [
         ("nonsense", "write it as section.key=value"),
         ("a b c=1", "'a b c' is no name of a setting"),
+        ("#latest.interval=6", "'#latest.interval' is no name of a setting; .* is quoted"),
         (
             "observer.retri=1",
             "observer.retri .*there is no such setting; did you mean",
