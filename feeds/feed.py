@@ -105,7 +105,11 @@ class RangeEnded(Exception):
 
 @runtime_checkable
 class Recalls(Protocol):
-    """A feed whose store forgets the bounds of ranges that are gone."""
+    """A feed whose store forgets the bounds of ranges that are gone.
+
+    Its ranges end wherever their readers stand; those that hold their keys by then go on
+    from there.
+    """
 
     def recall(self, ranges: Iterable[FeedRange]) -> None:
         """Learn ranges from their leases, before ``ranges`` is asked or one is read."""

@@ -1,12 +1,20 @@
 """Leases for the ranges that a feed has: creating what is missing, forgetting what is over."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from feeds.errors import FeedUnavailable, RangeUnknown
-from feeds.feed import Feed, FeedRange, RangeId, Recalls, StartAt, Successor
+from feeds.feed import (
+    Continuation,
+    Feed,
+    FeedRange,
+    RangeId,
+    Recalls,
+    StartAt,
+    Successor,
+)
 from leases.container import LeaseContainer
 from leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from leases.lease import Lease
@@ -17,6 +25,7 @@ from .settings import FeedSettings
 
 _AT_ONCE = 8
 _AGAIN_AFTER = 5.0
+_SUPERSEDED = "its keys have gone to other ranges"
 
 
 class RangeTender:
@@ -46,8 +55,7 @@ class RangeTender:
             wait = self._settings.ranges_interval
             try:
                 await self._tend()
-            except* (ContainerUnavailable, FeedUnavailable, RangeUnknown) as errors:
-                # A range may have ended since it was listed: it is gone from the next list.
+            except* (ContainerUnavailable, FeedUnavailable) as errors:
                 wait = min(wait, _AGAIN_AFTER)
                 self._journal.retrying("ranges", only(errors), wait)
             await asyncio.sleep(wait)
@@ -96,7 +104,11 @@ async def create_missing(
 
     async def create(found: FeedRange) -> None:
         async with few:
-            position = await feed.settle(found.id, start)
+            try:
+                position = await feed.settle(found.id, start)
+            except RangeUnknown as error:  # it has ended since, and is gone from the next list
+                journal.retrying("settle", error, _AGAIN_AFTER)
+                return
             wanted = Lease(range=_waiting_for(found, fresh), continuation=position)
             if not (await container.create(wanted)).epoch:
                 journal.created(wanted)
@@ -120,14 +132,9 @@ async def create_successors(
     """Create the leases of the ranges that an ended one goes on in, if they are missing.
 
     ``check`` raises once the ended range may be another's, and nothing is written then.
-
     A range that was merged waits for its other parents: for those that have a lease and
     have not ended, and for those whose lease is yet to come, because they can still be
     read and were not read yet.
-
-    An owner before us may have come as far as this, and died, and the feed may name other
-    successors since (Cosmos DB always names those of today). What it made is then deleted:
-    two leases would hold the same keys, and those waited for this range and are unread.
     """
 
     async def write(doing: str, call: Callable[[], Awaitable[object]]) -> None:
@@ -137,19 +144,21 @@ async def create_successors(
 
         await patience.ask(doing, checked)
 
-    while True:
-        leases = await patience.ask("list", container.list)
-        superseded = [x for x in leases if _superseded(x, ended, successors)]
-        if not superseded:
-            break
-        for lease in superseded:
-            forget = partial(
-                _forget, container, lease, journal, "its keys have gone to other ranges"
-            )
-            await write("delete", forget)
+    leases = await patience.ask("list", container.list)
+    starts = {x.range.id: x.start for x in successors}
+    gone = set()
+    for lease in [x for x in leases if _waits_for(ended, x)]:
+        read = partial(container.read, lease.range_id)
+        while (stored := await patience.ask("read", read)) is not None:
+            if not _waits_for(ended, stored) or not _is_superseded(stored, starts, feed):
+                break
+            forget = partial(_forget, container, stored, journal, _SUPERSEDED)
+            await write("delete", forget)  # unless others have just written to it
+        else:
+            gone.add(lease.range_id)
     listed = await patience.ask("ranges", feed.ranges)
     unfinished = {x.id for x in listed} - {x.range_id for x in leases if x.ended}
-    unfinished |= {x.range_id for x in leases if not x.ended}
+    unfinished |= {x.range_id for x in leases if not x.ended} - gone
     for successor in successors:
         wanted = Lease(
             range=_waiting_for(successor.range, unfinished), continuation=successor.start
@@ -157,14 +166,25 @@ async def create_successors(
         await write("create", partial(container.create, wanted))
 
 
-def _superseded(lease: Lease, ended: FeedRange, successors: Collection[Successor]) -> bool:
-    """Whether a lease waits for an ended range in vain, which goes on in others."""
+def _waits_for(ended: FeedRange, lease: Lease) -> bool:
+    """Whether nobody has had a lease yet, as it holds keys of a range that is being read."""
     return (
         not (lease.epoch or lease.ended)
         and ended.id in lease.range.parents
         and lease.range.shares_keys_with(ended)
-        and lease.range_id not in {x.range.id for x in successors}
     )
+
+
+def _is_superseded(lease: Lease, starts: Mapping[RangeId, Continuation], feed: Feed) -> bool:
+    """Whether a lease that waits for an ended range is not what that goes on in now.
+
+    An owner before us may have come as far as this, and died, and where the feed names
+    those that hold the keys today, it may name others since. Two leases would then hold the
+    same keys; or the range lived on, and what waits for it would begin too early.
+    """
+    if lease.range_id not in starts:
+        return True
+    return isinstance(feed, Recalls) and lease.continuation != starts[lease.range_id]
 
 
 def _waiting_for(found: FeedRange, unfinished: Collection[RangeId]) -> FeedRange:

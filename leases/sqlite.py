@@ -165,6 +165,8 @@ class SqliteFile:
     ) -> None:
         """Tell each what became of it; write what has come to wait meanwhile."""
         self._writing = None
+        if self._waiting:
+            self._write(connection)
         error = done.exception()
         answers = done.result() if error is None else [_Failed(error)] * len(together)
         for one, answer in zip(together, answers, strict=True):
@@ -174,8 +176,6 @@ class SqliteFile:
                 one.answer.set_exception(answer.error)
             else:
                 one.answer.set_result(answer)
-        if self._waiting:
-            self._write(connection)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._opened()

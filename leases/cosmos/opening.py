@@ -110,12 +110,19 @@ async def create_container(client: CosmosClient, address: CosmosAddress) -> None
         pass
     else:
         return
-    with suppress(CosmosResourceExistsError):
-        await client.create_database(address.database)
+    await _create_database(client, address.database)
     with suppress(CosmosResourceExistsError):
         await client.get_database_client(address.database).create_container(
             address.container, PartitionKey("/id"), default_ttl=-1, indexing_policy=INDEXING
         )
+
+
+async def _create_database(client: CosmosClient, name: str) -> None:
+    try:
+        await client.get_database_client(name).read()
+    except CosmosResourceNotFoundError:
+        with suppress(CosmosResourceExistsError):
+            await client.create_database(name)
 
 
 def mode_of(address: CosmosAddress) -> str:

@@ -241,8 +241,8 @@ FLEET = (
     Mutant(
         name="leases that a dead owner made for keys that went elsewhere stay",
         file="host/ranges.py",
-        before="        if not superseded:\n",
-        after="        if superseded is not None:\n",
+        before="    if lease.range_id not in starts:\n        return True\n",
+        after="",
         rule=9,
         tests=(_RANGES,),
     ),
@@ -257,9 +257,17 @@ FLEET = (
     Mutant(
         name="a range that ended since it was listed ends the host",
         file="host/ranges.py",
-        before="(ContainerUnavailable, FeedUnavailable, RangeUnknown)",
-        after="(ContainerUnavailable, FeedUnavailable)",
+        before="except RangeUnknown as error:",
+        after="except ZeroDivisionError as error:",
         rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a lease that waited for a range which lived on begins too early",
+        file="host/ranges.py",
+        before="lease.continuation != starts[lease.range_id]",
+        after="False",
+        rule=12,
         tests=(_RANGES,),
     ),
     Mutant(

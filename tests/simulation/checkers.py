@@ -47,6 +47,7 @@ class Checker:
         self._place: dict[int, int] = {}  # of a change, among those of its key
         self._done_of_key: dict[str, int] = defaultdict(int)
         self._done: set[int] = set()
+        self._passed: set[int] = set()  # by a checkpoint that was stored
         self._range: dict[RangeId, FeedRange] = {}
         self._being_read: dict[RangeId, FeedRange] = {}
         self._position: dict[RangeId, int] = {}
@@ -74,6 +75,8 @@ class Checker:
             )
         upcoming = dict[str, int]()
         for change in changes:
+            if self._strict and int(change.body) in self._passed:
+                raise Violation(f"{call}: change {int(change.body)} was checkpointed before")
             place = self._place[int(change.body)]
             allowed = upcoming.get(change.key, self._done_of_key[change.key])
             if place > allowed:
@@ -159,6 +162,7 @@ class Checker:
                     f"the checkpoint of {found.id} passed over change {number}, "
                     f"which no observer has finished"
                 )
+            self._passed.add(number)
         self._position[found.id] = position
 
     def undelivered(self) -> list[int]:

@@ -1,14 +1,14 @@
 """Which ranges need a lease, and which leases nobody needs any more."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
 import pytest
 
 from feeds.errors import RangeUnknown
-from feeds.feed import Continuation, FeedRange, RangeId, StartAt, Successor
+from feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
 from feeds.memory import MemoryFeed
 from host.journal import Journal
 from host.patience import Patience
@@ -152,34 +152,39 @@ class Splitting(MemoryFeed):
 
 
 async def test_a_range_that_ends_right_after_it_was_listed_is_not_listed_again() -> None:
-    leases, changed = MemoryLeases(), asyncio.Event()
-    tender = RangeTender(
-        Splitting(1), leases, FeedSettings(), journal=JOURNAL, changed=changed.set
-    )
+    leases, settings = MemoryLeases(), FeedSettings()
+    tender = RangeTender(Splitting(1), leases, settings, journal=JOURNAL, changed=lambda: None)
     tending = asyncio.create_task(tender.tend_for_ever())
-    async with asyncio.timeout(60):
-        await changed.wait()
+    await asyncio.sleep(settings.ranges_interval + 1)
     tending.cancel()
     assert {x.range_id for x in await leases.list()} == {"r1", "r2"}
 
 
+class Handing(MemoryFeed):
+    """A feed whose ranges hand on the positions of their readers."""
+
+    def recall(self, ranges: Iterable[FeedRange]) -> None:
+        """Nothing is forgotten here."""
+
+
 async def superseded_by(
-    *successors: FeedRange, ended: FeedRange, there: FeedRange
-) -> list[str]:
-    """End a range while the lease of another is there; return the leases there are then."""
+    *successors: FeedRange, ended: FeedRange, there: FeedRange, feed: Feed | None = None
+) -> list[tuple[str, str]]:
+    """End a range at 7 while the lease of another is there, at 3; return what there is then."""
     leases = MemoryLeases()
-    for x in (ended, there):
-        await leases.create(Lease(range=x, continuation=Continuation("7")))
+    await leases.create(Lease(range=ended, continuation=Continuation("7")))
+    await leases.create(Lease(range=there, continuation=Continuation("3")))
     await create_successors(
         ended,
         [Successor(range=x, start=Continuation("7")) for x in successors],
-        feed=MemoryFeed(1),
+        feed=feed or MemoryFeed(1),
         container=leases,
         patience=Patience(JOURNAL, Random(1)),
         journal=JOURNAL,
         check=lambda: None,
     )
-    return sorted(x.range_id for x in await leases.list())
+    found = [await leases.read(x.range_id) for x in await leases.list()]
+    return sorted((x.range_id, x.continuation or "") for x in found if x is not None)
 
 
 WHOLE = FeedRange(id=R0, low="0", high="8")
@@ -209,14 +214,21 @@ async def test_what_a_dead_owner_made_for_keys_that_went_elsewhere_is_not_left_b
     None
 ):
     merged = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
-    assert await superseded_by(merged, ended=WHOLE, there=HALF) == ["r0", "r3"]
+    assert await superseded_by(merged, ended=WHOLE, there=HALF) == [("r0", "7"), ("r3", "7")]
 
 
 async def test_what_a_dead_owner_made_stays_if_it_still_goes_on_there() -> None:
     other = FeedRange(id=R2, low="4", high="8", parents=(R0,))
-    assert await superseded_by(HALF, other, ended=WHOLE, there=HALF) == ["r0", "r1", "r2"]
+    found = await superseded_by(HALF, other, ended=WHOLE, there=HALF)
+    assert found == [("r0", "7"), ("r1", "3"), ("r2", "7")]
+
+
+async def test_what_waited_for_a_range_that_lived_on_begins_where_that_has_ended() -> None:
+    found = await superseded_by(HALF, ended=WHOLE, there=HALF, feed=Handing(1))
+    assert found == [("r0", "7"), ("r1", "7")]
 
 
 async def test_what_holds_other_keys_stays_though_it_names_the_range_an_ancestor() -> None:
     beside = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
-    assert await superseded_by(HALF, ended=WHOLE, there=beside) == ["r0", "r1", "r4"]
+    found = await superseded_by(HALF, ended=WHOLE, there=beside)
+    assert found == [("r0", "7"), ("r1", "7"), ("r4", "3")]
