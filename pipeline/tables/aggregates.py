@@ -65,7 +65,7 @@ def _figures(
         changes = changes.withWatermark(_TIME, settings.watermark)
     figures = changes.groupBy(F.window(_TIME, settings.window), *by).agg(
         F.count("*").alias("changes"),
-        *(F.sum(f"__{name}").alias(name) for name in sums),
+        *(F.try_sum(f"__{name}").alias(name) for name in sums),  # null where it overflows
     )
     return figures.select(
         F.col("window.start").alias("window_start"),

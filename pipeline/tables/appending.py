@@ -3,7 +3,7 @@
 Tasks write Parquet files beside the table, which nobody sees. The driver then makes one
 commit that adds all of them and says, in Delta's own words (``txn``), which batch of which
 query this was. A batch that Spark repeats after a crash is found there and not added again;
-its files are left behind, as are those of tasks that failed, until the table is looked after
+its files are left behind, as are those of a batch that failed, until the table is looked after
 (``delta``), which happens between two batches.
 
 The name of the query is the id that Spark keeps in the checkpoint directory, so a query
@@ -132,15 +132,15 @@ class DeltaAppender(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         files = [x for told in messages if isinstance(told, Written) for x in told.files]
         append_once(self._uri, files, app_id=self._query(), batch=batchId)
-        if self._upkeep is not None and self._upkeep.due(batchId):
-            compact(self._uri, keep_hours=self._upkeep.keep_hours)
+        if self._upkeep is not None:
+            self._upkeep.look_after(self._uri, batchId, compact)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Remove what the tasks that did succeed have written."""
-        files, root = _file_system(self._uri)
-        for told in messages:
-            for x in told.files if isinstance(told, Written) else ():
-                files.delete_file(f"{root}/{x.name}")
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Leave the files there: the batch may be in the table.
+
+        Spark aborts whenever a commit has raised, also after it was made. Files that are
+        part of no commit are removed with those of tasks that were killed.
+        """
 
     def _query(self) -> str:
         """Return the id that Spark keeps for as long as the checkpoint lasts."""

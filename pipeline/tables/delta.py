@@ -11,13 +11,14 @@ batch and the longest query over the table. Which batches were added (``txn``) i
 the log, through its checkpoints, and is not forgotten.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import structlog
 from deltalake import DeltaTable, Schema, WriterProperties
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
@@ -27,6 +28,8 @@ _log = structlog.get_logger(__name__)
 
 _DEFINITION: Final = "changefeed.definition"
 COMPRESSION: Final = "zstd"
+_BOUNDED: Final = ("range", "sequence", "key", "id", "committed_at", "window_start")
+"""What readers and merges look for; only of these a table keeps the bounds in each file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +39,18 @@ class Upkeep:
     every: int
     keep_hours: int
 
-    def due(self, batch: int) -> bool:
-        return batch % self.every == self.every - 1
+    def look_after(self, uri: str, batch: int, compact: Callable[[str, int], None]) -> None:
+        """Compact the table, if it is its turn after a batch. Whatever happens, the batch
+        is done: what could not be compacted is left to the next time.
+        """
+        if batch % self.every != self.every - 1:
+            return
+        try:
+            compact(uri, self.keep_hours)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - deltalake's panics are no Exception
+            _log.warning("table.not_compacted", table=uri, reason=str(error))
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -83,7 +96,13 @@ def refuse_another(uri: str, schema: pa.Schema, definition: str = "") -> None:
 def ensure_table(uri: str, schema: pa.Schema, definition: str = "") -> DeltaTable:
     """Return the table, made empty if it is not there. Raise as ``refuse_another``."""
     refuse_another(uri, schema, definition)
-    configuration = {_DEFINITION: definition} if definition else None
+    configuration: dict[str, str | None] = {
+        # Of values that come from bodies deltalake cannot tell the bounds of all: at a date
+        # after the year 9999 it stops.
+        "delta.dataSkippingStatsColumns": ",".join(x for x in schema.names if x in _BOUNDED)
+    }
+    if definition:
+        configuration[_DEFINITION] = definition
     return DeltaTable.create(
         uri, schema, mode="ignore", configuration=configuration, raise_if_key_not_exists=False
     )
@@ -97,19 +116,15 @@ def settings_changed(uri: str, what: str) -> PipelineRefused:
     )
 
 
-def compact(uri: str, *, keep_hours: int) -> None:
+def compact(uri: str, keep_hours: int) -> None:
     """Put small files together, and remove old files that are not part of the table.
 
-    If somebody else has changed the same files, all is left to the next time. But two
-    compactions at once go unnoticed in ``deltalake``, and each row is there twice then: who
+    Raise what ``deltalake`` raises, as when somebody else has changed the same files. But
+    two compactions at once go unnoticed there, and each row is in the table twice then: who
     keeps a table is the only one to compact it.
     """
     table = DeltaTable(uri)
-    try:
-        table.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
-    except CommitFailedError as error:
-        _log.warning("table was not compacted this time", table=uri, reason=str(error))
-        return
+    table.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
     table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 

@@ -12,6 +12,7 @@ equality where none can be null.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -71,12 +72,10 @@ class MergedTable:
         spark, rows = batch.sparkSession, self.rows(batch)
         if has_delta(spark):
             merge_in_spark(self.uri, rows, self.merge)
-            if self.upkeep.due(number):
-                compact_in_spark(spark, self.uri, keep_hours=self.upkeep.keep_hours)
+            self.upkeep.look_after(self.uri, number, partial(compact_in_spark, spark))
             return
         merge_here(self.uri, rows.toArrow(), self.merge)
-        if self.upkeep.due(number):
-            compact(self.uri, keep_hours=self.upkeep.keep_hours)
+        self.upkeep.look_after(self.uri, number, compact)
 
 
 def merge_here(uri: str, rows: pa.Table, how: Merge) -> None:
@@ -109,7 +108,7 @@ def merge_in_spark(uri: str, rows: DataFrame, how: Merge) -> None:
     )
 
 
-def compact_in_spark(spark: SparkSession, uri: str, *, keep_hours: int) -> None:
+def compact_in_spark(spark: SparkSession, uri: str, keep_hours: int) -> None:
     """Do on the executors what ``compact`` does here."""
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     spark.sql(f"OPTIMIZE {_named(uri)}")

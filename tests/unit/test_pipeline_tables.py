@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+import structlog.testing
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,12 +71,39 @@ def test_all_tasks_of_a_batch_are_one_commit_and_an_empty_batch_is_none(tmp_path
     assert rows(tmp_path) == [1, 2, 3]
 
 
-def test_what_a_failed_batch_wrote_is_removed(tmp_path: Path) -> None:
+def test_a_batch_that_is_committed_and_aborted_nevertheless_is_there_once(
+    tmp_path: Path,
+) -> None:
     ensure_table(str(tmp_path), SCHEMA)
     one = appender(tmp_path)
     told = one.write(iter([batch(1)]))
+    one.commit([told, None], 0)
     one.abort([told, None], 0)
-    assert list(tmp_path.glob("*.parquet")) == []
+    one.commit([one.write(iter([batch(1)]))], 0)
+    assert rows(tmp_path) == [1]
+
+
+def test_a_batch_is_done_though_its_table_could_not_be_compacted(tmp_path: Path) -> None:
+    def broken(uri: str, keep_hours: int) -> None:
+        raise DeltaError(f"{uri} for {keep_hours} h: no space left on device")
+
+    upkeep = Upkeep(every=2, keep_hours=24)
+    with structlog.testing.capture_logs() as logged:
+        for n in range(4):
+            upkeep.look_after(str(tmp_path), n, broken)
+    assert [x["event"] for x in logged] == ["table.not_compacted"] * 2
+
+
+def test_a_date_that_deltalake_cannot_tell_stops_no_table(tmp_path: Path) -> None:
+    schema = pa.schema([("key", pa.string()), ("value", pa.struct([("d", pa.date32())]))])
+    ensure_table(str(tmp_path), schema)
+    far = pa.array([108_841_000], pa.int32()).cast(pa.date32())  # in the year 300,000
+    table = pa.table([pa.array(["a"]), pa.StructArray.from_arrays([far], ["d"])], schema=schema)
+    for _ in range(2):
+        write_deltalake(str(tmp_path), table, mode="append")
+        merge_here(str(tmp_path), table, Merge(keys=("key",)))
+    compact(str(tmp_path), 24)
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 2
 
 
 def test_a_table_with_other_columns_or_made_for_something_else_is_refused(
@@ -169,7 +197,7 @@ def test_the_latest_is_that_of_a_model_whatever_is_merged_in_whatever_order(
         for number, changes in enumerate(batches):
             merged(Path(directory), list(newest_of(changes).values()), STATE, MERGE)
             if number == 2:
-                compact(directory, keep_hours=168)
+                compact(directory, 168)
         found = pa.table(DeltaTable(directory).to_pyarrow_table()).to_pylist()
     assert newest_of(found) == newest_of(x for changes in batches for x in changes)
     assert len(found) == len(newest_of(found))
@@ -208,7 +236,7 @@ def test_upkeep_removes_old_files_that_are_no_part_of_the_table_and_no_others(
     assert isinstance(abandoned, Written)
     assert isinstance(running, Written)
     aged(tmp_path / abandoned.files[0].name, 25)
-    compact(str(tmp_path), keep_hours=24)
+    compact(str(tmp_path), 24)
     assert not (tmp_path / abandoned.files[0].name).exists()
     one.commit([running], 3)
     assert rows(tmp_path) == [0, 1, 2, 77]
@@ -224,7 +252,7 @@ def test_a_table_that_somebody_else_writes_again_meanwhile_is_left_to_the_next_t
     with pytest.raises(CommitFailedError):
         behind.optimize.compact()
     monkeypatch.setattr(delta, "DeltaTable", lambda _: behind)
-    compact(str(tmp_path), keep_hours=24)
+    Upkeep(every=1, keep_hours=24).look_after(str(tmp_path), 0, compact)
     assert DeltaTable(str(tmp_path)).version() == version
     assert rows(tmp_path) == [0, 1, 2]
 
@@ -233,7 +261,7 @@ def test_which_batches_were_added_outlives_compaction_and_the_log_that_said_so(
     tmp_path: Path,
 ) -> None:
     one = small_files(tmp_path, 3)
-    compact(str(tmp_path), keep_hours=1)
+    compact(str(tmp_path), 1)
     DeltaTable(str(tmp_path)).create_checkpoint()
     *earlier, _ = sorted((tmp_path / "_delta_log").glob("*.json"))
     for entry in earlier:
