@@ -10,7 +10,7 @@ parent may be there before anybody may read it. A query introduces such a range 
 parents have ended, and not before.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from feeds.feed import Continuation, FeedRange, RangeId
@@ -19,7 +19,7 @@ from leases.lease import Lease
 
 from .errors import PipelineRefused
 from .source.access import Access
-from .source.lineage import generations, parents_first
+from .source.lineage import ancestors, generations, parents_first
 from .source.offsets import Offset
 from .source.planning import mark_of
 
@@ -107,21 +107,8 @@ def _over(
         for name, sight in access.look(ended).items()
         if all(x.range.id in offset.marks for x in sight.successors or ())
     }
-    left_out = _ancestors(offset.marks, known) - offset.marks.keys()
+    left_out = ancestors(offset.marks, known) - offset.marks.keys()
     return {**access.settle(sorted(left_out), "now"), **over}
-
-
-def _ancestors(
-    names: Collection[RangeId], known: Mapping[RangeId, FeedRange]
-) -> Collection[RangeId]:
-    found: set[RangeId] = set()
-    waiting = list(names)
-    while waiting:
-        parents = known[x].parents if (x := waiting.pop()) in known else ()
-        new = {y for y in parents if y in known} - found
-        found |= new
-        waiting += new
-    return found
 
 
 def _position(lease: Lease) -> Continuation:

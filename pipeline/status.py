@@ -8,11 +8,13 @@ import msgspec
 from .checkpoints import committed, is_owned
 from .settings import PipelineSettings
 from .source.access import Access
+from .source.offsets import Offset
 from .source.opening import open_access
+from .source.planning import mark_of
 
 
 class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A range that is being read, up to a position. ``lag`` counts the changes behind it."""
+    """A range that is read, or will be, from a position on; ``lag`` counts what lies there."""
 
     range: str
     continuation: str
@@ -36,22 +38,36 @@ def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
         return [_status(settings, name, access) for name in settings.queries]
 
 
+def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
+    """Tell of the ranges of an offset, and of those that go on after them."""
+    access.recall(offset)
+    marks, new = dict(offset.marks), dict(offset.marks)
+    lags = dict.fromkeys(marks, 0)
+    while new:
+        # An ended range whose position was taken over has handed on all it had.
+        asked = {x: mark for x, mark in new.items() if not (mark.ended and access.takes_over)}
+        sights = access.look(asked)
+        lags |= {x: sight.lag for x, sight in sights.items()}
+        new = {
+            x.range.id: mark_of(access, x.range, x.start, 0)
+            for sight in sights.values()
+            for x in sight.successors or ()
+            if x.range.id not in marks
+        }
+        marks |= new
+        access.recall(offset.with_marks(new))
+    return tuple(
+        RangeStatus(range=x, continuation=mark.continuation, lag=lags[x], ended=mark.ended)
+        for x, mark in sorted(marks.items())
+    )
+
+
 def _status(settings: PipelineSettings, name: str, access: Access) -> TableStatus:
     checkpoint = settings.checkpoint(name)
     found, running = committed(checkpoint), is_owned(checkpoint)
     if found is None:
         return TableStatus(table=name, batch=None, lag=None, running=running)
-    access.recall(found.offset)
-    sights = access.look(found.offset.marks)
-    ranges = tuple(
-        RangeStatus(
-            range=x,
-            continuation=mark.continuation,
-            lag=sights[x].lag,
-            ended=mark.ended,
-        )
-        for x, mark in sorted(found.offset.marks.items())
-    )
+    ranges = _ranges(found.offset, access)
     return TableStatus(
         table=name,
         batch=found.batch,

@@ -43,6 +43,20 @@ def parents_first(ranges: Mapping[RangeId, FeedRange]) -> Sequence[FeedRange]:
     return list(placed.values())
 
 
+def ancestors(
+    names: Collection[RangeId], known: Mapping[RangeId, FeedRange]
+) -> Collection[RangeId]:
+    """Return the ranges that had the keys of some before, as far as they are known."""
+    found: set[RangeId] = set()
+    waiting = list(names)
+    while waiting:
+        parents = known[x].parents if (x := waiting.pop()) in known else ()
+        new = {y for y in parents if y in known} - found
+        found |= new
+        waiting += new
+    return found
+
+
 def narrowed(ranges: Sequence[FeedRange], only: Collection[RangeId]) -> Sequence[FeedRange]:
     """Leave some ranges and what descends from them; all, if none is named.
 

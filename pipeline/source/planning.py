@@ -14,7 +14,7 @@ from feeds.errors import RangeUnknown
 from feeds.feed import Continuation, FeedRange, RangeId, StartAt
 
 from .access import Access, Sight, Slice, Step
-from .lineage import generations, with_successors
+from .lineage import ancestors, generations, with_successors
 from .offsets import Mark, Offset
 
 Name = TypeVar("Name", bound=str)
@@ -111,10 +111,19 @@ def first_offset(access: Access, start: StartAt) -> Offset:
 
 
 def target_at(access: Access, end: StartAt | Offset) -> Target:
-    """Return how far to read to get to a point, for every range there is now."""
+    """Return how far to read to get to a point, for every range there is now.
+
+    What an offset does not name, because all that goes on with its keys was introduced, is
+    read to its end.
+    """
     if isinstance(end, Offset):
         access.recall(end)
-        return Target.of(end.marks)
+        if access.takes_over:  # bounds tell what such a range goes on in
+            return Target.of(end.marks)
+        known = {x.id: x for x in access.ranges()}
+        passed = sorted(ancestors(end.marks, known) - end.marks.keys())
+        ends = access.settle(passed, "now")
+        return Target.of({**{x: Mark(continuation=ends[x]) for x in passed}, **end.marks})
     return Target.of(_settled(access, end))
 
 

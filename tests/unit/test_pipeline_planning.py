@@ -176,6 +176,25 @@ def test_reading_up_to_a_target_leaves_out_what_comes_later_and_ends() -> None:
     assert steps[-1][1].as_json() == {"r0": ["3", False, 0], "r1": ["0", False, 0]}
 
 
+def test_what_an_offset_has_left_behind_is_read_to_its_end_on_the_way_there() -> None:
+    feed = MemoryFeed(2)
+    filled(feed, R0, 3)
+    with memory_access(feed) as access:
+        start = offset = first_offset(access, "beginning")
+        low, high = feed.split(R0)
+        filled(feed, low.id, 2)
+        filled(feed, R1, 4)
+        while (end := next_offset(access, offset)) != offset:
+            offset = end
+        filled(feed, high.id, 5)
+        assert R0 not in offset.marks
+        within = target_at(access, offset)
+        *_, (_, last) = batches(access, start, within)
+        assert {x: y.continuation for x, y in last.marks.items() if x != R0} == {
+            x: y.continuation for x, y in offset.marks.items()
+        }
+
+
 def test_a_target_in_limited_batches_is_met_exactly() -> None:
     feed = MemoryFeed(1)
     filled(feed, R0, 10)
