@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
 from .errors import PipelineRefused
 from .source.offsets import Offset
 
 _LOCK: Final = "_lock"
 _EPOCH: Final = "_epoch"
+_LOOK: Final = 0.5  # seconds; far more than a look at the lock takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ def committed(checkpoint: str) -> Committed | None:
 
 def begun(checkpoint: str) -> bool:
     """Whether a query has ever begun a batch here. ``False`` if it cannot be seen from here."""
-    return not _is_elsewhere(checkpoint) and any(_home(checkpoint).glob("offsets/*"))
+    return not _is_elsewhere(checkpoint) and last_begun(checkpoint) >= 0
 
 
 def last_begun(checkpoint: str) -> int:
@@ -63,14 +66,15 @@ def base_epoch(checkpoint: str) -> int:
 
 
 def settle_epoch(checkpoint: str, epoch: int) -> int:
-    """Keep the epoch to count on, where none is kept yet; return the one that counts.
+    """Keep the epoch to count on, until a batch was begun; return the one that counts.
 
-    A checkpoint that is not on this machine keeps none.
+    Of several that were said the greatest counts: hosts may have gone on in between. A
+    checkpoint that is not on this machine keeps none.
     """
     if _is_elsewhere(checkpoint):
         return epoch
-    home = _home(checkpoint)
-    if not (home / _EPOCH).exists():
+    if not begun(checkpoint) and epoch >= base_epoch(checkpoint):
+        home = _home(checkpoint)
         home.mkdir(parents=True, exist_ok=True)
         (home / _EPOCH).write_text(str(epoch), encoding="utf-8")
     return base_epoch(checkpoint)
@@ -89,7 +93,14 @@ def owned(checkpoint: str) -> Iterator[None]:
     home.mkdir(parents=True, exist_ok=True)
     with (home / _LOCK).open("ab") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for attempt in Retrying(
+                retry=retry_if_exception_type(BlockingIOError),  # somebody may just be looking
+                stop=stop_after_delay(_LOOK),
+                wait=wait_fixed(_LOOK / 10),
+                reraise=True,
+            ):
+                with attempt:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise PipelineRefused(
                 f"a pipeline runs on the checkpoint {home}: stop it first"
@@ -109,11 +120,12 @@ def is_owned(checkpoint: str) -> bool:
     """Whether a pipeline of this machine runs on a checkpoint. Nothing is made by asking."""
     if _is_elsewhere(checkpoint) or not (_home(checkpoint) / _LOCK).exists():
         return False
-    try:
-        with owned(checkpoint):
-            return False
-    except PipelineRefused:
-        return True
+    with (_home(checkpoint) / _LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _is_elsewhere(checkpoint: str) -> bool:

@@ -11,6 +11,7 @@ import structlog
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from .progress import Board, RangeSeen, TableSeen
 
@@ -28,16 +29,17 @@ def shown(board: Board) -> Iterator[Callable[[], None]]:
         yield Lines(board).look
         return
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        handlers = [
-            x for x in logging.getLogger().handlers if isinstance(x, logging.StreamHandler)
-        ]
-        for handler in handlers:  # lines stand above the table, not in it
-            handler.setStream(sys.stderr)
+        # Lines stand above the table, not in it.
+        before = {
+            x: x.setStream(sys.stderr)
+            for x in logging.getLogger().handlers
+            if type(x) is logging.StreamHandler
+        }
         try:
             yield lambda: live.update(rendered(board.seen()), refresh=True)
         finally:
-            for handler in handlers:
-                handler.setStream(sys.__stderr__)
+            for handler, stream in before.items():
+                handler.setStream(stream or sys.__stderr__)
 
 
 class Lines:
@@ -64,9 +66,9 @@ def rendered(tables: Sequence[TableSeen]) -> Table:
     shown = Table("table", "range", "batch", "changes/s", "lag")
     for x in tables:
         batch = "-" if x.batch is None else str(x.batch)
-        shown.add_row(x.table, x.trouble or "", batch, _rate(x.rate), _count(x.lag))
+        shown.add_row(Text(x.table), Text(x.trouble or ""), batch, _rate(x.rate), _count(x.lag))
         for name, one in _most_behind(x):
-            shown.add_row("", name, "", _rate(one.rate), _count(one.lag))
+            shown.add_row("", Text(name), "", _rate(one.rate), _count(one.lag))
         if len(x.ranges) > _MOST_RANGES:
             shown.add_row("", f"and {len(x.ranges) - _MOST_RANGES} more", "", "", "")
     return shown

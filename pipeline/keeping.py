@@ -30,6 +30,7 @@ from .web import served
 
 _log = structlog.get_logger("changefeed")
 
+_TRIES_OF_ONCE: Final = 4  # each has asked the feed for a minute
 _FRESH_WORKERS: Final = {"spark.python.worker.reuse": "false"}
 
 
@@ -51,7 +52,7 @@ def keep(
     if not tables:
         raise PipelineRefused("no table is enabled: keep changes or latest, or name aggregates")
     with _process(
-        settings, tables, settings.spark, submitted=submitted, registry=registry
+        settings, tables, settings.spark, once=once, submitted=submitted, registry=registry
     ) as process:
         keeping = Keeping(spark=process.spark, settings=settings, once=once, hold=process.hold)
         process.run(keeping.starters(), stop)
@@ -76,7 +77,7 @@ def observe(
     # What a task has left behind in a thread must not meet the next task.
     conf = {**({} if wanted.timeout is None else _FRESH_WORKERS), **settings.spark}
     with _process(
-        settings, [OBSERVER], conf, submitted=submitted, registry=registry
+        settings, [OBSERVER], conf, once=once, submitted=submitted, registry=registry
     ) as process:
         observing = Observing(
             spark=process.spark, settings=settings, once=once, hold=process.hold, epoch=epoch
@@ -125,6 +126,7 @@ class _Process:
     settings: PipelineSettings
     hold: Hold
     board: Board
+    once: bool
 
     def run(self, starters: Mapping[str, Starter], stop: Stopping) -> None:
         settings = self.settings
@@ -136,6 +138,7 @@ class _Process:
                 self.hold,
                 board=self.board,
                 stop_timeout=settings.stop_timeout,
+                tries=_TRIES_OF_ONCE if self.once else None,
                 look=look,
             )
             _log.info("pipeline.stopped")
@@ -147,6 +150,7 @@ def _process(
     names: Sequence[str],
     conf: Mapping[str, str],
     *,
+    once: bool,
     submitted: bool,
     registry: CollectorRegistry,
 ) -> Iterator[_Process]:
@@ -163,6 +167,6 @@ def _process(
         listener = PipelineListener(access, board)
         spark.streams.addListener(listener)
         try:
-            yield _Process(spark=spark, settings=settings, hold=hold, board=board)
+            yield _Process(spark=spark, settings=settings, hold=hold, board=board, once=once)
         finally:
             spark.streams.removeListener(listener)

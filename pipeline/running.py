@@ -29,9 +29,11 @@ _REST_INTERVAL: Final = 0.05
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
 STOP_TIMEOUT: Final = 25.0
 _ADVICE = re.compile(
-    r"\b(FeedUnavailable|FeedRefused|PipelineRefused|ObserverRefused|DeadLettersRefused|"
-    r"ObserverFailed|ObserverStuck): (.+?)(?:\n|$)"
+    r"^(?:\w+\.)+(FeedUnavailable|FeedRefused|PipelineRefused|ObserverRefused|"
+    r"DeadLettersRefused|ObserverFailed|ObserverStuck): (.+)$",
+    re.MULTILINE,
 )
+"""The last line of a traceback. What led to an error stands before it, in lines alike."""
 
 Starter = Callable[[], StreamingQuery]
 
@@ -44,6 +46,7 @@ class _Kept:
     start: Starter
     query: StreamingQuery | None = None
     delay: float = _FIRST_DELAY
+    failures: int = 0  # since the last batch
     due: float = 0.0
     done: bool = False
 
@@ -72,32 +75,34 @@ def keep_running(
     *,
     board: Board,
     stop_timeout: float = STOP_TIMEOUT,
+    tries: int | None = None,
     look: Callable[[], None] = lambda: None,
 ) -> None:
     """Run queries until asked to stop, or until all have ended by themselves.
 
     ``hold`` is what the queries were made with. ``board`` is told what waits for its feed,
-    and ``look`` is called now and then. Raise ``QueryFailed`` if a query cannot go on. None
+    and ``look`` is called now and then. ``tries`` is how often in a row a feed may be away
+    for one query; without it, for ever. Raise ``QueryFailed`` if a query cannot go on. None
     runs when this returns.
     """
     kept = [_Kept(name=name, start=start) for name, start in starters.items()]
     try:
         while not stop.asked and not all(x.done for x in kept):
             for one in kept:
-                _look(one, board, stop.now())
+                _look(one, board, stop.now(), tries)
             look()
             stop.wait(_LOOK_INTERVAL)
         _come_to_rest(kept, stop, hold, stop_timeout)
         for one in kept:
             if one.query is not None:
-                _look(one, board, stop.now())  # it may have failed meanwhile
+                _look(one, board, stop.now(), tries)  # it may have failed meanwhile
     finally:
         for one in kept:
             if one.query is not None:
                 one.query.stop()
 
 
-def _look(one: _Kept, board: Board, now: float) -> None:
+def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
     if one.done or (one.query is None and now < one.due):
         return
     if one.query is None:
@@ -107,14 +112,15 @@ def _look(one: _Kept, board: Board, now: float) -> None:
         return
     if one.query.isActive:
         if one.query.lastProgress is not None:
-            one.delay = _FIRST_DELAY
+            one.delay, one.failures = _FIRST_DELAY, 0
         return
     failure = one.query.exception()
     if failure is None:
         one.done = True
         return
     kind, reason = advice(str(failure))
-    if kind != "FeedUnavailable":
+    one.failures += 1
+    if kind != "FeedUnavailable" or one.failures == tries:
         failed = QueryRefused if kind.endswith("Refused") else QueryFailed
         raise failed(one.name, reason) from failure
     _log.warning("query.failed", table=one.name, error=reason, again_after=one.delay)
@@ -150,5 +156,8 @@ def _rests(one: _Kept, hold: Hold) -> bool:
 
 def advice(text: str) -> tuple[str, str]:
     """Return what our own error was, and said, from within all that Spark says around it."""
-    found = _ADVICE.search(text)
-    return (found[1], found[2].strip()) if found else ("", text.strip().splitlines()[0])
+    found = _ADVICE.findall(text)
+    if not found:
+        return "", text.strip().splitlines()[0]
+    kind, said = found[-1]
+    return kind, said.strip()

@@ -1,34 +1,37 @@
 """Being told to stop: once to come to rest, twice to break off."""
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_STEP = 0.05
 
 
 class Stopping:
     """What asks queries to stop, and the clock they wait by."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
-        self._at_once = threading.Event()
+        # Plain numbers: a signal's handler must not wait for a lock that its thread holds.
+        self._times = 0
 
     @property
     def asked(self) -> bool:
-        return self._asked.is_set()
+        return self._times > 0
 
     @property
     def at_once(self) -> bool:
-        return self._at_once.is_set()
+        return self._times > 1
 
     def ask(self) -> None:
         """Let batches end and begin none; asked again, wait for nothing more."""
-        (self._at_once if self.asked else self._asked).set()
+        self._times += 1
 
     def wait(self, seconds: float) -> None:
         """Wait until somebody asks for more than has been asked, or time is over."""
-        (self._at_once if self.asked else self._asked).wait(seconds)
+        asked, until = self._times, time.monotonic() + seconds
+        while self._times == asked and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _STEP))
 
     def now(self) -> float:
         return time.monotonic()

@@ -62,7 +62,7 @@ def command(
     python: str | None = None,
     further: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command that submits a pipeline, whose settings were read from ``file``.
+    """Return the command that submits a pipeline. It reads ``file`` again, where it runs.
 
     ``further`` are arguments for spark-submit, and go before what the settings say. Raise
     ``PipelineRefused`` for what cannot be submitted.

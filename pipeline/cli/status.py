@@ -42,5 +42,5 @@ def _rendered(seen: TableStatus) -> RenderableType:
         return heading
     table = Table("range", "position", "lag")
     for x in seen.ranges:
-        table.add_row(x.range, Text(x.continuation), "ended" if x.ended else f"{x.lag:,}")
+        table.add_row(Text(x.range), Text(x.continuation), "ended" if x.ended else f"{x.lag:,}")
     return Group(heading, table)

@@ -160,6 +160,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = next_offset(access, begin, limit=most, within=self._within)
         if end == begin and self._within is None:
             time.sleep(self._options.idle_seconds)
+            if held(self._options.hold_file):
+                return start
             end = next_offset(access, begin, limit=most)
         self._newest = end
         self._all_told = most is None or end == begin

@@ -10,20 +10,21 @@ import pytest
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
+from feeds.eventlog.succession import replace_partitions
 from feeds.feed import Continuation, FeedRange, RangeId
 from host.cli import app as host
 from leases import exchange
 from leases.errors import ContainerRefused
 from leases.lease import Lease
 from leases.opening import open_container
-from pipeline.checkpoints import base_epoch, owned, settle_epoch
+from pipeline.checkpoints import base_epoch, begun, owned, settle_epoch
 from pipeline.cli import app, surroundings
 from pipeline.cli.choices import Choices, from_leases
 from pipeline.source.access_log import LogAccess
 from pipeline.source.offsets import Offset
 from pipeline.source.planning import first_offset, next_offset
 from process.telemetry import Telemetry
-from tests.support.pipeline_feeds import a_log
+from tests.support.pipeline_feeds import a_log, append_to
 
 R0 = RangeId("e1.p00.v00-ff")
 NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
@@ -80,10 +81,25 @@ def test_status_tells_of_each_table_range_by_range(tmp_path: Path) -> None:
     assert not (tmp_path / "tables/_checkpoints/latest").exists(), "looking makes nothing"
 
 
-def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
+def test_status_tells_of_what_waits_in_ranges_that_go_on_after_those_of_the_checkpoint(
+    tmp_path: Path,
+) -> None:
     done = a_checkpoint(tmp_path)
+    log = tmp_path / "log"
+    asyncio.run(replace_partitions(log, [R0], [(0, 0, 127), (0, 128, 255)]))
+    append_to(log, {f"k{n}": 10 for n in range(20)})
+    (table,) = json.loads(asked(tmp_path, "status", "--json", NO_TABLES[1]).stdout)
+    lags = {x["range"]: x["lag"] for x in table["ranges"]}
+    assert lags.pop(R0) == 100 - int(done.marks[R0].continuation.partition("/")[2])
+    assert sum(lags.values()) == 200
+    assert len(lags) == 2
+    assert table["lag"] == 270
+
+
+def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "tables/_checkpoints/changes")
     settle_epoch(checkpoint, 7)
+    done = a_checkpoint(tmp_path)
     exported = asked(tmp_path, "export")
     (lease,) = exchange.read(exported.stdout.encode())
     assert (lease.range_id, lease.continuation) == (R0, done.marks[R0].continuation)
@@ -153,8 +169,14 @@ def imported(home: Path, log: str, leases: str, document: str) -> tuple[int, str
 def test_an_epoch_to_count_on_is_settled_once(tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     assert base_epoch(checkpoint) == 0
-    assert settle_epoch(checkpoint, 5) == 5
-    assert settle_epoch(checkpoint, 9) == 5
+    assert settle_epoch(checkpoint, 0) == 0
+    assert settle_epoch(checkpoint, 9) == 9  # nothing was begun under the first
+    assert settle_epoch(checkpoint, 5) == 9
+    (tmp_path / "checkpoint/offsets").mkdir()
+    (tmp_path / "checkpoint/offsets/.0.f00.tmp").touch()  # not yet
+    assert (settle_epoch(checkpoint, 10), begun(checkpoint)) == (10, False)
+    (tmp_path / "checkpoint/offsets/0").touch()
+    assert (settle_epoch(checkpoint, 11), begun(checkpoint)) == (10, True)
     assert settle_epoch("s3://bucket/checkpoint", 9) == 9
 
 

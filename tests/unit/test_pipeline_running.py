@@ -172,3 +172,6 @@ def test_the_advice_is_found_within_what_spark_says() -> None:
     assert advice(AWAY) == ("FeedUnavailable", "log.db: locked. Ask again")
     assert advice("a\nobservers.errors.ObserverFailed: it failed\nb")[0] == "ObserverFailed"
     assert advice("one\ntwo") == ("", "one")
+    led_to = "feeds.errors.FeedUnavailable: away\n\nThe above exception was the direct cause\n"
+    assert advice(f"{led_to}observers.errors.ObserverFailed: no")[0] == "ObserverFailed"
+    assert advice("the value 'x FeedUnavailable: gone' is no number")[0] == ""
