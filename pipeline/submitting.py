@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from .delta_jar import names_delta, with_delta
 from .errors import PipelineRefused
 from .settings import PipelineSettings
 
@@ -61,10 +62,12 @@ def command(
     what: str,
     python: str | None = None,
     further: Sequence[str] = (),
+    start: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that submits a pipeline. It reads ``file`` again, where it runs.
 
-    ``further`` are arguments for spark-submit, and go before what the settings say. Raise
+    ``further`` are arguments for spark-submit, and go before what the settings say; ``start``
+    are flags of the program that say where it starts. Raise
     ``PipelineRefused`` for what cannot be submitted.
     """
     if what not in _COMMANDS:
@@ -73,7 +76,10 @@ def command(
         )
     archive, entry = bundle(directory)
     # Said here and not only by the session: the driver's Java is there before the session.
-    conf = {"spark.pyspark.python": python or sys.executable, **settings.spark}
+    conf = {
+        "spark.pyspark.python": python or sys.executable,
+        **with_delta(settings.spark, named=names_delta(" ".join(further))),
+    }
     return [
         spark_submit(),
         f"--master={master}",
@@ -82,6 +88,7 @@ def command(
         str(entry),
         what,
         f"--config={file}",
+        *start,
         "--submitted",
     ]
 

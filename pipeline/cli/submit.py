@@ -11,6 +11,8 @@ from pipeline.settings import load_settings
 from pipeline.submitting import command
 from process.mistakes import mistakes_told
 
+from .choices import FromLeases, Start
+
 
 def submit(
     context: typer.Context,
@@ -26,6 +28,8 @@ def submit(
     python: Annotated[
         str | None, typer.Option("--python", help="The Python of the executors.")
     ] = None,
+    start: Start = None,
+    from_leases: FromLeases = None,
     runs: Annotated[
         bool, typer.Option("--run", help="Run the command instead of printing it.")
     ] = False,
@@ -44,6 +48,10 @@ def submit(
             what=what,
             python=python,
             further=context.args,
+            start=[
+                *([] if start is None else [f"--start={start}"]),
+                *([] if from_leases is None else [f"--from-leases={from_leases}"]),
+            ],
         )
         if runs:
             os.execvp(line[0], line)  # noqa: S606 - without a shell, and what was just built

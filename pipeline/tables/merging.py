@@ -13,20 +13,15 @@ equality where none can be null.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
 from pyspark.sql import DataFrame, SparkSession
 
-from .delta import Upkeep, compact
+from pipeline.delta_jar import DELTA, EXTENSION
 
-_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
-DELTA: Final = {
-    "spark.sql.extensions": _EXTENSION,
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
-"""What a session has to be told, besides the jar, for Spark to merge by itself."""
+from .delta import Upkeep, compact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +116,7 @@ def has_delta(spark: SparkSession) -> bool:
     if not told:
         return False
     jvm: Any = spark._jvm  # noqa: SLF001 - nothing else tells what is on the class path
-    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(_EXTENSION))
+    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(EXTENSION))
 
 
 def _named(uri: str) -> str:

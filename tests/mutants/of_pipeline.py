@@ -5,6 +5,7 @@ from .mutant import Mutant
 _RUNNING = "tests/unit/test_pipeline_running.py"
 _OBSERVING = "tests/unit/test_pipeline_observing.py"
 _COMMANDS = "tests/unit/test_pipeline_commands.py"
+_TABLES = "tests/unit/test_pipeline_tables.py"
 _PROGRESS = "tests/unit/test_pipeline_progress.py"
 
 PIPELINE = (
@@ -25,6 +26,58 @@ PIPELINE = (
         tests=(_RUNNING,),
     ),
     Mutant(
+        name="once goes on for ever while its feed stays away",
+        file="pipeline/running.py",
+        before=" or one.failures == tries:",
+        after=":",
+        rule=10,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="what led to an error is taken for it",
+        file="pipeline/running.py",
+        before="kind, said = found[-1]",
+        after="kind, said = found[0]",
+        rule=10,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="status forgets what waits in ranges that go on",
+        file="pipeline/status.py",
+        before="            for x in sight.successors or ()\n",
+        after="            for x in ()\n",
+        rule=9,
+        tests=(_COMMANDS,),
+    ),
+    Mutant(
+        name="epochs are counted on from an attempt that was refused",
+        file="pipeline/checkpoints.py",
+        before="    if not begun(checkpoint) and epoch >= base_epoch(checkpoint):\n",
+        after="    if not (_home(checkpoint) / _EPOCH).exists():\n",
+        rule=5,
+        tests=(_COMMANDS,),
+    ),
+    Mutant(
+        name="a batch that was committed is removed when it is aborted",
+        file="pipeline/tables/appending.py",
+        before='with those of tasks that were killed.\n        """\n',
+        after='with those of tasks that were killed.\n        """\n'
+        "        files, root = _file_system(self._uri)\n"
+        "        for told in messages:\n"
+        "            for x in told.files if isinstance(told, Written) else ():\n"
+        '                files.delete_file(f"{root}/{x.name}")\n',
+        rule=12,
+        tests=(_TABLES,),
+    ),
+    Mutant(
+        name="upkeep that fails fails the batch",
+        file="pipeline/tables/delta.py",
+        before="except (KeyboardInterrupt, SystemExit):",
+        after="except BaseException:",
+        rule=10,
+        tests=(_TABLES,),
+    ),
+    Mutant(
         name="a second signal waits like the first",
         file="pipeline/running.py",
         before="while working and not stop.at_once and",
@@ -35,7 +88,7 @@ PIPELINE = (
     Mutant(
         name="a batch that fails while a stop waits for it is an orderly end",
         file="pipeline/running.py",
-        before="_look(one, board, stop.now())  # it may have failed meanwhile\n",
+        before="_look(one, board, stop.now(), tries)  # it may have failed meanwhile\n",
         after="pass\n",
         rule=11,
         tests=(_RUNNING,),

@@ -45,6 +45,14 @@ PLANNING = (
         ),
     ),
     Mutant(
+        name="what an offset has left behind is not read on the way there",
+        file="pipeline/source/planning.py",
+        before="{**{x: Mark(continuation=ends[x]) for x in passed}, **end.marks}",
+        after="end.marks if ends is not None else {}",
+        rule=12,
+        tests=(_PLANNING,),
+    ),
+    Mutant(
         name="a range that is over is begun again",
         file="pipeline/source/lineage.py",
         before="        if mark.ended and name not in children\n",

@@ -22,7 +22,7 @@ from pipeline.session import spark_session
 from pipeline.settings import PipelineSettings
 from pipeline.tables.keeping import Keeping
 from pipeline.tables.latest import MERGE
-from pipeline.tables.merging import DELTA, has_delta, merge_in_spark
+from pipeline.tables.merging import has_delta, merge_in_spark
 from tests.support.pipeline_feeds import a_log
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("latest", "hourly")
 _CONF: Final = {
-    **DELTA,
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",

@@ -11,9 +11,10 @@ from pipeline.errors import PipelineRefused
 from pipeline.java import java_home
 
 
-def a_java(folder: Path) -> None:
+def a_java(folder: Path, version: str = "17.0.1") -> None:
     (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "java").write_text("#!/bin/sh\n")
+    says = f"""#!/bin/sh\necho 'openjdk version "{version}" 2026-01-20' >&2\n"""
+    (folder / "bin" / "java").write_text(says)
     (folder / "bin" / "java").chmod(0o755)
 
 
@@ -27,6 +28,18 @@ def test_java_home_goes_before_the_path_and_has_to_hold_a_java(tmp_path: Path) -
 def test_a_java_on_the_path_is_left_to_spark_to_find(tmp_path: Path) -> None:
     a_java(tmp_path)
     assert java_home({"PATH": str(tmp_path / "bin")}) is None
+
+
+@pytest.mark.parametrize(("version", "number"), [("1.8.0_402", 8), ("11.0.22", 11)])
+def test_a_java_that_is_too_old_is_passed_over_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, number: int
+) -> None:
+    a_java(tmp_path, version)
+    with pytest.raises(PipelineRefused, match=f"holds Java {number}, and Spark needs 17 or 21"):
+        java_home({"JAVA_HOME": str(tmp_path), "PATH": ""})
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    with pytest.raises(PipelineRefused, match=f"bin/java is Java {number}: install one"):
+        java_home({"PATH": str(tmp_path / "bin")})
 
 
 def test_without_any_java_it_is_said_how_to_get_one(

@@ -77,13 +77,14 @@ class Story:
 
         return cast("Starter", start)
 
-    def run(self, *, stop_timeout: float = 25.0) -> None:
+    def run(self, *, stop_timeout: float = 25.0, tries: int | None = None) -> None:
         keep_running(
             {"orders": self.starter()},
             self.steps,
             self.hold,
             board=self.board,
             stop_timeout=stop_timeout,
+            tries=tries,
         )
         self.stops.append(self.steps.time)
 
@@ -103,6 +104,14 @@ def test_a_query_whose_feed_is_away_is_started_later_and_later_until_it_is_back(
     assert story.starts == [0.0, 1.25, 3.5, 7.75]  # 1, 2 and 4 seconds after a look
     assert seen == [["log.db: locked. Ask again"]]
     assert story.trouble == [None]
+
+
+def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) -> None:
+    story = Story(tmp_path, Query(AWAY), Query(AWAY), Query(AWAY))
+    with pytest.raises(QueryFailed, match="locked") as told:
+        story.run(tries=3)
+    assert story.starts == [0.0, 1.25, 3.5]
+    assert not isinstance(told.value, Mistake)
 
 
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from pipeline.delta_jar import DELTA
 from pipeline.errors import PipelineRefused
 from pipeline.settings import PipelineSettings
 from pipeline.submitting import command
@@ -16,7 +18,9 @@ SETTINGS = PipelineSettings(
 )
 
 
-def line(tmp_path: Path, *further: str, what: str = "run") -> list[str]:
+def line(
+    tmp_path: Path, *further: str, what: str = "run", start: Sequence[str] = ()
+) -> list[str]:
     return command(
         SETTINGS,
         tmp_path / "pipeline.toml",
@@ -25,6 +29,7 @@ def line(tmp_path: Path, *further: str, what: str = "run") -> list[str]:
         what=what,
         python="./env/bin/python",
         further=further,
+        start=start,
     )
 
 
@@ -43,6 +48,20 @@ def test_the_line_says_where_with_what_and_with_which_settings(tmp_path: Path) -
         f"--config={tmp_path}/pipeline.toml",
         "--submitted",
     ]
+
+
+def test_where_it_starts_is_said_to_the_program_and_delta_is_used_where_its_jar_is(
+    tmp_path: Path,
+) -> None:
+    packages = "--packages=io.delta:delta-spark_4.2_2.13:4.4.0"
+    words = line(tmp_path, packages, start=("--start=now", "--from-leases=sqlite:l.db"))
+    assert words[-4:] == [
+        f"--config={tmp_path}/pipeline.toml",
+        "--start=now",
+        "--from-leases=sqlite:l.db",
+        "--submitted",
+    ]
+    assert {f"--conf={name}={value}" for name, value in DELTA.items()} < set(words)
 
 
 def test_the_archive_is_all_of_ours_that_the_program_imports(tmp_path: Path) -> None:
