@@ -5,19 +5,24 @@ text: a version, then lines of JSON, of which the last of an offset is that of t
 """
 
 import fcntl
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from feeds.feed import RangeId
 
 from .errors import PipelineRefused
 from .source.offsets import Offset
 
 _LOCK: Final = "_lock"
 _EPOCH: Final = "_epoch"
+_FAILURES: Final = "_failures"
 _LOOK: Final = 0.5  # seconds; far more than a look at the lock takes
 
 
@@ -78,6 +83,46 @@ def settle_epoch(checkpoint: str, epoch: int) -> int:
         home.mkdir(parents=True, exist_ok=True)
         (home / _EPOCH).write_text(str(epoch), encoding="utf-8")
     return base_epoch(checkpoint)
+
+
+class Failures(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong with observers in a batch that is done: how often, by range."""
+
+    retries: dict[RangeId, int] = {}
+    dead_letters: dict[RangeId, int] = {}
+
+    @classmethod
+    def together(cls, parts: Iterable["Failures"]) -> "Failures":
+        retries, letters = Counter[RangeId](), Counter[RangeId]()
+        for x in parts:
+            retries.update(x.retries)
+            letters.update(x.dead_letters)
+        return cls(retries=dict(retries), dead_letters=dict(letters))
+
+
+def tell_failures(checkpoint: str, batch: int, failures: Failures) -> None:
+    """Let the process that keeps the query know, whose metrics tasks cannot reach.
+
+    Where the checkpoint is not on this machine, nobody is told.
+    """
+    if _is_elsewhere(checkpoint) or not (failures.retries or failures.dead_letters):
+        return
+    home = _home(checkpoint) / _FAILURES
+    home.mkdir(exist_ok=True)
+    (home / str(batch)).write_bytes(msgspec.json.encode(failures))
+
+
+def failures_told(checkpoint: str, batch: int) -> Failures:
+    """Return what was told of a batch, once."""
+    if _is_elsewhere(checkpoint):
+        return Failures()
+    told = _home(checkpoint) / _FAILURES / str(batch)
+    try:
+        found = msgspec.json.decode(told.read_bytes(), type=Failures)
+    except FileNotFoundError:
+        return Failures()
+    told.unlink()
+    return found
 
 
 @contextmanager

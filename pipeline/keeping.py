@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from observers.dead_letters import open_dead_letters
 from observers.registry import load_observer
 
-from .checkpoints import all_owned
+from .checkpoints import all_owned, failures_told
 from .display import shown
 from .errors import PipelineRefused
 from .metrics import PipelineListener
@@ -164,7 +164,9 @@ def _process(
         holding() as hold,
         spark_session("changefeed", conf, master=master) as spark,
     ):
-        listener = PipelineListener(access, board)
+        listener = PipelineListener(
+            access, board, lambda name, batch: failures_told(settings.checkpoint(name), batch)
+        )
         spark.streams.addListener(listener)
         try:
             yield _Process(spark=spark, settings=settings, hold=hold, board=board, once=once)

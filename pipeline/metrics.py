@@ -4,6 +4,7 @@ Spark tells a listener about every batch. Without a provider that somebody has s
 instruments count nothing and cost next to nothing.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from opentelemetry import metrics
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from .checkpoints import Failures
 from .progress import BatchDone, Board, batch_done
 from .source.access import Access
 
@@ -45,6 +47,12 @@ class PipelineMetrics:
         self._failures = meter.create_counter(
             "changefeed.pipeline.failures", "{failure}", "Queries that failed"
         )
+        self._retries = meter.create_counter(
+            "changefeed.observer.retries", "{retry}", "Batches that the observer failed on"
+        )
+        self._dead_letters = meter.create_counter(
+            "changefeed.dead_letters", "{change}", "Changes put to the dead letters"
+        )
         meter.create_observable_gauge(
             "changefeed.pipeline.lag",
             [self._observe_lag],
@@ -59,6 +67,12 @@ class PipelineMetrics:
         self._late.add(batch.late, table)
         self._seconds.record(batch.seconds, table)
 
+    def went_wrong(self, failures: Failures) -> None:
+        for name, count in failures.retries.items():
+            self._retries.add(count, {"range": name})
+        for name, count in failures.dead_letters.items():
+            self._dead_letters.add(count, {"range": name})
+
     def failed(self, table: str) -> None:
         self._failures.add(1, {_TABLE: table})
 
@@ -71,12 +85,22 @@ class PipelineMetrics:
 
 
 class PipelineListener(StreamingQueryListener):
-    """Passes on what Spark tells, to the metrics and to the board."""
+    """Passes on what Spark tells, to the metrics and to the board.
 
-    def __init__(self, access: Access, board: Board, meter: Meter | None = None) -> None:
+    ``failures`` tells what went wrong with observers in a batch of a table.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        board: Board,
+        failures: Callable[[str, int], Failures],
+        meter: Meter | None = None,
+    ) -> None:
         super().__init__()
         self._access = access
         self._board = board
+        self._failures = failures
         self._metrics = PipelineMetrics(board, meter)
         self._names: dict[str, str] = {}
 
@@ -87,6 +111,7 @@ class PipelineListener(StreamingQueryListener):
         done = batch_done(event.progress, self._access)
         self._board.done(done)
         self._metrics.done(done)
+        self._metrics.went_wrong(self._failures(done.table, done.batch))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         self._board.idle(self._names.get(str(event.id), str(event.id)))

@@ -17,13 +17,14 @@ that Spark took for dead; two attempts at one batch have the same.
 
 Limits: all ranges wait for the slowest of a batch, and for one whose observer fails. Dead
 letters are written where the task runs; in an outage, each worker process of Spark may put
-a change of a range aside on suspicion. What a task logs stands in its executor's log.
+a change of a range aside on suspicion. What a task logs stands in its executor's log;
+what it retried or put aside is counted when its batch is done.
 """
 
 import asyncio
 import os
 import socket
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -41,9 +42,10 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
+from structlog.typing import FilteringBoundLogger
 
 from feeds.feed import Change, FeedRange, Operation, RangeId
-from observers.dead_letters import open_dead_letters
+from observers.dead_letters import DeadLetter, open_dead_letters
 from observers.errors import ObserverFailed, ObserverStuck
 from observers.failure_log import FailureLog
 from observers.gate import ObserverMaker
@@ -54,6 +56,7 @@ from observers.wrapping import wrapped
 from process.logs import set_up_logs
 from process.settings import LogSettings
 
+from .checkpoints import Failures, tell_failures
 from .errors import PipelineRefused
 from .settings import ObserverSettings
 from .source.envelope import ENVELOPE
@@ -104,25 +107,58 @@ class ObserverSink(DataSource):
             ObserverSettings.model_validate_json(given["observer"]),
             LogSettings.model_validate_json(given.get("log", "{}")),
             epoch=int(given.get("epoch", "0")),
+            checkpoint=given.get("checkpointlocation"),
         )
 
 
 @dataclass
 class Observed(WriterCommitMessage):
-    """How many changes a task delivered."""
+    """What a task delivered, and what went wrong meanwhile."""
 
     changes: int
+    failures: Failures
+
+
+class Tally(FailureLog):
+    """Counts what it logs, by range: a task has no metrics that anybody could see."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        super().__init__(log)
+        self._retries = Counter[RangeId]()
+        self._dead_letters = Counter[RangeId]()
+
+    @property
+    def failures(self) -> Failures:
+        return Failures(retries=dict(self._retries), dead_letters=dict(self._dead_letters))
+
+    def observer_retrying(
+        self, range_id: RangeId, attempt: int, error: BaseException, delay: float
+    ) -> None:
+        self._retries[range_id] += 1
+        super().observer_retrying(range_id, attempt, error, delay)
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        self._dead_letters[letter.range_id] += 1
+        super().dead_letter(letter)
 
 
 class ObserverWriter(DataSourceStreamArrowWriter):
     """Delivers in the tasks. Pickled to get there, so it carries values only."""
 
-    def __init__(self, settings: ObserverSettings, log: LogSettings, *, epoch: int) -> None:
+    def __init__(
+        self,
+        settings: ObserverSettings,
+        log: LogSettings,
+        *,
+        epoch: int,
+        checkpoint: str | None = None,
+    ) -> None:
         assert settings.name is not None, "whoever starts the query has looked"
         load_observer(settings.name, settings.options)  # refused before tasks fail
         self._settings = settings
         self._log = log
         self._epoch = epoch
+        self._checkpoint = checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle_worker()
@@ -130,10 +166,13 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         epoch = self._epoch + 1 + int(_local_property(_BATCH) or 0)
         host = f"{socket.gethostname()}-{os.getpid()}"
         pieces = (changes for batch in iterator for changes in pages(batch))
-        return Observed(changes=asyncio.run(delivered(self._settings, pieces, host, epoch)))
+        return asyncio.run(delivered(self._settings, pieces, host, epoch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing is left to do: Spark writes down that the batch is done."""
+        """Tell what went wrong. Spark writes down that the batch is done."""
+        if self._checkpoint is not None:
+            told = [x.failures for x in messages if isinstance(x, Observed)]
+            tell_failures(self._checkpoint, batchId, Failures.together(told))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was delivered stays delivered, and comes again."""
@@ -146,13 +185,13 @@ def _local_property(name: str) -> str | None:
 
 async def delivered(
     settings: ObserverSettings, pieces: Iterator[Sequence[Change]], host: str, epoch: int
-) -> int:
-    """Hand pieces of one range after the other to its observer; return how many changes.
+) -> Observed:
+    """Hand pieces of one range after the other to its observer; return what became of them.
 
     Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
     """
     assert settings.name is not None, "whoever starts the query has looked"
-    journal = FailureLog(_log.bind(host=host, epoch=epoch))
+    journal = Tally(_log.bind(host=host, epoch=epoch))
     count = 0
     async with AsyncExitStack() as stack:
         letters = None
@@ -176,7 +215,7 @@ async def delivered(
                 await delivery.close(CloseReason.FAILED)
             raise
         await delivery.close(CloseReason.STOPPING)
-    return count
+    return Observed(changes=count, failures=journal.failures)
 
 
 @dataclass(slots=True, kw_only=True)

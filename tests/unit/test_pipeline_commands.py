@@ -17,7 +17,15 @@ from leases import exchange
 from leases.errors import ContainerRefused
 from leases.lease import Lease
 from leases.opening import open_container
-from pipeline.checkpoints import base_epoch, begun, owned, settle_epoch
+from pipeline.checkpoints import (
+    Failures,
+    base_epoch,
+    begun,
+    failures_told,
+    owned,
+    settle_epoch,
+    tell_failures,
+)
 from pipeline.cli import app, surroundings
 from pipeline.cli.choices import Choices, from_leases
 from pipeline.source.access_log import LogAccess
@@ -178,6 +186,18 @@ def test_an_epoch_to_count_on_is_settled_once(tmp_path: Path) -> None:
     (tmp_path / "checkpoint/offsets/0").touch()
     assert (settle_epoch(checkpoint, 11), begun(checkpoint)) == (10, True)
     assert settle_epoch("s3://bucket/checkpoint", 9) == 9
+
+
+def test_what_went_wrong_in_a_batch_is_told_once_and_only_where_something_did(
+    tmp_path: Path,
+) -> None:
+    checkpoint = str(tmp_path)
+    one = Failures(retries={R0: 2}, dead_letters={R0: 1})
+    tell_failures(checkpoint, 3, Failures.together([one, one, Failures()]))
+    tell_failures(checkpoint, 4, Failures())
+    assert failures_told(checkpoint, 3) == Failures(retries={R0: 4}, dead_letters={R0: 2})
+    assert failures_told(checkpoint, 3) == failures_told(checkpoint, 4) == Failures()
+    assert failures_told("s3://bucket/checkpoint", 3) == Failures()
 
 
 def test_leases_come_back_from_the_document_as_they_went_in() -> None:

@@ -59,7 +59,7 @@ def some(range_id: str, *sequences: int) -> Sequence[Change]:
 async def test_each_range_has_an_observer_of_its_own_and_its_changes_in_order() -> None:
     settings = ObserverSettings(name="fussy")
     pieces = handed(some("a", 1, 2), some("a", 3), some("b", 1))
-    assert await delivered(settings, pieces, "host", 7) == 4
+    assert (await delivered(settings, pieces, "host", 7)).changes == 4
     assert Fussy.story == [
         "open a epoch 7",
         ("a", [1, 2]),
@@ -75,7 +75,7 @@ async def test_when_the_attempts_are_used_up_it_is_opened_anew_until_it_is_well(
     start = asyncio.get_running_loop().time()
     Fussy.well_from = start + 30.0
     settings = ObserverSettings(name="fussy", retry=RETRY, reopen_delay=20.0)
-    assert await delivered(settings, handed(some("a", 1, 2)), "host", 1) == 2
+    assert (await delivered(settings, handed(some("a", 1, 2)), "host", 1)).changes == 2
     # Three attempts take 1 + 2 seconds; then rest: begun at 0, 23 and 46.
     assert asyncio.get_running_loop().time() == pytest.approx(start + 46.0)
     failed = ["open a epoch 1", "close a FAILED"]
@@ -108,7 +108,7 @@ async def test_what_is_done_is_not_delivered_again_when_the_observer_is_opened_a
 
     Fussy.poison = frozenset({2})
     mending = asyncio.create_task(mended())
-    assert await delivered(settings, handed(some("a", 1, 2, 3)), "host", 1) == 3
+    assert (await delivered(settings, handed(some("a", 1, 2, 3)), "host", 1)).changes == 3
     await mending
     assert asyncio.get_running_loop().time() == pytest.approx(start + 23.0)
     seen = [x for x in Fussy.story if isinstance(x, tuple)]
@@ -128,7 +128,9 @@ async def test_the_change_it_fails_on_is_put_aside_and_all_others_are_done(
         on_failure="dead-letter",
         dead_letters=address,
     )
-    assert await delivered(settings, handed(some("a", 1, 2, 3, 4), some("b", 9)), "h", 5) == 5
+    told = await delivered(settings, handed(some("a", 1, 2, 3, 4), some("b", 9)), "h", 5)
+    assert (told.changes, told.failures.dead_letters) == (5, {"a": 1})
+    assert sum(told.failures.retries.values()) > 0
     async with open_dead_letters(address) as letters:
         (letter,) = await letters.list()
     assert (letter.id, letter.epoch, letter.failure.text) == ("a:3", 5, "not [3]")
@@ -159,7 +161,7 @@ async def test_an_outage_that_outlives_batches_costs_one_letter(tmp_path: Path) 
         dead_letters=address,
         reopen_delay=0.01,
     )
-    assert await delivered(settings, handed(some("z", 1)), "host", 1) == 1
+    assert (await delivered(settings, handed(some("z", 1)), "host", 1)).changes == 1
     with pytest.raises(TimeoutError):  # the next batch waits for better times
         async with asyncio.timeout(0.5):
             await delivered(settings, handed(some("z", 2)), "host", 2)

@@ -18,6 +18,7 @@ from rich.console import Console
 from structlog.testing import capture_logs
 
 from feeds.feed import RangeId
+from pipeline.checkpoints import Failures
 from pipeline.display import Lines, rendered
 from pipeline.errors import PipelineRefused
 from pipeline.metrics import PipelineMetrics
@@ -134,6 +135,7 @@ def test_metrics_count_batches_and_tell_the_lag_of_each_range() -> None:
         board.done(done)
         counted.done(done)
     counted.failed("orders")
+    counted.went_wrong(Failures(retries={RangeId("a"): 3}, dead_letters={RangeId("a"): 1}))
     found = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
     metrics = found["resource_metrics"][0]["scope_metrics"][0]["metrics"]
     points = {
@@ -147,6 +149,8 @@ def test_metrics_count_batches_and_tell_the_lag_of_each_range() -> None:
         ("changefeed.pipeline.late", "orders"): 6,
         ("changefeed.pipeline.batch.duration", "orders"): 4.0,
         ("changefeed.pipeline.failures", "orders"): 1,
+        ("changefeed.observer.retries", "a"): 3,
+        ("changefeed.dead_letters", "a"): 1,
         ("changefeed.pipeline.lag", "orders", "a"): 30,
         ("changefeed.pipeline.lag", "orders", "b"): 0,
     }

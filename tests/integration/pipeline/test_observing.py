@@ -10,6 +10,7 @@ import pytest
 from feeds.feed import Change
 from observers.dead_letters import open_dead_letters
 from observers.observer import Context
+from pipeline.checkpoints import failures_told
 from pipeline.keeping import Observing
 from pipeline.progress import Board
 from pipeline.running import keep_running
@@ -69,6 +70,9 @@ def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
         assert len(done) == len(set(done)) == total - len(aside)
         assert not set(done) & set(aside)
         assert max(epochs) == epoch
+        told = failures_told(settings.checkpoint(OBSERVER), epoch - 11)
+        assert sum(told.dead_letters.values()) == (len(aside) if epoch == 11 else 0)
+        assert told.retries.keys() == told.dead_letters.keys()
         append_to(tmp_path / "log", {"k1": 3})
 
 

@@ -9,6 +9,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from feeds.errors import FeedUnavailable
+from pipeline.checkpoints import Failures
 from pipeline.metrics import PipelineListener
 from pipeline.progress import Board
 from pipeline.running import keep_running
@@ -50,7 +51,9 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
         return writer.trigger(availableNow=True).start()
 
     access = open_access(feed)
-    listener = PipelineListener(access, board, MeterProvider([reader]).get_meter("test"))
+    listener = PipelineListener(
+        access, board, lambda *_: Failures(), MeterProvider([reader]).get_meter("test")
+    )
     spark.streams.addListener(listener)
     try:
         look = partial(_remember, board, troubles)
