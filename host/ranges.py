@@ -55,7 +55,7 @@ class RangeTender:
             wait = self._settings.ranges_interval
             try:
                 await self._tend()
-            except* (ContainerUnavailable, FeedUnavailable) as errors:
+            except* (ContainerUnavailable, FeedUnavailable, RangeUnknown) as errors:
                 wait = min(wait, _AGAIN_AFTER)
                 self._journal.retrying("ranges", only(errors), wait)
             await asyncio.sleep(wait)
@@ -70,14 +70,18 @@ class RangeTender:
         if isinstance(self._feed, Recalls):
             self._feed.recall(x.range for x in leases)
         ranges = await self._feed.ranges()
-        created = await create_missing(
-            self._feed,
-            self._container,
-            self._settings.start_at,
-            ranges=ranges,
-            leases=leases,
-            journal=self._journal,
-        )
+        try:
+            created = await create_missing(
+                self._feed,
+                self._container,
+                self._settings.start_at,
+                ranges=ranges,
+                leases=leases,
+                journal=self._journal,
+            )
+        except RangeUnknown:
+            self._changed()  # the other leases are there
+            raise
         forgotten = await forget_finished(
             self._container, ranges=ranges, leases=leases, journal=self._journal
         )
@@ -96,18 +100,20 @@ async def create_missing(
 ) -> bool:
     """Create a lease for each range without one, its start settled once and for all.
 
-    Return whether any was missing. ``ranges`` come parents before their children.
+    Return whether any was missing. ``ranges`` come parents before their children. Raise
+    ``RangeUnknown`` in the end if one has ended since, and is gone from the next list.
     """
     missing = _missing(ranges, leases)
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
     few = asyncio.Semaphore(_AT_ONCE)
+    unknown: list[RangeUnknown] = []
 
     async def create(found: FeedRange) -> None:
         async with few:
             try:
                 position = await feed.settle(found.id, start)
-            except RangeUnknown as error:  # it has ended since, and is gone from the next list
-                journal.retrying("settle", error, _AGAIN_AFTER)
+            except RangeUnknown as error:
+                unknown.append(error)
                 return
             wanted = Lease(range=_waiting_for(found, fresh), continuation=position)
             if not (await container.create(wanted)).epoch:
@@ -116,6 +122,8 @@ async def create_missing(
     async with asyncio.TaskGroup() as group:
         for feed_range in missing:
             group.create_task(create(feed_range))
+    if unknown:
+        raise unknown[0]
     return bool(missing)
 
 

@@ -257,6 +257,14 @@ FLEET = (
     Mutant(
         name="a range that ended since it was listed ends the host",
         file="host/ranges.py",
+        before="FeedUnavailable, RangeUnknown) as errors:",
+        after="FeedUnavailable) as errors:",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a range that ended since it was listed holds up others",
+        file="host/ranges.py",
         before="except RangeUnknown as error:",
         after="except ZeroDivisionError as error:",
         rule=9,
