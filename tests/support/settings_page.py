@@ -21,7 +21,7 @@ A value is taken from the first of these places that has one:
 1. the command line: `--set leases.expiration=20`, or a flag of its own (`--feed`, `--leases`,
    `--observer`, `--option key=value`, `--name`, `--start`);
 2. the environment: `CHANGEFEED_LEASES__EXPIRATION=20`, two underscores between section and
-   name; a whole section is JSON;
+   name; a whole section is JSON, and so is a table such as `observer.options`;
 3. the file that `--config` names: TOML, and `changefeed init-config` writes one with all of
    this in it;
 4. the default.
