@@ -62,7 +62,24 @@ def read_settings(model: type[Told], file: Path | None, flags: Mapping[str, Any]
     if strangers := unknown_variables(model, os.environ, model.prefix, model.neighbours):
         raise Mistake("; ".join(strangers))
 
-    class Reading(model, BaseSettings):  # type: ignore[misc, valid-type]
+    try:
+        read = _reader(model, found_in_file)(**flags)
+    except ValidationError as error:
+        sources = Sources(flags=flags, environ=os.environ, prefix=model.prefix, file=file)
+        lines = ["wrong settings", *wrong_settings(model, error, sources)]
+        raise Mistake("\n  ".join(lines)) from None
+    except SettingsError as error:
+        raise Mistake(
+            f"an environment variable is not JSON, as that of a whole section must be: "
+            f"{error}. Set single values, as in {model.prefix}LOG__LEVEL=debug"
+        ) from error
+    return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
+
+
+def _reader(model: type[Told], from_file: dict[str, Any]) -> type[BaseSettings]:
+    """Return the class that looks for the fields of ``model`` in all places."""
+
+    class Reader(model, BaseSettings):  # type: ignore[misc, valid-type]
         model_config = SettingsConfigDict(
             env_prefix=model.prefix, env_nested_delimiter="__", extra="forbid"
         )
@@ -77,24 +94,9 @@ def read_settings(model: type[Told], file: Path | None, flags: Mapping[str, Any]
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             del dotenv_settings, file_secret_settings
-            return (
-                init_settings,
-                env_settings,
-                InitSettingsSource(settings_cls, found_in_file),
-            )
+            return (init_settings, env_settings, InitSettingsSource(settings_cls, from_file))
 
-    try:
-        read = Reading(**flags)
-    except ValidationError as error:
-        sources = Sources(flags=flags, environ=os.environ, prefix=model.prefix, file=file)
-        lines = ["wrong settings", *wrong_settings(model, error, sources)]
-        raise Mistake("\n  ".join(lines)) from None
-    except SettingsError as error:
-        raise Mistake(
-            f"an environment variable is not JSON, as that of a whole section must be: "
-            f"{error}. Set single values, as in {model.prefix}LOG__LEVEL=debug"
-        ) from error
-    return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
+    return Reader
 
 
 def _read(file: Path, maker: str) -> dict[str, Any]:
