@@ -104,6 +104,8 @@ async def create_missing(
     ``RangeUnknown`` in the end if one has ended since, and is gone from the next list.
     """
     missing = _missing(ranges, leases)
+    if missing and isinstance(feed, Recalls):
+        missing = _held_by_none(missing, [*leases, *await container.list()])
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
     few = asyncio.Semaphore(_AT_ONCE)
     unknown: list[RangeUnknown] = []
@@ -127,6 +129,16 @@ async def create_missing(
     return bool(missing)
 
 
+def _held_by_none(missing: Sequence[FeedRange], leases: Sequence[Lease]) -> list[FeedRange]:
+    """Leave out the ranges of which a lease holds keys, under whatever name.
+
+    A listing may lack some of the leases that were there. Where ranges keep their names, to
+    create one of them once more changes nothing; a range that is read in parts would be
+    read twice. So each of two listings has to say that nobody holds its keys, nor has.
+    """
+    return [x for x in missing if not any(x.shares_keys_with(y.range) for y in leases)]
+
+
 async def create_successors(
     ended: FeedRange,
     successors: Collection[Successor],
@@ -142,7 +154,8 @@ async def create_successors(
     ``check`` raises once the ended range may be another's, and nothing is written then.
     A range that was merged waits for its other parents: for those that have a lease and
     have not ended, and for those whose lease is yet to come, because they can still be
-    read and were not read yet.
+    read and were not read yet. Not for those that are named though they held other keys:
+    whoever reads what these go on in may delete their leases.
     """
 
     async def write(doing: str, call: Callable[[], Awaitable[object]]) -> None:
@@ -164,12 +177,15 @@ async def create_successors(
             await write("delete", forget)  # unless others have just written to it
         else:
             gone.add(lease.range_id)
-    listed = await patience.ask("ranges", feed.ranges)
-    unfinished = {x.id for x in listed} - {x.range_id for x in leases if x.ended}
-    unfinished |= {x.range_id for x in leases if not x.ended} - gone
+    unfinished = {x.id: x for x in await patience.ask("ranges", feed.ranges)}
+    for lease in leases:
+        unfinished[lease.range_id] = lease.range
+        if lease.ended or lease.range_id in gone:
+            del unfinished[lease.range_id]
     for successor in successors:
+        before = {x for x, y in unfinished.items() if _may_share_keys(y, successor.range)}
         wanted = Lease(
-            range=_waiting_for(successor.range, unfinished), continuation=successor.start
+            range=_waiting_for(successor.range, before), continuation=successor.start
         )
         await write("create", partial(container.create, wanted))
 
@@ -193,6 +209,10 @@ def _is_superseded(lease: Lease, starts: Mapping[RangeId, Continuation], feed: F
     if lease.range_id not in starts:
         return True
     return isinstance(feed, Recalls) and lease.continuation != starts[lease.range_id]
+
+
+def _may_share_keys(a: FeedRange, b: FeedRange) -> bool:
+    return not (a.high and b.high) or a.shares_keys_with(b)
 
 
 def _waiting_for(found: FeedRange, unfinished: Collection[RangeId]) -> FeedRange:

@@ -2,6 +2,9 @@
 
 ``offsets/N`` is written before batch N is read, ``commits/N`` once it is done. Both are
 text: a version, then lines of JSON, of which the last of an offset is that of the source.
+
+Beside it stands what is ours: a lock, the epoch to count on, and what went wrong in the
+last batches of an observer.
 """
 
 import fcntl

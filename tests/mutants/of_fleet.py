@@ -263,6 +263,22 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="what a range goes on in waits for ranges with other keys",
+        file="host/ranges.py",
+        before="return not (a.high and b.high) or a.shares_keys_with(b)",
+        after="return True",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a range that is read in parts is read once more as a whole",
+        file="host/ranges.py",
+        before="missing = _held_by_none(missing, [*leases, *await container.list()])",
+        after="pass",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
         name="a range that ended since it was listed holds up others",
         file="host/ranges.py",
         before="except RangeUnknown as error:",

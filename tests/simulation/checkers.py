@@ -118,7 +118,7 @@ class Checker:
             assert before is None or isinstance(before, Lease)
             self._lease_stored(before, after, writer)
         found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
-        if after.continuation is not None and found is not None:
+        if after.continuation is not None and found is not None and after.epoch:
             self._checkpoint_stored(found, self._lines.place(after.continuation))
 
     # what must hold

@@ -24,6 +24,8 @@ REGRESSIONS = {
 REGRESSIONS_OF_COSMOS = {
     24: "what a dead owner had made was read beside what the range went on in by then",
     216: "a host that was frozen at the end of a range made leases when it was another's",
+    20_193: "what a range went on in waited for one with other keys, whose lease was deleted",
+    25_816: "a torn listing lacked the halves of a merged range, and it was read as a whole",
     298: "a range that came to life again was said to be missing, as others waited for it",
 }
 

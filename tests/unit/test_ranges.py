@@ -234,6 +234,42 @@ async def test_what_waited_for_a_range_that_lived_on_begins_where_that_has_ended
     assert found == [("r0", "7"), ("r1", "7")]
 
 
+async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> None:
+    leases = MemoryLeases()
+    beside = FeedRange(id=R2, low="8", high="a", parents=(R0,))
+    unbounded = FeedRange(id=R4)
+    for x in (WHOLE, beside, unbounded):
+        await leases.create(Lease(range=x, continuation=Continuation("7")))
+    await create_successors(
+        WHOLE,
+        [Successor(range=replace(HALF, parents=(R0, R2, R4)), start=Continuation("7"))],
+        feed=MemoryFeed(1),
+        container=leases,
+        patience=Patience(JOURNAL, Random(1)),
+        journal=JOURNAL,
+        check=lambda: None,
+    )
+    made = await leases.read(R1)
+    assert made is not None
+    assert made.range.parents == (R0, R4)
+
+
+async def test_a_range_that_is_read_in_parts_is_not_created_as_a_whole() -> None:
+    leases = MemoryLeases()
+    part = FeedRange(id=RangeId("0-4"), low="0", high="4")
+    await leases.create(Lease(range=part, continuation=Continuation("7")))
+    other = FeedRange(id=R4, low="8", high="a")
+    await create_missing(
+        Handing([R0, R4]),
+        leases,
+        "beginning",
+        ranges=[WHOLE, other],
+        leases=[],  # a listing that lacks the part
+        journal=JOURNAL,
+    )
+    assert {x.range_id for x in await leases.list()} == {"0-4", "r4"}
+
+
 async def test_what_holds_other_keys_stays_though_it_names_the_range_an_ancestor() -> None:
     beside = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
     found = await superseded_by(HALF, ended=WHOLE, there=beside)
