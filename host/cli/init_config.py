@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from host.settings import Settings
-from process.errors import Mistake
+from process.config_file import write_config
 from process.mistakes import mistakes_told
 from process.settings_list import Entry, Section, sections
 
@@ -28,14 +28,7 @@ def init_config(
 ) -> None:
     """Write a file with all settings and their defaults, for --config."""
     with mistakes_told():
-        try:
-            with file.open("w" if force else "x", encoding="utf-8") as out:
-                out.write(config_text())
-        except FileExistsError:
-            raise Mistake(f"{file} is there already; --force overwrites it") from None
-        except OSError as error:
-            raise Mistake(f"{file} cannot be written: {error.strerror}") from error
-        typer.echo(f"wrote {file}")
+        write_config(file, config_text(), force=force)
 
 
 def config_text() -> str:

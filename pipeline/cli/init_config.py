@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pipeline.errors import PipelineRefused
+from process.config_file import write_config
 from process.mistakes import mistakes_told
 
 CONFIG: Final = """\
@@ -106,11 +106,4 @@ def init_config(
 ) -> None:
     """Write a file with all settings and their defaults, for --config."""
     with mistakes_told():
-        try:
-            with file.open("w" if force else "x", encoding="utf-8") as out:
-                out.write(CONFIG)
-        except FileExistsError:
-            raise PipelineRefused(f"{file} is there already; --force overwrites it") from None
-        except OSError as error:
-            raise PipelineRefused(f"{file} cannot be written: {error.strerror}") from error
-        typer.echo(f"wrote {file}")
+        write_config(file, CONFIG, force=force)
