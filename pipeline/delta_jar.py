@@ -12,16 +12,9 @@ _JAR: Final = "delta-spark"
 _JARS: Final = ("spark.jars", "spark.jars.packages")
 
 
-def with_delta(conf: Mapping[str, str], *, named: bool = False) -> Mapping[str, str]:
-    """Add what Delta needs, where the settings of a session name its jar (or ``named``).
-
-    What they say of it themselves goes before.
+def with_delta(conf: Mapping[str, str], *arguments: str) -> Mapping[str, str]:
+    """Add what Delta needs, where the settings of a session or arguments of ``spark-submit``
+    name its jar. What the settings say of it themselves goes before.
     """
-    if named or any(_JAR in conf.get(x, "") for x in _JARS):
-        return {**DELTA, **conf}
-    return conf
-
-
-def names_delta(arguments: str) -> bool:
-    """Whether a command line of ``spark-submit`` brings Delta's jar along."""
-    return _JAR in arguments
+    named = [*arguments, *(conf.get(x, "") for x in _JARS)]
+    return {**DELTA, **conf} if any(_JAR in x for x in named) else conf

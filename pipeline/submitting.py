@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from .delta_jar import names_delta, with_delta
+from .delta_jar import with_delta
 from .errors import PipelineRefused
 from .settings import PipelineSettings
 
@@ -78,7 +78,7 @@ def command(
     # Said here and not only by the session: the driver's Java is there before the session.
     conf = {
         "spark.pyspark.python": python or sys.executable,
-        **with_delta(settings.spark, named=names_delta(" ".join(further))),
+        **with_delta(settings.spark, *further),
     }
     return [
         spark_submit(),
