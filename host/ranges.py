@@ -165,18 +165,19 @@ async def create_successors(
 
         await patience.ask(doing, checked)
 
-    leases = await patience.ask("list", container.list)
-    starts = {x.range.id: x.start for x in successors}
-    gone = set()
-    for lease in [x for x in leases if _waits_for(ended, x)]:
+    async def delete_superseded(lease: Lease) -> bool:
         read = partial(container.read, lease.range_id)
         while (stored := await patience.ask("read", read)) is not None:
             if not _waits_for(ended, stored) or not _is_superseded(stored, starts, feed):
-                break
+                return False
             forget = partial(_forget, container, stored, journal, _SUPERSEDED)
             await write("delete", forget)  # unless others have just written to it
-        else:
-            gone.add(lease.range_id)
+        return True
+
+    leases = await patience.ask("list", container.list)
+    starts = {x.range.id: x.start for x in successors}
+    waiting = [x for x in leases if _waits_for(ended, x)]
+    gone = {x.range_id for x in waiting if await delete_superseded(x)}
     unfinished = {x.id: x for x in await patience.ask("ranges", feed.ranges)}
     for lease in leases:
         unfinished[lease.range_id] = lease.range
