@@ -45,7 +45,6 @@ class _Kept:
     name: str
     start: Starter
     query: StreamingQuery | None = None
-    delay: float = _FIRST_DELAY
     failures: int = 0  # since the last batch
     due: float = 0.0
     done: bool = False
@@ -112,7 +111,7 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
         return
     if one.query.isActive:
         if one.query.lastProgress is not None:
-            one.delay, one.failures = _FIRST_DELAY, 0
+            one.failures = 0
         return
     failure = one.query.exception()
     if failure is None:
@@ -123,10 +122,10 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
     if kind != "FeedUnavailable" or one.failures == tries:
         failed = QueryRefused if kind.endswith("Refused") else QueryFailed
         raise failed(one.name, reason) from failure
-    _log.warning("query.failed", table=one.name, error=reason, again_after=one.delay)
+    delay = min(_FIRST_DELAY * 2.0 ** min(one.failures - 1, 10), _LONGEST_DELAY)
+    _log.warning("query.failed", table=one.name, error=reason, again_after=delay)
     board.in_trouble(one.name, reason)
-    one.query, one.due = None, now + one.delay
-    one.delay = min(one.delay * 2, _LONGEST_DELAY)
+    one.query, one.due = None, now + delay
 
 
 def _come_to_rest(kept: list[_Kept], stop: Stopping, hold: Hold, stop_timeout: float) -> None:

@@ -96,8 +96,8 @@ PIPELINE = (
     Mutant(
         name="a feed that stays away is asked at full speed",
         file="pipeline/running.py",
-        before="    one.delay = min(one.delay * 2, _LONGEST_DELAY)\n",
-        after="",
+        before="_FIRST_DELAY * 2.0 ** min(one.failures - 1, 10)",
+        after="_FIRST_DELAY",
         rule=10,
         tests=(_RUNNING,),
     ),
