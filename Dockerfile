@@ -4,15 +4,17 @@ ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
 WORKDIR /src
-COPY requirements.txt pyproject.toml README.md LICENSE changefeed.py ./
+COPY requirements.txt pyproject.toml README.md LICENSE ./
 RUN pip install --no-cache-dir "uv==$(sed -n 's/^uv==\([^ ;]*\).*/\1/p' requirements.txt)"
+COPY changefeed changefeed
+COPY cli cli
+COPY emulator emulator
 COPY feeds feeds
+COPY host host
 COPY leases leases
 COPY observers observers
-COPY process process
-COPY host host
-COPY emulator emulator
 COPY pipeline pipeline
+COPY runtime runtime
 # The versions, and the hashes, are those of requirements.txt: what the project is tested with.
 RUN uv build --wheel --build-constraints requirements.txt --out-dir /dist . \
     && uv venv --seed /opt/changefeed \

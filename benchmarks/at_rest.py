@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from host.settings import LeaseSettings
+from changefeed.host.settings import LeaseSettings
 
 from .fleets import WatchedFleet, in_virtual_time
 from .result import Result, exactly

@@ -20,10 +20,10 @@ from typing import Any
 
 import aiohttp
 
-from feeds.cosmos import open_cosmos
-from feeds.cosmos_address import EMULATOR_KEY, CosmosAccess, CosmosAddress
-from host.settings import FeedSettings
-from leases.opening import Means, open_container
+from changefeed.feeds.cosmos import open_cosmos
+from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess, CosmosAddress
+from changefeed.host.settings import FeedSettings
+from changefeed.leases.addresses import Means, open_container
 from tests.integration.emulator.running import signed
 
 from .endpoint import DATABASE, client_of, counted, endpoint, make_container

@@ -16,8 +16,8 @@ from time import monotonic
 
 import msgspec
 
-from feeds.feed import Change, RangeId
-from observers.observer import CloseReason, Context
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.observers.observer import CloseReason, Context
 
 _FILE = "{}.deliveries"
 

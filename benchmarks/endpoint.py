@@ -11,7 +11,7 @@ import aiohttp
 from azure.cosmos import PartitionKey, ThroughputProperties
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from feeds.cosmos_address import EMULATOR_KEY
+from changefeed.feeds.cosmos.address import EMULATOR_KEY
 
 DATABASE = "bench"
 _BATCH = 50
@@ -19,7 +19,7 @@ _WRITERS = 8
 _THROUGHPUT_OF_A_RANGE = 10_000
 _SERVE = """
 import asyncio
-from emulator import EmulatorSettings, serve
+from changefeed.emulator import EmulatorSettings, serve
 asyncio.run(serve(EmulatorSettings(port=0), ready=lambda url: print(url, flush=True)))
 """
 

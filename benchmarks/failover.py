@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from statistics import median
 
-from feeds.feed import RangeId
+from changefeed.feeds.feed import RangeId
 
 from .deliveries import Delivery, by_range, by_turn
 from .processes import BALANCE_INTERVAL, EXPIRATION, PAGE, Hosts, hosts_over, until

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TypeVar
 
-from feeds.memory import MemoryFeed
-from leases.bounded import BoundedContainer
-from leases.container import LeaseContainer
-from leases.errors import LeaseConflict
-from leases.lease import HostName, Lease
-from leases.memory import MemoryLeases
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.timeouts import BoundedContainer
 from tests.support.fleet import Fleet
 from tests.support.virtual_time import VirtualTimeLoop
 

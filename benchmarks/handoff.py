@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from feeds.feed import RangeId
+from changefeed.feeds.feed import RangeId
 
 from .deliveries import Delivery, by_range, duplicates
 from .processes import hosts_over, producing

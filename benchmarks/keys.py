@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from feeds.eventlog import EventLog
-from leases.sqlite import SqliteLeases
+from changefeed.feeds.eventlog import EventLog
+from changefeed.leases.sqlite import SqliteLeases
 
 from .logs import make_log
 from .one_host import Until, seconds_of_host

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from feeds.eventlog import EventLogWriter, Record, create_log
-from feeds.eventlog.layout import COLUMNS
+from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.block_format import COLUMNS
 
 _AT_ONCE = 10_000
 _KEYS = 5_000

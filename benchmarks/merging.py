@@ -17,8 +17,8 @@ from statistics import median
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipeline.tables.latest import MERGE
-from pipeline.tables.merging import merge_here
+from changefeed.pipeline.tables.latest import MERGE
+from changefeed.pipeline.tables.merge import merge_here
 
 from .result import Result
 

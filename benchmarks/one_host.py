@@ -9,14 +9,20 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from time import perf_counter
 
-from feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
-from host.host import Host
-from host.journal import Journal
-from host.settings import FeedSettings, HostSettings, LeaseSettings, ObserverSettings, Settings
-from leases.container import LeaseContainer
-from leases.lease import HostName
-from observers.adapt import adapt
-from observers.wrapping import wrapped
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.host.events import Journal
+from changefeed.host.host import Host
+from changefeed.host.settings import (
+    FeedSettings,
+    HostSettings,
+    LeaseSettings,
+    ObserverSettings,
+    Settings,
+)
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import HostName
+from changefeed.observers.adapters import adapt
+from changefeed.observers.middleware.stack import wrapped
 
 Parts = Mapping[str, Mapping[str, object]]
 """Settings that differ from the defaults, by part."""

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from feeds.eventlog import EventLogWriter
-from pipeline.session import spark_session
-from pipeline.settings import PipelineSettings
-from pipeline.source.spark import stream
-from pipeline.tables.keeping import Keeping
+from changefeed.feeds.eventlog import EventLogWriter
+from changefeed.pipeline.session import spark_session
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.source.spark import stream
+from changefeed.pipeline.tables.queries import Keeping
 
 from .logs import make_log, records
 from .result import Result, at_most, by_rounds

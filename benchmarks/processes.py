@@ -16,9 +16,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from feeds.eventlog import EventLogWriter
-from feeds.feed import RangeId
-from leases.sqlite import SqliteLeases
+from changefeed.feeds.eventlog import EventLogWriter
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.sqlite import SqliteLeases
 
 from .deliveries import Delivery, read_deliveries
 from .logs import make_log, records

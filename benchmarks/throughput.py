@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from feeds.eventlog import EventLog
-from leases.sqlite import SqliteLeases
+from changefeed.feeds.eventlog import EventLog
+from changefeed.leases.sqlite import SqliteLeases
 
 from .logs import make_log, seconds_to_select
 from .one_host import Parts, Until, seconds_of_host, seconds_of_loop

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from .errors import CosmosError, not_supported
+from changefeed.emulator.errors import CosmosError, not_supported
 
 _KINDS: Final = ("dbs", "colls", "docs", "pkranges", "offers")
 _ELSEWHERE: Final = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
-from .errors import CosmosError, bad_request
+from changefeed.emulator.errors import CosmosError, bad_request
 
 _OLDEST_SECONDS = 15 * 60
 

@@ -4,22 +4,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from . import charges
-from .address import Address
-from .containers import Container, Containers
-from .errors import (
+from changefeed.emulator import charges
+from changefeed.emulator.address import Address
+from changefeed.emulator.containers import Container, Containers
+from changefeed.emulator.errors import (
     COLLECTION_RID_MISMATCH,
     READ_SESSION_NOT_AVAILABLE,
     CosmosError,
     bad_request,
 )
-from .hashing import HIGHEST, LOWEST
-from .items import Item, Items
-from .partition_keys import PartitionKey, key_in_header
-from .query.run import Scope
-from .ranges import PhysicalRange, Ranges
-from .settings import EmulatorSettings
-from .store import Store
+from changefeed.emulator.hashing import HIGHEST, LOWEST
+from changefeed.emulator.items import Item, Items
+from changefeed.emulator.partition_keys import PartitionKey, key_in_header
+from changefeed.emulator.query.run import Scope
+from changefeed.emulator.ranges import PhysicalRange, Ranges
+from changefeed.emulator.settings import EmulatorSettings
+from changefeed.emulator.store import Store
 
 _DEFAULT_PAGE = 100
 _LARGEST_PAGE = 10_000

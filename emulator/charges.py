@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .json_values import JsonObject
-from .partition_keys import steps_of
+from changefeed.emulator.json_values import JsonObject
+from changefeed.emulator.partition_keys import steps_of
 
 _KB = 1024
 OTHER = 1.0

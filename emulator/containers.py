@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from . import rids
-from .charges import IndexedPaths, indexed_paths
-from .errors import OWNER_NOT_FOUND, CosmosError, bad_request, not_supported
-from .json_values import JsonObject
-from .partition_keys import checked_definition
-from .ranges import Ranges
-from .store import Row, Store
+from changefeed.emulator import rids
+from changefeed.emulator.charges import IndexedPaths, indexed_paths
+from changefeed.emulator.errors import OWNER_NOT_FOUND, CosmosError, bad_request, not_supported
+from changefeed.emulator.json_values import JsonObject
+from changefeed.emulator.partition_keys import checked_definition
+from changefeed.emulator.ranges import Ranges
+from changefeed.emulator.store import Row, Store
 
 _DEFAULT_INDEXING: Final = {
     "indexingMode": "consistent",

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from .errors import CosmosError, bad_request
-from .gateway import Gateway
-from .json_values import decoded
-from .ranges import PhysicalRange
+from changefeed.emulator.errors import CosmosError, bad_request
+from changefeed.emulator.gateway import Gateway
+from changefeed.emulator.json_values import decoded
+from changefeed.emulator.ranges import PhysicalRange
 
 _LONGEST_CHANGE: Final = 600.0  # seconds
 _T = TypeVar("_T")

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from . import charges, feed, patching
-from .calls import (
+from changefeed.emulator import charges, feed, patching
+from changefeed.emulator.calls import (
     Answer,
     Call,
     Emulator,
@@ -15,19 +15,19 @@ from .calls import (
     range_headers,
     reach_of,
 )
-from .errors import (
+from changefeed.emulator.errors import (
     CROSS_PARTITION_QUERY_NOT_SERVABLE,
     CosmosError,
     bad_request,
     not_supported,
 )
-from .items import Conditions, Item, Transaction, Written, replaced_by
-from .json_values import JsonObject, decoded, decoded_object
-from .partition_keys import PartitionKey, steps_of
-from .query import run as queries
-from .query.run import Query, Scope
-from .query.syntax import Binary, Expression, Property
-from .ranges import PhysicalRange
+from changefeed.emulator.items import Conditions, Item, Transaction, Written, replaced_by
+from changefeed.emulator.json_values import JsonObject, decoded, decoded_object
+from changefeed.emulator.partition_keys import PartitionKey, steps_of
+from changefeed.emulator.query import run as queries
+from changefeed.emulator.query.run import Query, Scope
+from changefeed.emulator.query.syntax import Binary, Expression, Property
+from changefeed.emulator.ranges import PhysicalRange
 
 _MOST_IN_BATCH: Final = 100
 _LARGEST_BATCH: Final = 2 * 1024 * 1024

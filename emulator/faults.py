@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from .address import OPERATIONS
-from .errors import bad_request
-from .json_values import JsonObject
+from changefeed.emulator.address import OPERATIONS
+from changefeed.emulator.errors import bad_request
+from changefeed.emulator.json_values import JsonObject
 
 WRITES: Final = frozenset(
     {"create_item", "upsert_item", "replace_item", "patch_item", "delete_item", "batch"}

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
-from .errors import bad_request
-from .hashing import HIGHEST, LOWEST
-from .ranges import PhysicalRange
-from .store import Store
+from changefeed.emulator.errors import bad_request
+from changefeed.emulator.hashing import HIGHEST, LOWEST
+from changefeed.emulator.ranges import PhysicalRange
+from changefeed.emulator.store import Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
 _LATEST: Final = (

@@ -14,13 +14,13 @@ from typing import Final, Literal
 
 from aiohttp import web
 
-from . import auth, documents, resources
-from .address import Address, address_of, operation_of
-from .calls import Answer, Call, Emulator, check_incarnation
-from .containers import Container
-from .errors import OWNER_NOT_FOUND, SPLIT_RUNNING, CosmosError, bad_request
-from .faults import Faults, Target
-from .throttle import Throttle
+from changefeed.emulator import auth, documents, resources
+from changefeed.emulator.address import Address, address_of, operation_of
+from changefeed.emulator.calls import Answer, Call, Emulator, check_incarnation
+from changefeed.emulator.containers import Container
+from changefeed.emulator.errors import OWNER_NOT_FOUND, SPLIT_RUNNING, CosmosError, bad_request
+from changefeed.emulator.faults import Faults, Target
+from changefeed.emulator.throttle import Throttle
 
 _log = logging.getLogger("emulator")
 _HANDLERS: Final = resources.HANDLERS | documents.HANDLERS

@@ -10,7 +10,7 @@ from typing import Final
 
 import mmh3
 
-from .json_values import UNDEFINED, Undefined
+from changefeed.emulator.json_values import UNDEFINED, Undefined
 
 Component = str | int | float | bool | None | Undefined
 """What a partition key can be."""

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from . import charges, rids
-from .containers import Container, checked_id, new_etag
-from .errors import CosmosError, bad_request
-from .json_values import JsonObject, decoded_object
-from .partition_keys import PartitionKey, check_same, key_in_item
-from .ranges import Ranges
-from .store import Row, Store
+from changefeed.emulator import charges, rids
+from changefeed.emulator.containers import Container, checked_id, new_etag
+from changefeed.emulator.errors import CosmosError, bad_request
+from changefeed.emulator.json_values import JsonObject, decoded_object
+from changefeed.emulator.partition_keys import PartitionKey, check_same, key_in_item
+from changefeed.emulator.ranges import Ranges
+from changefeed.emulator.store import Row, Store
 
 SYSTEM_PROPERTIES: Final = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 _LARGEST_ITEM: Final = 2 * 1024 * 1024

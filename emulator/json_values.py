@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from .errors import bad_request
+from changefeed.emulator.errors import bad_request
 
 JsonObject = dict[str, Any]
 

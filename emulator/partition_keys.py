@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from .errors import PARTITION_KEY_MISMATCH, bad_request, not_supported
-from .hashing import Component, effective_partition_key
-from .json_values import UNDEFINED, JsonObject, value_at
+from changefeed.emulator.errors import PARTITION_KEY_MISMATCH, bad_request, not_supported
+from changefeed.emulator.hashing import Component, effective_partition_key
+from changefeed.emulator.json_values import UNDEFINED, JsonObject, value_at
 
 _STEP = re.compile(r'/(?:"([^"]+)"|([^/"]+))')
 _EXACT_INTEGERS = 2**53  # beyond this, a double cannot tell neighbours apart

@@ -8,9 +8,9 @@ import copy
 from collections.abc import Callable
 from typing import Any, Final
 
-from .errors import CosmosError, bad_request
-from .items import SYSTEM_PROPERTIES
-from .json_values import JsonObject
+from changefeed.emulator.errors import CosmosError, bad_request
+from changefeed.emulator.items import SYSTEM_PROPERTIES
+from changefeed.emulator.json_values import JsonObject
 
 _MOST_OPERATIONS: Final = 10
 

@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
-from .errors import RANGE_GONE, SPLIT_RUNNING, CosmosError, bad_request
-from .hashing import HIGHEST, LOWEST, even_cuts, middle
-from .store import Row, Store
+from changefeed.emulator.errors import RANGE_GONE, SPLIT_RUNNING, CosmosError, bad_request
+from changefeed.emulator.hashing import HIGHEST, LOWEST, even_cuts, middle
+from changefeed.emulator.store import Row, Store
 
 _COLUMNS: Final = (
     "SELECT pid, container, id, low, high, parents, version, lsn, items, bytes, born, gone "

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from . import rids
-from .calls import Answer, Call, Emulator, range_headers
-from .errors import bad_request, not_supported
-from .items import Conditions
-from .json_values import JsonObject, decoded_object
-from .query import run as queries
-from .ranges import PhysicalRange
+from changefeed.emulator import rids
+from changefeed.emulator.calls import Answer, Call, Emulator, range_headers
+from changefeed.emulator.errors import bad_request, not_supported
+from changefeed.emulator.items import Conditions
+from changefeed.emulator.json_values import JsonObject, decoded_object
+from changefeed.emulator.query import run as queries
+from changefeed.emulator.ranges import PhysicalRange
 
 _QUERY_ENGINE: Final = json.dumps(
     {

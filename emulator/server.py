@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from .auth import key_bytes
-from .calls import Emulator
-from .control import Control
-from .gateway import Gateway
-from .settings import EmulatorSettings
-from .tls import server_context
+from changefeed.emulator.auth import key_bytes
+from changefeed.emulator.calls import Emulator
+from changefeed.emulator.control import Control
+from changefeed.emulator.gateway import Gateway
+from changefeed.emulator.settings import EmulatorSettings
+from changefeed.emulator.tls import server_context
 
 _LARGEST_REQUEST = 8 * 1024 * 1024
 _SECONDS_TO_STOP = 2.0

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from .errors import THROTTLED, CosmosError, bad_request
-from .json_values import JsonObject
+from changefeed.emulator.errors import THROTTLED, CosmosError, bad_request
+from changefeed.emulator.json_values import JsonObject
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ FeedError
 └── RangeUnknown      the feed does not have this range: list the ranges again
 """
 
-from .feed import RangeId
+from changefeed.feeds.feed import RangeId
 
 
 class FeedError(Exception):

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .errors import FeedRefused, RangeUnknown
-from .feed import (
+from changefeed.feeds.errors import FeedRefused, RangeUnknown
+from changefeed.feeds.feed import (
     Change,
     Continuation,
     FeedRange,
@@ -30,7 +30,7 @@ from .feed import (
     StartAt,
     Successor,
 )
-from .instant import instant_us
+from changefeed.feeds.timestamps import instant_us
 
 _HASHES = 2**32
 

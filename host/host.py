@@ -17,26 +17,25 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
-from feeds.bounded import BoundedFeed
-from feeds.feed import Feed, RangeId
-from leases.bounded import BoundedContainer
-from leases.container import LeaseContainer
-from leases.errors import ContainerError, ContainerUnavailable, MemberConflict
-from leases.lease import HostName, Incarnation, Lease, Member
-from observers.gate import ObserverMaker
-from observers.observer import CloseReason
-
-from .balancer import Balancer
-from .crew import Crew
-from .held import HeldLease
-from .journal import Journal
-from .loop_lag import LoopLag
-from .membership import Membership, NameTaken
-from .patience import Patience, only
-from .ranges import RangeTender
-from .rounds import Rounds
-from .settings import Settings
-from .worker import Worker
+from changefeed.feeds.feed import Feed, RangeId
+from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.host.balancing.balancer import Balancer
+from changefeed.host.balancing.membership import Membership, NameTaken
+from changefeed.host.balancing.range_sync import RangeTender
+from changefeed.host.balancing.rebalance import Rounds
+from changefeed.host.events import Journal
+from changefeed.host.loop_lag import LoopLag
+from changefeed.host.retries import Patience, only
+from changefeed.host.settings import Settings
+from changefeed.host.workers.owned_lease import HeldLease
+from changefeed.host.workers.pool import Crew
+from changefeed.host.workers.worker import Worker
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerError, ContainerUnavailable, MemberConflict
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.timeouts import BoundedContainer
+from changefeed.observers.middleware.fence import ObserverMaker
+from changefeed.observers.observer import CloseReason
 
 _GOODBYE_TIMEOUT = 2.0
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Never
 
-from .journal import Journal
+from changefeed.host.events import Journal
 
 _INTERVAL = 0.5
 

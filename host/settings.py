@@ -13,9 +13,9 @@ from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, model_validator
 
-from feeds.cosmos_address import CosmosAccess
-from observers.retrying import RetrySettings
-from process.settings import AllSettings, LogSettings, Part, Seconds, read_settings
+from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.observers.middleware.retry import RetrySettings
+from changefeed.runtime.settings import AllSettings, LogSettings, Part, Seconds, read_settings
 
 
 class HostSettings(Part):

@@ -12,14 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from feeds.errors import FeedError
-from feeds.feed import Feed, RangeId, Recalls
-from feeds.opening import open_feed
-from leases.container import LeaseContainer
-from leases.lease import Lease, Member
-
-from .assembly import open_leases
-from .settings import Settings
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import Feed, RangeId, Recalls
+from changefeed.host.settings import Settings
+from changefeed.host.wiring import open_leases
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease, Member
 
 _AT_ONCE = 16
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import structlog
 
-from .host import Stop
+from changefeed.host.host import Stop
 
 MISTAKE = 2
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0

@@ -19,10 +19,9 @@ from ipaddress import ip_address
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from process.errors import Mistake
-
-from .host import Host
-from .settings import LeaseSettings, WebSettings
+from changefeed.host.host import Host
+from changefeed.host.settings import LeaseSettings, WebSettings
+from changefeed.runtime.errors import Mistake
 
 _BACKLOG = 128
 _CLOSE_TIMEOUT = 1.0

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from feeds.feed import RangeId
-
-from .lease import Lease, Member
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.lease import Lease, Member
 
 
 class Members(Protocol):

@@ -10,7 +10,7 @@ ContainerError
 └── ContainerRefused        asking again cannot help: stop, and tell a person
 """
 
-from .lease import Lease, Member
+from changefeed.leases.lease import Lease, Member
 
 
 class LeaseError(Exception):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import NewType
 
-from feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 
 HostName = NewType("HostName", str)
 Incarnation = NewType("Incarnation", str)

@@ -9,8 +9,15 @@ from dataclasses import replace
 from itertools import count
 from typing import Generic
 
-from .lease import Checkpoint, Lease, Member, Version
-from .tables import KEEP, Decision, Record, TableCheckpoints, TableLeases, TableOwnership
+from changefeed.leases.lease import Checkpoint, Lease, Member, Version
+from changefeed.leases.tables import (
+    KEEP,
+    Decision,
+    Record,
+    TableCheckpoints,
+    TableLeases,
+    TableOwnership,
+)
 
 
 class MemoryTable(Generic[Record]):

@@ -15,9 +15,8 @@ host counts as held by that host.
 import enum
 from collections.abc import Collection, Iterable, Mapping
 
-from feeds.feed import RangeId
-
-from .lease import HostName, Lease
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.lease import HostName, Lease
 
 Assignment = Mapping[RangeId, HostName]
 

@@ -29,11 +29,17 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
-from feeds.feed import FeedRange, RangeId
-
-from .errors import ContainerRefused, ContainerUnavailable
-from .lease import Checkpoint, Lease, Member, Version
-from .tables import KEEP, Decision, Record, TableCheckpoints, TableLeases, TableOwnership
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.lease import Checkpoint, Lease, Member, Version
+from changefeed.leases.tables import (
+    KEEP,
+    Decision,
+    Record,
+    TableCheckpoints,
+    TableLeases,
+    TableOwnership,
+)
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
 _SCHEMA = 1

@@ -32,11 +32,16 @@ from typing import Protocol
 
 import msgspec
 
-from feeds.feed import Continuation, RangeId
-
-from .container import Members
-from .errors import ContainerRefused, ContainerUnavailable, LeaseConflict, LeaseError, LeaseGone
-from .lease import Checkpoint, Lease, Member, Version
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.leases.container import Members
+from changefeed.leases.errors import (
+    ContainerRefused,
+    ContainerUnavailable,
+    LeaseConflict,
+    LeaseError,
+    LeaseGone,
+)
+from changefeed.leases.lease import Checkpoint, Lease, Member, Version
 
 _ATTEMPTS = 10  # every one that fails means that somebody else has written in between
 

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from feeds.feed import RangeId
-
-from .errors import LeaseConflict, LeaseGone, MemberConflict
-from .lease import Checkpoint, Lease, Member
-from .stores import CheckpointConflict, carried
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
+from changefeed.leases.lease import Checkpoint, Lease, Member
+from changefeed.leases.stores import CheckpointConflict, carried
 
 Record = TypeVar("Record", Lease, Checkpoint, Member)
 

@@ -9,7 +9,7 @@ ObserverError
 ObserverTimedOut         one attempt took too long; like what the observer raises itself
 """
 
-from feeds.feed import RangeId
+from changefeed.feeds.feed import RangeId
 
 
 class ObserverError(Exception):

@@ -2,9 +2,8 @@
 
 from structlog.typing import FilteringBoundLogger
 
-from feeds.feed import RangeId
-
-from .dead_letters import DeadLetter
+from changefeed.feeds.feed import RangeId
+from changefeed.observers.dead_letters import DeadLetter
 
 
 class FailureLog:

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from feeds.feed import Change, FeedRange
+from changefeed.feeds.feed import Change, FeedRange
 
 
 class CloseReason(enum.Enum):
@@ -72,9 +72,9 @@ class Context(Protocol):
 class Observer(Protocol):
     """The user's code, in the form the host calls it in.
 
-    Users need not write this form: ``observers.adapt`` makes one of any class with a
-    ``process``, of plain methods (they then run in a thread of their own), and of a
-    single function.
+    Users need not write this form: ``changefeed.observers.adapters`` makes one of any
+    class with a ``process``, of plain methods (they then run in a thread of their own), and
+    of a single function.
     """
 
     async def open(self, context: Context) -> None:

@@ -21,16 +21,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, overload
 
-from .adapt import adapt
-from .errors import ObserverRefused
-from .observer import ObserverFactory
+from changefeed.observers.adapters import adapt
+from changefeed.observers.errors import ObserverRefused
+from changefeed.observers.observer import ObserverFactory
 
 GROUP = "changefeed.observers"
 
 Target = TypeVar("Target", bound=Callable[..., object])
 
-_HOME = Path(__file__).resolve().parent.parent
-_OURS = ("host", "leases", "observers", "feeds", "process", "pipeline", "emulator")
 _registered: dict[str, Callable[..., object]] = {}
 
 
@@ -88,7 +86,6 @@ def _find_spelled(name: str) -> Any:
     if not all(x.isidentifier() for x in f"{module}.{attribute}".split(".")):
         raise ObserverRefused(f"{name!r} is not of the form 'package.module:Class'")
     here = Path.cwd()
-    _refuse_a_name_of_ours(module.partition(".")[0], here)
     if str(here) not in sys.path:
         sys.path.append(str(here))
     return _attribute(_module(module), attribute)
@@ -113,14 +110,6 @@ def _find_installed(name: str) -> Any:
 def _from_entry_point(point: EntryPoint) -> Any:
     module = _module(point.module)
     return _attribute(module, point.attr) if point.attr else module
-
-
-def _refuse_a_name_of_ours(top: str, here: Path) -> None:
-    if top not in _OURS or here.resolve() == _HOME:
-        return
-    own = _local(top, here)
-    if own is not None:
-        raise ObserverRefused(f"{own} has the name of a package of changefeed-host; rename it")
 
 
 def _local(top: str, here: Path) -> str | None:

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .progress import Board, RangeSeen, TableSeen
+from changefeed.pipeline.progress import Board, RangeSeen, TableSeen
 
 _log = structlog.get_logger("changefeed")
 

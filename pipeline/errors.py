@@ -4,7 +4,7 @@ Spark tells of an error by its text alone. What a person has to change has a nam
 in ``Refused``, here and elsewhere: by that it is told from what may pass.
 """
 
-from process.errors import Failure, Mistake
+from changefeed.runtime.errors import Failure, Mistake
 
 
 class PipelineRefused(Mistake):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from .errors import PipelineRefused
+from changefeed.pipeline.errors import PipelineRefused
 
 _OLDEST = 17
 _SCRIPT = """\

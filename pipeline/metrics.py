@@ -17,9 +17,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from .checkpoints import Failures
-from .progress import BatchDone, Board, batch_done
-from .source.access import Access
+from changefeed.pipeline.checkpoint_dir import Failures
+from changefeed.pipeline.progress import BatchDone, Board, batch_done
+from changefeed.pipeline.source.reader import Access
 
 _TABLE: Final = "table"
 

@@ -13,10 +13,9 @@ from typing import Final, Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from feeds.feed import RangeId
-
-from .source.access import Access
-from .source.offsets import Offset
+from changefeed.feeds.feed import RangeId
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.reader import Access
 
 _MILLIS: Final = 1000
 _NO_OFFSET: Final = (None, "", "null", "None")  # each is seen, by version and by turn

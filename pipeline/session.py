@@ -14,9 +14,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from .delta_jar import with_delta
-from .java import java_home
-from .source.spark import register
+from changefeed.pipeline.delta_jar import with_delta
+from changefeed.pipeline.java import java_home
+from changefeed.pipeline.source.spark import register
 
 _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",

@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from observers.retrying import RetrySettings
-from process.settings import AllSettings, LogSettings, Part, read_settings
-
-from .errors import PipelineRefused
+from changefeed.observers.middleware.retry import RetrySettings
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.settings import AllSettings, LogSettings, Part, read_settings
 
 _NAME = r"^[a-z][a-z0-9_]*$"
 _Column = Annotated[str, Field(pattern=_NAME)]

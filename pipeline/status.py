@@ -5,12 +5,12 @@ from contextlib import closing
 
 import msgspec
 
-from .checkpoints import committed, is_owned
-from .settings import PipelineSettings
-from .source.access import Access
-from .source.offsets import Offset
-from .source.opening import open_access
-from .source.planning import mark_of
+from changefeed.pipeline.checkpoint_dir import committed, is_owned
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.planning import mark_of
+from changefeed.pipeline.source.reader import Access
 
 
 class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from .errors import PipelineRefused
-from .progress import Board
-from .settings import WebSettings
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.progress import Board
+from changefeed.pipeline.settings import WebSettings
 
 _log = structlog.get_logger("changefeed")
 

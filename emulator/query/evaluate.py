@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from emulator.errors import bad_request
-from emulator.json_values import UNDEFINED, value_at
-
-from .functions import FUNCTIONS, compared, same
-from .syntax import (
+from changefeed.emulator.errors import bad_request
+from changefeed.emulator.json_values import UNDEFINED, value_at
+from changefeed.emulator.query.functions import FUNCTIONS, compared, same
+from changefeed.emulator.query.syntax import (
     ArrayOf,
     Binary,
     Call,

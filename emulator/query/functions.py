@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from emulator.json_values import UNDEFINED
+from changefeed.emulator.json_values import UNDEFINED
 
 
 def type_rank(value: Any) -> int:  # noqa: PLR0911 - one for each type

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from emulator.errors import CosmosError, bad_request, not_supported
-
-from .functions import FUNCTIONS
-from .syntax import (
+from changefeed.emulator.errors import CosmosError, bad_request, not_supported
+from changefeed.emulator.query.functions import FUNCTIONS
+from changefeed.emulator.query.syntax import (
     ArrayOf,
     Binary,
     Call,
@@ -25,7 +24,7 @@ from .syntax import (
     Select,
     Unary,
 )
-from .tokens import Token, tokens_of
+from changefeed.emulator.query.tokens import Token, tokens_of
 
 _FUNCTIONS: Final = ", ".join(sorted(FUNCTIONS))
 UNDERSTOOD: Final = " ".join(

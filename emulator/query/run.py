@@ -11,16 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from emulator.errors import bad_request
-from emulator.hashing import HIGHEST, LOWEST
-from emulator.json_values import UNDEFINED, decoded_object
-from emulator.partition_keys import PartitionKey
-from emulator.store import Row, Store
-
-from .evaluate import Evaluated, compiled
-from .functions import sort_key
-from .parser import parse, parse_condition
-from .syntax import Call, Expression, Select
+from changefeed.emulator.errors import bad_request
+from changefeed.emulator.hashing import HIGHEST, LOWEST
+from changefeed.emulator.json_values import UNDEFINED, decoded_object
+from changefeed.emulator.partition_keys import PartitionKey
+from changefeed.emulator.query.evaluate import Evaluated, compiled
+from changefeed.emulator.query.functions import sort_key
+from changefeed.emulator.query.parser import parse, parse_condition
+from changefeed.emulator.query.syntax import Call, Expression, Select
+from changefeed.emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
 _BY_HASH: Final = (

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from emulator.errors import bad_request
+from changefeed.emulator.errors import bad_request
 
 Kind = Literal["name", "number", "string", "parameter", "sign", "end"]
 

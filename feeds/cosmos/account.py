@@ -6,8 +6,8 @@ from typing import Any
 
 from azure.cosmos.aio import CosmosClient
 
-from feeds.cosmos_address import Account
-from feeds.errors import FeedRefused
+from changefeed.feeds.cosmos.address import Account
+from changefeed.feeds.errors import FeedRefused
 
 
 @asynccontextmanager

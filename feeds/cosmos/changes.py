@@ -23,10 +23,9 @@ from typing import Any
 
 import msgspec
 
-from feeds.errors import FeedRefused
-from feeds.feed import Change, Operation, RangeId
-
-from .positions import sequences
+from changefeed.feeds.cosmos.positions import sequences
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Change, Operation, RangeId
 
 _OPERATIONS = {
     "create": Operation.INSERT,

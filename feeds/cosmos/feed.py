@@ -17,28 +17,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from feeds.cosmos_address import (
+from changefeed.feeds.cosmos.account import opened
+from changefeed.feeds.cosmos.address import (
     AddressWrong,
     CosmosAccess,
     CosmosAddress,
     account_of,
 )
-from feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
-from feeds.feed import (
-    Change,
-    Continuation,
-    FeedRange,
-    Page,
-    RangeEnded,
-    RangeId,
-    StartAt,
-    Successor,
-)
-from feeds.instant import instant_us
-
-from .account import opened
-from .changes import Changes
-from .positions import (
+from changefeed.feeds.cosmos.changes import Changes
+from changefeed.feeds.cosmos.positions import (
     BEGINNING,
     check_position,
     client_range,
@@ -48,8 +35,20 @@ from .positions import (
     position_after,
     session_lsn,
 )
-from .requests import Answer, RangeMoved, Requests, answering
-from .topology import Bounds, Place, Topology
+from changefeed.feeds.cosmos.requests import Answer, RangeMoved, Requests, answering
+from changefeed.feeds.cosmos.topology import Bounds, Place, Topology
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
+from changefeed.feeds.feed import (
+    Change,
+    Continuation,
+    FeedRange,
+    Page,
+    RangeEnded,
+    RangeId,
+    StartAt,
+    Successor,
+)
+from changefeed.feeds.timestamps import instant_us
 
 Mode = Literal["latest-version", "all-versions"]
 MODES: Final[dict[str, Mode]] = {

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from feeds.errors import FeedRefused
-from feeds.feed import Continuation
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Continuation
 
 BEGINNING: Final = Continuation('"0"')
 _POSITION: Final = re.compile(r'"[\x21\x23-\x7e]+"')  # an etag of one word

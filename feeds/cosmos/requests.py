@@ -23,8 +23,8 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from feeds.errors import FeedError, FeedRefused, FeedUnavailable
-from feeds.feed import FeedRange, RangeId
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import FeedRange, RangeId
 
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
 _GONE, _THROTTLED, _NOT_FOUND = 410, 429, 404

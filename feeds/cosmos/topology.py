@@ -26,8 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from feeds.errors import FeedRefused, RangeUnknown
-from feeds.feed import FeedRange, RangeId
+from changefeed.feeds.errors import FeedRefused, RangeUnknown
+from changefeed.feeds.feed import FeedRange, RangeId
 
 LOWEST: Final = ""
 HIGHEST: Final = "FF"

@@ -16,10 +16,10 @@ what is appended. There is one broker yet, and nothing here begins an era of its
 accord; the files have room for both. ``docs/design/event-log.md`` gives the reasons.
 """
 
-from .creating import DEFAULT_PARTS, create_log
-from .log import EventLog
-from .records import Record
-from .writer import Appended, EventLogWriter
+from changefeed.feeds.eventlog.create import DEFAULT_PARTS, create_log
+from changefeed.feeds.eventlog.log import EventLog
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import Appended, EventLogWriter
 
 __all__ = [
     "DEFAULT_PARTS",

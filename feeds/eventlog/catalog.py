@@ -8,12 +8,11 @@ from pathlib import Path
 
 import aiosqlite
 
-from feeds.errors import FeedRefused, RangeUnknown
-from feeds.feed import FeedRange, RangeId, Successor
-
-from .database import advised, opened
-from .positions import position
-from .schema import CATALOG, FORMAT, RECORDS
+from changefeed.feeds.errors import FeedRefused, RangeUnknown
+from changefeed.feeds.eventlog.database import advised, opened
+from changefeed.feeds.eventlog.ids import position
+from changefeed.feeds.eventlog.schema import CATALOG, FORMAT, RECORDS
+from changefeed.feeds.feed import FeedRange, RangeId, Successor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

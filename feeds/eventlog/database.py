@@ -14,7 +14,7 @@ from typing import Literal
 
 import aiosqlite
 
-from feeds.errors import FeedError, FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 
 BUSY_SECONDS = 10.0
 """How long SQLite waits for another process before it says that a file is busy."""

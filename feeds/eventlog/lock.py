@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 
 
 @contextmanager

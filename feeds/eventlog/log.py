@@ -15,15 +15,22 @@ from typing import Any
 
 import aiosqlite
 
-from feeds.errors import FeedRefused, RangeUnknown
-from feeds.feed import Change, Continuation, FeedRange, Page, RangeEnded, RangeId, StartAt
-from feeds.instant import instant_us
-
-from .catalog import Catalog, Partition, check_records, read_catalog
-from .database import advised, connected
-from .layout import COLUMNS, behind, changes_of, joined
-from .positions import position, sequence_of
-from .schema import RECORDS
+from changefeed.feeds.errors import FeedRefused, RangeUnknown
+from changefeed.feeds.eventlog.block_format import COLUMNS, behind, changes_of, joined
+from changefeed.feeds.eventlog.catalog import Catalog, Partition, check_records, read_catalog
+from changefeed.feeds.eventlog.database import advised, connected
+from changefeed.feeds.eventlog.ids import position, sequence_of
+from changefeed.feeds.eventlog.schema import RECORDS
+from changefeed.feeds.feed import (
+    Change,
+    Continuation,
+    FeedRange,
+    Page,
+    RangeEnded,
+    RangeId,
+    StartAt,
+)
+from changefeed.feeds.timestamps import instant_us
 
 _CONNECTIONS = 2
 _PAGE_BYTES = 8 * 1024 * 1024

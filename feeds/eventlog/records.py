@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from feeds.errors import FeedRefused
-from feeds.feed import Operation
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Operation
 
 BLOCK_RECORDS = 256
 BLOCK_BYTES = 64 * 1024

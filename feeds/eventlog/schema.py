@@ -9,7 +9,7 @@ with the records of the partitions it keeps.
 import sqlite3
 from collections.abc import Iterable
 
-from .blocks import Tail
+from changefeed.feeds.eventlog.block_writer import Tail
 
 FORMAT = 2
 

@@ -14,13 +14,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from feeds.errors import FeedRefused
-from feeds.feed import RangeId
-
-from .catalog import Catalog, Partition, read_catalog
-from .database import opened
-from .positions import range_id
-from .schema import CATALOG, NEW_PARTITION, RECORDS, open_partitions
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog.catalog import Catalog, Partition, read_catalog
+from changefeed.feeds.eventlog.database import opened
+from changefeed.feeds.eventlog.ids import range_id
+from changefeed.feeds.eventlog.schema import CATALOG, NEW_PARTITION, RECORDS, open_partitions
+from changefeed.feeds.feed import RangeId
 
 
 async def replace_partitions(

@@ -15,17 +15,16 @@ from pathlib import Path
 
 import aiosqlite
 
-from feeds.errors import FeedRefused, FeedUnavailable
-from feeds.feed import RangeId
-
-from .blocks import Addition, Tail, fill
-from .catalog import Catalog, check_records, read_catalog
-from .database import Synchronous, advised, connected
-from .hashing import place_of
-from .layout import COLUMNS, Layout
-from .lock import writer_lock
-from .records import Encoded, Record, encode_record
-from .schema import LOCK, RECORDS
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog.block_format import COLUMNS, Layout
+from changefeed.feeds.eventlog.block_writer import Addition, Tail, fill
+from changefeed.feeds.eventlog.catalog import Catalog, check_records, read_catalog
+from changefeed.feeds.eventlog.database import Synchronous, advised, connected
+from changefeed.feeds.eventlog.hashing import place_of
+from changefeed.feeds.eventlog.lock import writer_lock
+from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
+from changefeed.feeds.eventlog.schema import LOCK, RECORDS
+from changefeed.feeds.feed import RangeId
 
 _BROKER = 1  # the only one yet
 

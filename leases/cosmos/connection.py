@@ -6,7 +6,7 @@ from typing import Any
 
 from azure.cosmos.aio import CosmosClient
 
-from feeds.cosmos_address import (
+from changefeed.feeds.cosmos.address import (
     Account,
     AddressWrong,
     CosmosAccess,
@@ -15,9 +15,8 @@ from feeds.cosmos_address import (
     is_this_machine,
     read_address,
 )
-from leases.errors import ContainerRefused
-
-from .failures import errors_told
+from changefeed.leases.cosmos.errors import errors_told
+from changefeed.leases.errors import ContainerRefused
 
 OPTIONS: dict[str, Any] = {
     # Retries are the host's: it knows what became of the lease meanwhile. The client

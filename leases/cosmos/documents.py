@@ -29,12 +29,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from feeds.feed import Continuation, FeedRange, RangeId
-from leases.errors import ContainerRefused
-from leases.lease import HostName, Lease, Version
-
-from .java import raw_token
-from .names import Names
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.cosmos.document_ids import Names
+from changefeed.leases.cosmos.java_continuation import raw_token
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.lease import HostName, Lease, Version
 
 Document: TypeAlias = dict[str, Any]
 Operation: TypeAlias = dict[str, Any]

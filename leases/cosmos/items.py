@@ -13,7 +13,7 @@ from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from .failures import errors_told
+from changefeed.leases.cosmos.errors import errors_told
 
 Document: TypeAlias = dict[str, Any]
 Operations: TypeAlias = Sequence[Mapping[str, Any]]

@@ -17,16 +17,15 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNotFoundError
 
-from feeds.cosmos_address import Account, CosmosAccess, CosmosAddress
-from leases.errors import ContainerRefused
-
-from .connection import connected, lease_address
-from .documents import FULL_FIDELITY, INCREMENTAL, Form
-from .failures import errors_told
-from .items import Items
-from .leases import CosmosLeases
-from .names import Names, processor_prefix
-from .records import CosmosCheckpoints, CosmosOwnership
+from changefeed.feeds.cosmos.address import Account, CosmosAccess, CosmosAddress
+from changefeed.leases.cosmos.connection import connected, lease_address
+from changefeed.leases.cosmos.container import CosmosLeases
+from changefeed.leases.cosmos.document_ids import Names, processor_prefix
+from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
+from changefeed.leases.cosmos.errors import errors_told
+from changefeed.leases.cosmos.items import Items
+from changefeed.leases.cosmos.stores import CosmosCheckpoints, CosmosOwnership
+from changefeed.leases.errors import ContainerRefused
 
 OPTIONS = ("prefix", "processor", "feed", "mode")
 DEFAULT_PREFIX = "changefeed"

@@ -1,9 +1,9 @@
 """Changes that the observer could not handle, kept until somebody looks at them."""
 
-from .letter import DeadLetter, DeadLetters, Failure, LetterId
-from .memory import MemoryDeadLetters
-from .opening import open_dead_letters
-from .replaying import replay
+from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters, Failure, LetterId
+from changefeed.observers.dead_letters.memory import MemoryDeadLetters
+from changefeed.observers.dead_letters.opening import open_dead_letters
+from changefeed.observers.dead_letters.replaying import replay
 
 __all__ = [
     "DeadLetter",

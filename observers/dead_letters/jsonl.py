@@ -20,9 +20,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from observers.errors import DeadLettersRefused
-
-from .letter import DeadLetter, LetterId, in_order
+from changefeed.observers.dead_letters.letter import DeadLetter, LetterId, in_order
+from changefeed.observers.errors import DeadLettersRefused
 
 
 class _Removed(msgspec.Struct):

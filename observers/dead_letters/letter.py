@@ -12,7 +12,7 @@ from typing import NewType, Protocol
 
 import msgspec
 
-from feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Change, RangeId
 
 LetterId = NewType("LetterId", str)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .letter import DeadLetter, LetterId, in_order
+from changefeed.observers.dead_letters.letter import DeadLetter, LetterId, in_order
 
 
 class MemoryDeadLetters:

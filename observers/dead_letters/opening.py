@@ -6,11 +6,10 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from observers.errors import DeadLettersRefused
-
-from .jsonl import open_jsonl
-from .letter import DeadLetters
-from .sqlite import open_sqlite
+from changefeed.observers.dead_letters.jsonl import open_jsonl
+from changefeed.observers.dead_letters.letter import DeadLetters
+from changefeed.observers.dead_letters.sqlite import open_sqlite
+from changefeed.observers.errors import DeadLettersRefused
 
 _OPENERS: Mapping[str, Callable[[str], AbstractAsyncContextManager[DeadLetters]]] = {
     "sqlite": open_sqlite,

@@ -8,10 +8,9 @@ tell an older change, or its user has to.
 import asyncio
 from dataclasses import dataclass, field
 
-from feeds.feed import Change, FeedRange
-from observers.observer import CloseReason, ObserverFactory
-
-from .letter import DeadLetter, DeadLetters
+from changefeed.feeds.feed import Change, FeedRange
+from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters
+from changefeed.observers.observer import CloseReason, ObserverFactory
 
 _ACKNOWLEDGE_TIMEOUT = 60.0
 

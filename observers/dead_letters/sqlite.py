@@ -17,9 +17,8 @@ from pathlib import Path
 import aiosqlite
 import msgspec
 
-from observers.errors import DeadLettersRefused
-
-from .letter import DeadLetter, LetterId
+from changefeed.observers.dead_letters.letter import DeadLetter, LetterId
+from changefeed.observers.errors import DeadLettersRefused
 
 _APPLICATION = int.from_bytes(b"CFHD", "big")  # marks our files in pragma application_id
 _BUSY_TIMEOUT = 5.0

@@ -7,11 +7,10 @@ each with its parents, and as an ended one names its successors.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from feeds.feed import FeedRange, RangeId, Successor
-from pipeline.errors import PipelineRefused
-
-from .access import Access, Sight
-from .offsets import Mark, Offset
+from changefeed.feeds.feed import FeedRange, RangeId, Successor
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.offsets import Mark, Offset
+from changefeed.pipeline.source.reader import Access, Sight
 
 _SHOWN = 10
 

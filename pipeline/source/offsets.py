@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from feeds.feed import Continuation, RangeId
-from pipeline.errors import PipelineRefused
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.pipeline.errors import PipelineRefused
 
 _WITH_BOUNDS = 5
 _FEED = "@"

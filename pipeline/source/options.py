@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from feeds.feed import RangeId, StartAt
-from pipeline.errors import PipelineRefused
-
-from .envelope import Envelope
-from .offsets import Offset
-from .opening import with_mode
+from changefeed.feeds.feed import RangeId, StartAt
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.addresses import with_mode
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.record_batches import Envelope
 
 _KNOWN: Final = (
     "feed",
@@ -56,7 +55,8 @@ class Options:
             raise PipelineRefused(
                 "Spark does not parse for a source that is written in Python: leave bodySchema "
                 "out, and parse what was loaded, with "
-                f"pipeline.source.bodies.with_bodies(changes, {options['bodyschema']!r})"
+                "changefeed.pipeline.source.body_schema.with_bodies"
+                f"(changes, {options['bodyschema']!r})"
             )
         unknown = sorted(options.keys() - {x.lower() for x in _KNOWN})
         if unknown:

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from feeds.errors import RangeUnknown
-from feeds.feed import Continuation, FeedRange, RangeId, StartAt
-
-from .access import Access, Sight, Slice, Step
-from .lineage import ancestors, generations, with_successors
-from .offsets import Mark, Offset
+from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
+from changefeed.pipeline.source.lineage import ancestors, generations, with_successors
+from changefeed.pipeline.source.offsets import Mark, Offset
+from changefeed.pipeline.source.reader import Access, Sight, Slice, Step
 
 Name = TypeVar("Name", bound=str)
 

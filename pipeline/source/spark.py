@@ -32,12 +32,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .access import Access, Slice
-from .holding import held
-from .offsets import Offset
-from .opening import open_access
-from .options import Options
-from .planning import (
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.drain import held
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.options import Options
+from changefeed.pipeline.source.planning import (
     Target,
     batches,
     first_offset,
@@ -46,6 +45,7 @@ from .planning import (
     target_at,
     tasks,
 )
+from changefeed.pipeline.source.reader import Access, Slice
 
 NAME = "changefeed"
 _TASK_CHANGES = 5_000

@@ -12,11 +12,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 from pyspark.sql.types import NumericType
 
-from pipeline.errors import PipelineRefused
-from pipeline.settings import AggregateSettings
-from pipeline.source.bodies import told
-
-from .merging import Merge
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.settings import AggregateSettings
+from changefeed.pipeline.source.body_schema import told
+from changefeed.pipeline.tables.merge import Merge
 
 _TIME = "__time"
 

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-from .merging import Merge
+from changefeed.pipeline.tables.merge import Merge
 
 MERGE: Final = Merge(
     keys=("key", "id"),

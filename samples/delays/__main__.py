@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from feeds.errors import FeedError
-from pipeline.errors import PipelineRefused
+from changefeed.feeds.errors import FeedError
+from changefeed.pipeline.errors import PipelineRefused
 
 from .drawing import draw
 from .tables import NoTable, NotKept, days, departures, keep_tables, settings_of

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipeline.settings import PipelineSettings, load_settings
-from pipeline.status import tables_status
+from changefeed.pipeline.settings import PipelineSettings, load_settings
+from changefeed.pipeline.status import tables_status
 
 SETTINGS = Path(__file__).with_name("pipeline.toml")
 _ADVICE = "changefeed: "

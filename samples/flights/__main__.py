@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from feeds.errors import FeedError
-from leases.errors import ContainerError
-from pipeline.errors import PipelineRefused
+from changefeed.feeds.errors import FeedError
+from changefeed.leases.errors import ContainerError
+from changefeed.pipeline.errors import PipelineRefused
 from samples.delays.tables import NoTable, NotKept
 
 from .data import NoFlights

@@ -29,8 +29,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from feeds.eventlog import Record
-from feeds.feed import Operation
+from changefeed.feeds.eventlog import Record
+from changefeed.feeds.feed import Operation
 
 from .data import Row
 

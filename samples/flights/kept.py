@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feeds.feed import RangeId
-from pipeline.settings import PipelineSettings
+from changefeed.feeds.feed import RangeId
+from changefeed.pipeline.settings import PipelineSettings
 from samples.delays.tables import Day, read
 
 from .observer import Carrier

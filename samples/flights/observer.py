@@ -23,8 +23,8 @@ from pathlib import Path
 
 import msgspec
 
-from feeds.feed import Change
-from observers.observer import Context
+from changefeed.feeds.feed import Change
+from changefeed.observers.observer import Context
 
 from .changes import Kind, State
 

@@ -11,10 +11,10 @@ from random import Random
 
 import msgspec
 
-from feeds.eventlog import DEFAULT_PARTS, EventLog, EventLogWriter, create_log
-from feeds.feed import Feed
-from leases.container import LeaseContainer
-from leases.opening import open_container
+from changefeed.feeds.eventlog import DEFAULT_PARTS, EventLog, EventLogWriter, create_log
+from changefeed.feeds.feed import Feed
+from changefeed.leases.addresses import open_container
+from changefeed.leases.container import LeaseContainer
 
 from .changes import records
 from .data import Sample, zones

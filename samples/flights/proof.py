@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from leases.lease import Lease
+from changefeed.leases.lease import Lease
 
 from .deliveries import Delivery, Turn
 from .observer import Carrier, Figures

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from feeds.feed import RangeId
+from changefeed.feeds.feed import RangeId
 
 from .kept import Row
 from .observer import Carrier

@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pipeline.java import java_home
-from pipeline.settings import PipelineSettings
-from pipeline.status import tables_status
+from changefeed.pipeline.java import java_home
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.status import tables_status
 from samples.delays.tables import NotKept, command, days, settings_of
 
 from . import kept

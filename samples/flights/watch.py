@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from feeds.feed import Feed, RangeId
-from leases.container import LeaseContainer
-from leases.lease import HostName, Lease
+from changefeed.feeds.feed import Feed, RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import HostName, Lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

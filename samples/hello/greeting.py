@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from feeds.feed import Change
-from observers.observer import Context
+from changefeed.feeds.feed import Change
+from changefeed.observers.observer import Context
 
 
 async def greet(context: Context, changes: Sequence[Change]) -> None:

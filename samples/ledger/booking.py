@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from feeds.feed import Change
-from observers.observer import Context
+from changefeed.feeds.feed import Change
+from changefeed.observers.observer import Context
 
 _TABLES = """
 create table if not exists bookings (

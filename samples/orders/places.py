@@ -12,7 +12,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceExistsError
 
-from feeds.cosmos_address import AddressWrong, CosmosAccess, account_of, read_address
+from changefeed.feeds.cosmos.address import AddressWrong, CosmosAccess, account_of, read_address
 
 
 @asynccontextmanager

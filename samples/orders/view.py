@@ -19,8 +19,8 @@ from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy  # noqa: TC002 - beside its kin
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-from feeds.feed import Change
-from observers.observer import CloseReason, Context
+from changefeed.feeds.feed import Change
+from changefeed.observers.observer import CloseReason, Context
 
 from .places import opened
 

@@ -27,8 +27,8 @@ from typing import Never
 import msgspec
 import structlog
 
-from feeds.feed import Change
-from observers.observer import CloseReason, Context
+from changefeed.feeds.feed import Change
+from changefeed.observers.observer import CloseReason, Context
 
 _LOOK = 0.1
 

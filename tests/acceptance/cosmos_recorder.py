@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 
-from feeds.feed import Change
+from changefeed.feeds.feed import Change
 
 
 def record(changes: Sequence[Change]) -> None:

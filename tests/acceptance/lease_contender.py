@@ -9,11 +9,11 @@ import sys
 from contextlib import AbstractAsyncContextManager
 from random import Random
 
-from feeds.feed import Continuation
-from leases.container import LeaseContainer
-from leases.errors import LeaseError
-from leases.lease import HostName, Incarnation
-from leases.opening import open_container, open_stores
+from changefeed.feeds.feed import Continuation
+from changefeed.leases.addresses import open_container, open_stores
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseError
+from changefeed.leases.lease import HostName, Incarnation
 
 
 async def contend(host: HostName, addresses: list[str]) -> None:

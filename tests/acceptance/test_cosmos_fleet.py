@@ -19,7 +19,7 @@ from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulator import DEVELOPMENT_KEY
+from changefeed.emulator import DEVELOPMENT_KEY
 from tests.support.commands import Running, running
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import control, emulator_process, free_port

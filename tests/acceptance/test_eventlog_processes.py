@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from feeds.errors import FeedUnavailable
-from feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from feeds.feed import Feed
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.feed import Feed
 
 pytestmark = pytest.mark.real_time
 
@@ -22,7 +22,7 @@ BATCH = 500
 
 PRODUCER = """
 import asyncio, sys
-from feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.eventlog import EventLogWriter, Record
 
 async def produce():
     async with EventLogWriter.open(sys.argv[1]) as writer:
@@ -38,7 +38,7 @@ asyncio.run(produce())
 
 READER = """
 import asyncio, sys
-from feeds.eventlog import EventLog
+from changefeed.feeds.eventlog import EventLog
 
 async def read():
     async with EventLog.open(sys.argv[1]) as log:
@@ -140,8 +140,8 @@ async def test_several_processes_read_all_that_another_one_writes_meanwhile(
 
 DENIED = """
 import asyncio, os, sys
-from feeds.errors import FeedRefused
-from feeds.eventlog import EventLog, EventLogWriter, create_log
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, create_log
 
 async def try_to(attempt):
     try:

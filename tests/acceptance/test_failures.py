@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.eventlog import EventLogWriter, Record
 from tests.support import recorder
 from tests.support.commands import PATIENCE, QUICK, Running, a_log_of, owners, running
 from tests.support.history import History, read_history, repeated, violations

@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable
 from rich.console import Console
 
-from feeds.eventlog import create_log
+from changefeed.feeds.eventlog import create_log
 from samples.delays.tables import days, departures, settings_of
 from samples.flights.play import Place, Plan
 from samples.flights.screen import Screen

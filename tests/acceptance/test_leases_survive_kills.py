@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from feeds.feed import Continuation, FeedRange, RangeId
-from leases.lease import Lease
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.lease import Lease
 from tests.acceptance.lease_contender import opened
 
 pytestmark = pytest.mark.real_time

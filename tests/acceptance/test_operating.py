@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from feeds.opening import open_feed
-from host.cli import app
-from leases.lease import Lease
-from leases.opening import open_container
+from changefeed.cli import app
+from changefeed.feeds.addresses import open_feed
+from changefeed.leases.addresses import open_container
+from changefeed.leases.lease import Lease
 from tests.support.commands import (
     PLACES,
     QUICK,

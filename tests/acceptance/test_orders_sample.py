@@ -9,8 +9,8 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-from emulator import DEVELOPMENT_KEY
-from feeds.feed import Change, Operation, RangeId
+from changefeed.emulator import DEVELOPMENT_KEY
+from changefeed.feeds.feed import Change, Operation, RangeId
 from samples.orders.produce import orders, produce
 from samples.orders.view import with_orders
 from tests.support.commands import PATIENCE, QUICK, Running, running

@@ -19,10 +19,10 @@ from urllib.request import urlopen
 import deltalake
 import pytest
 
-from feeds.eventlog.succession import replace_partitions
-from feeds.feed import RangeId
-from pipeline.checkpoints import committed, is_owned, owned
-from pipeline.errors import PipelineRefused
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import RangeId
+from changefeed.pipeline.checkpoint_dir import committed, is_owned, owned
+from changefeed.pipeline.errors import PipelineRefused
 from tests.support.pipeline_feeds import a_log, append_to
 
 pytestmark = pytest.mark.real_time

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from feeds.eventlog.succession import replace_partitions
-from feeds.feed import RangeId
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import RangeId
 from tests.support.commands import QUICK, changefeed
 from tests.support.pipeline_feeds import a_log, append_to
 

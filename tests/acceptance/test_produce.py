@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from feeds.eventlog import EventLog
+from changefeed.feeds.eventlog import EventLog
 from tests.support.commands import COMMAND, PLACES, QUICK, Running, changefeed, running
 
 pytestmark = pytest.mark.real_time

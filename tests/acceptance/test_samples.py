@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from feeds.feed import Change
-from observers.observer import CloseReason
+from changefeed.feeds.feed import Change
+from changefeed.observers.observer import CloseReason
 from samples.ledger import booking
 from samples.word_counts.counting import WordCounts, newest_totals
 from tests.support.commands import PLACES, QUICK, Running, changefeed, running

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from feeds.feed import Change, Operation
-from observers.dead_letters import (
+from changefeed.feeds.feed import Change, Operation
+from changefeed.observers.dead_letters import (
     DeadLetter,
     DeadLetters,
     Failure,

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import pytest
 
-from feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
-from feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from feeds.eventlog.succession import replace_partitions
-from feeds.feed import (
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import (
     Change,
     Continuation,
     Feed,
@@ -24,7 +24,7 @@ from feeds.feed import (
     StartAt,
     Successor,
 )
-from feeds.memory import MemoryFeed
+from changefeed.feeds.memory import MemoryFeed
 from tests.support.cosmos_feeds import in_cosmos
 
 pytestmark = pytest.mark.real_time  # no test waits for time; some feeds have threads

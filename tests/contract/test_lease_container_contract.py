@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from feeds.feed import Continuation, FeedRange, RangeId
-from leases.container import LeaseContainer
-from leases.errors import (
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import (
     ContainerRefused,
     ContainerUnavailable,
     LeaseConflict,
@@ -26,8 +26,8 @@ from leases.errors import (
     LeaseLost,
     MemberConflict,
 )
-from leases.lease import HostName, Incarnation, Lease, Member, Version, WriteId
-from leases.memory import MemoryLeases
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version, WriteId
+from changefeed.leases.memory import MemoryLeases
 from tests.support import lease_containers as made
 from tests.support.lease_containers import Connect
 from tests.support.proxies import Cutting, proxied

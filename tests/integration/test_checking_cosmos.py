@@ -8,13 +8,13 @@ import pytest_asyncio
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
-from emulator import DEVELOPMENT_KEY
-from feeds.cosmos_address import CosmosAccess
-from feeds.feed import Continuation, FeedRange, RangeId
-from leases.cosmos import checking
-from leases.findings import Finding, Gravity
-from leases.lease import Lease
-from leases.opening import Means, check_cosmos, open_container
+from changefeed.emulator import DEVELOPMENT_KEY
+from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.addresses import Means, check_cosmos, open_container
+from changefeed.leases.cosmos import diagnostics as checking
+from changefeed.leases.diagnostics import Finding, Gravity
+from changefeed.leases.lease import Lease
 from tests.integration.emulator.running import running
 from tests.support.dotnet_processor import DotNetHost
 

@@ -13,14 +13,15 @@ from azure.core.exceptions import HttpResponseError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulator import DEVELOPMENT_KEY
-from feeds.cosmos_address import CosmosAccess
-from feeds.feed import Continuation, FeedRange, RangeId
-from leases.container import LeaseContainer
-from leases.cosmos import connection, markers
-from leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
-from leases.lease import HostName, Incarnation, Lease, Member, WriteId
-from leases.opening import Means, open_container
+from changefeed.emulator import DEVELOPMENT_KEY
+from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.addresses import Means, open_container
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.cosmos import connection
+from changefeed.leases.cosmos import creation_lock as markers
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, WriteId
 from tests.integration.emulator.running import running
 from tests.support.dotnet_processor import DotNetHost
 

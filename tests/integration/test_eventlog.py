@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from feeds.errors import FeedRefused, FeedUnavailable
-from feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from feeds.eventlog.succession import replace_partitions
-from feeds.feed import Change, Feed, RangeEnded, RangeId
-from feeds.opening import open_feed
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId
 
 pytestmark = pytest.mark.real_time
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from feeds.errors import FeedUnavailable
-from feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from feeds.eventlog.succession import replace_partitions
-from feeds.feed import RangeEnded, RangeId
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import RangeEnded, RangeId
 from tests.support.proxies import proxied
 
 pytestmark = pytest.mark.real_time

@@ -8,16 +8,16 @@ from random import Random
 
 import pytest
 
-from feeds.feed import Change, RangeId
-from feeds.memory import MemoryFeed
-from host.journal import Journal
-from host.settings import ObserverSettings
-from leases.lease import HostName
-from leases.memory import MemoryLeases
-from observers.adapt import adapt
-from observers.errors import ObserverStuck
-from observers.observer import CloseReason, Context
-from observers.wrapping import wrapped
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.events import Journal
+from changefeed.host.settings import ObserverSettings
+from changefeed.leases.lease import HostName
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.adapters import adapt
+from changefeed.observers.errors import ObserverStuck
+from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import Fleet
 
 pytestmark = pytest.mark.real_time

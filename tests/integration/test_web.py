@@ -12,13 +12,13 @@ from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 
-from feeds.memory import MemoryFeed
-from host.host import Host
-from host.journal import Journal
-from host.settings import WebSettings, load_settings
-from host.web import AddressRefused, bound, serving, url_of
-from leases.lease import HostName
-from leases.memory import MemoryLeases
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.events import Journal
+from changefeed.host.host import Host
+from changefeed.host.settings import WebSettings, load_settings
+from changefeed.host.web import AddressRefused, bound, serving, url_of
+from changefeed.leases.lease import HostName
+from changefeed.leases.memory import MemoryLeases
 from tests.support.fleet import Log, LoggingObserver
 
 pytestmark = pytest.mark.real_time

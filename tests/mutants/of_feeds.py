@@ -93,13 +93,13 @@ FEEDS = (
     ),
     Mutant(
         name="a commit time that falls hides what came before it",
-        file="feeds/eventlog/blocks.py",
+        file="feeds/eventlog/block_writer.py",
         before="        latest_us = max(latest_us, record[0])\n",
         after="        latest_us = record[0]\n",
         rule=12,
         tests=(
             f"{_CONTRACT}::test_a_time_among_many_changes_is_found_exactly",
-            "tests/unit/test_eventlog_blocks.py",
+            "tests/unit/feeds/eventlog/test_block_writer.py",
         ),
     ),
     Mutant(

@@ -2,17 +2,17 @@
 
 from .mutant import Mutant
 
-_STORIES = "tests/unit/test_fleet_stories.py"
-_HANDOFF = "tests/unit/test_handoff.py"
-_BALANCER = "tests/unit/test_balancer.py"
-_MEMBERSHIP = "tests/unit/test_membership.py"
-_ROUNDS = "tests/unit/test_rounds.py"
-_RANGES = "tests/unit/test_ranges.py"
+_STORIES = "tests/unit/host/test_fleet_stories.py"
+_HANDOFF = "tests/unit/host/balancing/test_handoff.py"
+_BALANCER = "tests/unit/host/balancing/test_balancer.py"
+_MEMBERSHIP = "tests/unit/host/balancing/test_membership.py"
+_ROUNDS = "tests/unit/host/balancing/test_rebalance.py"
+_RANGES = "tests/unit/host/balancing/test_range_sync.py"
 
 FLEET = (
     Mutant(
         name="a heartbeat that is blind to another incarnation",
-        file="host/membership.py",
+        file="host/balancing/membership.py",
         before="if stored is not None and stored.incarnation != self._member.incarnation:\n"
         "                    raise NameTaken",
         after="if stored is None:\n                    raise NameTaken",
@@ -21,7 +21,7 @@ FLEET = (
     ),
     Mutant(
         name="a second host starts under the name of a living one",
-        file="host/membership.py",
+        file="host/balancing/membership.py",
         before="                await self._see_it_dead(stored)\n",
         after="                pass\n",
         rule=2,
@@ -29,7 +29,7 @@ FLEET = (
     ),
     Mutant(
         name="a living namesake is not watched long enough",
-        file="host/membership.py",
+        file="host/balancing/membership.py",
         before="watched = 2 * self.beat_interval + settings.call_timeout",
         after="watched = self.beat_interval / 2",
         rule=2,
@@ -37,7 +37,7 @@ FLEET = (
     ),
     Mutant(
         name="a host waits for itself to die",
-        file="host/membership.py",
+        file="host/balancing/membership.py",
         before="if stored is not None and stored.incarnation != self._member.incarnation:\n"
         "                await",
         after="if stored is not None:\n                await",
@@ -46,7 +46,7 @@ FLEET = (
     ),
     Mutant(
         name="a host that stops does not say so",
-        file="host/membership.py",
+        file="host/balancing/membership.py",
         before="self._member = replace(self._member, stopping=True)",
         after="self._member = replace(self._member, stopping=False)",
         rule=11,
@@ -54,7 +54,7 @@ FLEET = (
     ),
     Mutant(
         name="hosts of another kind do not count",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="frozenset((living | strangers) -",
         after="frozenset(living -",
         rule=2,
@@ -62,7 +62,7 @@ FLEET = (
     ),
     Mutant(
         name="hosts that stop are given leases",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="(living | strangers) - {x.name for x in members if x.stopping})",
         after="(living | strangers))",
         rule=11,
@@ -70,7 +70,7 @@ FLEET = (
     ),
     Mutant(
         name="taking over what expired waits for quiet",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="[x for x in line if x[0] is not Duty.STEAL]",
         after="[x for x in line if x[0] not in (Duty.STEAL, Duty.ACQUIRE_EXPIRED)]",
         rule=3,
@@ -78,7 +78,7 @@ FLEET = (
     ),
     Mutant(
         name="steals do not wait for quiet",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="self._quiet = at.answered - self._quiet_since >= "
         "self._settings.rebalance_delay",
         after="self._quiet = True",
@@ -87,7 +87,7 @@ FLEET = (
     ),
     Mutant(
         name="a living owner is robbed without time to finish",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="return Steal.TAKE if now - since >= patience else Steal.WAIT",
         after="return Steal.TAKE",
         rule=4,
@@ -95,7 +95,7 @@ FLEET = (
     ),
     Mutant(
         name="an owner that never hands over is never robbed",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="return Steal.TAKE if now - since >= patience else Steal.WAIT",
         after="return Steal.WAIT",
         rule=4,
@@ -103,7 +103,7 @@ FLEET = (
     ),
     Mutant(
         name="hosts of another kind are asked and not robbed",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="if settings.max_handoff_time == 0 or not of_our_kind:",
         after="if settings.max_handoff_time == 0:",
         rule=4,
@@ -111,7 +111,7 @@ FLEET = (
     ),
     Mutant(
         name="a host that a torn listing leaves out is robbed as a stranger",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="lease.owner in self._recorded or lease.incarnation is not None",
         after="lease.owner in self._recorded",
         rule=4,
@@ -119,7 +119,7 @@ FLEET = (
     ),
     Mutant(
         name="the time to rob counts from a request that no longer stands",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="            self._asked.pop(lease.range_id, None)\n",
         after="",
         rule=4,
@@ -127,7 +127,7 @@ FLEET = (
     ),
     Mutant(
         name="the time to rob runs on under a new epoch",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="        if epoch != lease.epoch:\n",
         after="        if epoch < 0:\n",
         rule=5,
@@ -135,7 +135,7 @@ FLEET = (
     ),
     Mutant(
         name="the dead are forgotten while they own leases",
-        file="host/balancer.py",
+        file="host/balancing/balancer.py",
         before="if x.name in self._dead and x.name not in owners]",
         after="if x.name in self._dead]",
         rule=2,
@@ -143,7 +143,7 @@ FLEET = (
     ),
     Mutant(
         name="a listing counts from its answer",
-        file="host/rounds.py",
+        file="host/balancing/rebalance.py",
         before="at = Moment(asked=asked, answered=",
         after="at = Moment(asked=self._clock(), answered=",
         rule=1,
@@ -151,7 +151,7 @@ FLEET = (
     ),
     Mutant(
         name="a host that stops goes on taking leases",
-        file="host/rounds.py",
+        file="host/balancing/rebalance.py",
         before="            if self._stopping():\n                return\n",
         after="",
         rule=11,
@@ -159,7 +159,7 @@ FLEET = (
     ),
     Mutant(
         name="a write that another host won ends ours",
-        file="host/rounds.py",
+        file="host/balancing/rebalance.py",
         before="            except (LeaseConflict, LeaseGone):\n"
         "                self._journal.conflict(lease, duty.name.lower())\n",
         after="            except LeaseGone:\n"
@@ -169,7 +169,7 @@ FLEET = (
     ),
     Mutant(
         name="a claim without an answer counts as owned",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="    stored = await container.acquire(wanted)\n",
         after="""\
     try:
@@ -182,7 +182,7 @@ FLEET = (
     ),
     Mutant(
         name="a request for a lease that is in other hands by now",
-        file="host/rounds.py",
+        file="host/balancing/rebalance.py",
         before="            return stored.asked_by(self._me) if same else None\n",
         after="            return stored.asked_by(self._me)\n",
         rule=4,
@@ -190,7 +190,7 @@ FLEET = (
     ),
     Mutant(
         name="a host withdraws the request of another",
-        file="host/rounds.py",
+        file="host/balancing/rebalance.py",
         before="return stored.asked_by(None) if stored.next_owner == self._me else None",
         after="return stored.asked_by(None)",
         rule=4,
@@ -198,7 +198,7 @@ FLEET = (
     ),
     Mutant(
         name="requests of a host that leaves are left standing",
-        file="host/rounds.py",
+        file="host/balancing/rebalance.py",
         before="                    elif lease.next_owner == self._me:\n",
         after="                    elif lease.next_owner == 'nobody':\n",
         rule=11,
@@ -206,7 +206,7 @@ FLEET = (
     ),
     Mutant(
         name="what is granted to a host that leaves stays with it",
-        file="host/rounds.py",
+        file="host/balancing/rebalance.py",
         before="                    if self._is_ours_unread(lease):\n"
         "                        await self._container.replace(lease.released())\n"
         "                    elif",
@@ -220,11 +220,11 @@ FLEET = (
         before="    leases = list(leases)\n",
         after="    return [x for x in leases if not x.ended and x.paused is None]\n",
         rule=9,
-        tests=("tests/unit/test_plan.py", _STORIES),
+        tests=("tests/unit/leases/test_plan.py", _STORIES),
     ),
     Mutant(
         name="a child gets its start while its parent is read",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="if waiting.isdisjoint(found.parents):",
         after="if waiting is not None:",
         rule=9,
@@ -232,7 +232,7 @@ FLEET = (
     ),
     Mutant(
         name="a grandchild gets its start while its grandparent is read",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="            waiting.add(found.id)\n",
         after="            pass\n",
         rule=9,
@@ -240,7 +240,7 @@ FLEET = (
     ),
     Mutant(
         name="leases that a dead owner made for keys that went elsewhere stay",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="    if lease.range_id not in starts:\n        return True\n",
         after="",
         rule=9,
@@ -248,7 +248,7 @@ FLEET = (
     ),
     Mutant(
         name="what goes on with a range is made when that may be another's",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="            check()\n            await call()\n",
         after="            await call()\n",
         rule=5,
@@ -256,7 +256,7 @@ FLEET = (
     ),
     Mutant(
         name="a range that ended since it was listed ends the host",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="FeedUnavailable, RangeUnknown) as errors:",
         after="FeedUnavailable) as errors:",
         rule=9,
@@ -264,7 +264,7 @@ FLEET = (
     ),
     Mutant(
         name="what a range goes on in waits for ranges with other keys",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="return not (a.high and b.high) or a.shares_keys_with(b)",
         after="return True",
         rule=9,
@@ -272,7 +272,7 @@ FLEET = (
     ),
     Mutant(
         name="a range that is read in parts is read once more as a whole",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="missing = _held_by_none(missing, [*leases, *await container.list()])",
         after="pass",
         rule=9,
@@ -280,7 +280,7 @@ FLEET = (
     ),
     Mutant(
         name="a range that ended since it was listed holds up others",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="except RangeUnknown as error:",
         after="except ZeroDivisionError as error:",
         rule=9,
@@ -288,7 +288,7 @@ FLEET = (
     ),
     Mutant(
         name="a lease that waited for a range which lived on begins too early",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="lease.continuation != starts[lease.range_id]",
         after="False",
         rule=12,
@@ -296,7 +296,7 @@ FLEET = (
     ),
     Mutant(
         name="leases that wait for an ended range go, though they hold other keys",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="        and lease.range.shares_keys_with(ended)\n",
         after="",
         rule=9,
@@ -304,7 +304,7 @@ FLEET = (
     ),
     Mutant(
         name="a tombstone goes before its successors have checkpoints",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="if all([await _has_checkpoint(container, x.range_id) for x in successors]):",
         after="if successors is not None:",
         rule=9,
@@ -312,7 +312,7 @@ FLEET = (
     ),
     Mutant(
         name="a tombstone goes while its range is still listed",
-        file="host/ranges.py",
+        file="host/balancing/range_sync.py",
         before="if lease.ended and lease.range_id not in listed:",
         after="if lease.ended:",
         rule=9,
@@ -364,7 +364,7 @@ FLEET = (
         before="key=lambda name: (-len(held[name]), name))",
         after="key=lambda name: (len(held[name]), name))",
         rule=3,
-        tests=("tests/unit/test_plan.py",),
+        tests=("tests/unit/leases/test_plan.py",),
     ),
     Mutant(
         name="the plan forgets what is on its way",
@@ -372,7 +372,7 @@ FLEET = (
         before="    if lease.next_owner in members:\n        return lease.next_owner\n",
         after="",
         rule=3,
-        tests=("tests/unit/test_plan.py",),
+        tests=("tests/unit/leases/test_plan.py",),
     ),
     Mutant(
         name="the dead are asked for their leases",
@@ -380,7 +380,7 @@ FLEET = (
         before="    return Duty.STEAL if lease.owner in living else None",
         after="    return Duty.STEAL",
         rule=3,
-        tests=("tests/unit/test_plan.py",),
+        tests=("tests/unit/leases/test_plan.py",),
     ),
     Mutant(
         name="what carries our name waits for its expiry",
@@ -388,7 +388,7 @@ FLEET = (
         before="if lease.owner is None or lease.owner == me:",
         after="if lease.owner is None:",
         rule=2,
-        tests=("tests/unit/test_plan.py", _STORIES),
+        tests=("tests/unit/leases/test_plan.py", _STORIES),
     ),
     Mutant(
         name="a lease is handed over without a request that stands",
@@ -396,6 +396,6 @@ FLEET = (
         before="    asked = lease.next_owner is not None and lease.next_owner in living\n",
         after="    asked = lease.next_owner is not None\n",
         rule=4,
-        tests=("tests/unit/test_plan.py",),
+        tests=("tests/unit/leases/test_plan.py",),
     ),
 )

@@ -2,17 +2,17 @@
 
 from .mutant import Mutant
 
-_HELD = "tests/unit/test_held.py"
-_WORKER = "tests/unit/test_worker.py"
-_HANDOFF = "tests/unit/test_handoff.py"
-_STORIES = "tests/unit/test_fleet_stories.py"
-_PROGRESS = "tests/unit/test_progress.py"
-_CHECKPOINTS = "tests/unit/test_checkpoints.py"
+_HELD = "tests/unit/host/workers/test_owned_lease.py"
+_WORKER = "tests/unit/host/workers/test_worker.py"
+_HANDOFF = "tests/unit/host/balancing/test_handoff.py"
+_STORIES = "tests/unit/host/test_fleet_stories.py"
+_PROGRESS = "tests/unit/host/workers/test_acknowledgements.py"
+_CHECKPOINTS = "tests/unit/host/workers/test_checkpointer.py"
 
 HOLDING = (
     Mutant(
         name="the fence counts from the answer of a renewal",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="""\
         sent = self._clock()
         await self._write(Lease.renewed, self._container.replace)
@@ -26,7 +26,7 @@ HOLDING = (
     ),
     Mutant(
         name="the fence counts from the answer of the acquisition",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="    return HeldLease(container, stored, sent=sent,",
         after="    sent = asyncio.get_running_loop().time()\n"
         "    return HeldLease(container, stored, sent=sent,",
@@ -35,7 +35,7 @@ HOLDING = (
     ),
     Mutant(
         name="no self-fence",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="return not self.lost and self._clock() < self._fence_at",
         after="return not self.lost",
         rule=5,
@@ -43,7 +43,7 @@ HOLDING = (
     ),
     Mutant(
         name="no fence margin",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="settings.expiration - settings.fence_margin",
         after="settings.expiration",
         rule=5,
@@ -51,7 +51,7 @@ HOLDING = (
     ),
     Mutant(
         name="a checkpoint behind the fence",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="""\
         self.check()
         await self._write(
@@ -66,7 +66,7 @@ HOLDING = (
     ),
     Mutant(
         name="a last checkpoint behind the fence",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="""\
             self.check()
             await self._write(
@@ -79,7 +79,7 @@ HOLDING = (
     ),
     Mutant(
         name="a host does not know its own unanswered write",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="self._unclear = wanted  # until the answer is here",
         after="self._unclear = None",
         rule=6,
@@ -87,7 +87,7 @@ HOLDING = (
     ),
     Mutant(
         name="a zombie takes over what another owns by now",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="        if _holder(stored) not in ours:\n",
         after="        if stored is None:\n",
         rule=6,
@@ -95,7 +95,7 @@ HOLDING = (
     ),
     Mutant(
         name="another epoch under the same incarnation is taken for ours",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="    return (lease.owner, lease.incarnation, lease.epoch)\n",
         after="    return (lease.owner, lease.incarnation, 0)\n",
         rule=5,
@@ -103,7 +103,7 @@ HOLDING = (
     ),
     Mutant(
         name="another incarnation of our name is taken for us",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="    return (lease.owner, lease.incarnation, lease.epoch)\n",
         after="    return (lease.owner, None, lease.epoch)\n",
         rule=2,
@@ -111,7 +111,7 @@ HOLDING = (
     ),
     Mutant(
         name="whoever carries our write_id along is taken for us",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="            ours.add(_holder(unclear))\n",
         after="            ours.add(_holder(stored))\n",
         rule=6,
@@ -119,7 +119,7 @@ HOLDING = (
     ),
     Mutant(
         name="a release that got through unanswered is taken for a loss",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="            ours.add(_holder(unclear))\n",
         after="            pass\n",
         rule=6,
@@ -127,7 +127,7 @@ HOLDING = (
     ),
     Mutant(
         name="no lock around the writes of a lease",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="        async with self._writing:\n            for _ in range(_TRIES):",
         after="        if True:\n            for _ in range(_TRIES):",
         rule=7,
@@ -135,7 +135,7 @@ HOLDING = (
     ),
     Mutant(
         name="a request found on the lease is overlooked",
-        file="host/held.py",
+        file="host/workers/owned_lease.py",
         before="if stored.next_owner is not None or stored.paused is not None:",
         after="if stored.paused is not None:",
         rule=4,
@@ -143,7 +143,7 @@ HOLDING = (
     ),
     Mutant(
         name="the lease is released before the drain",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="                self.part(CloseReason.HANDED_OVER)\n",
         after="                self.part(CloseReason.HANDED_OVER)\n"
         "                await self._held.give_up(self._passed_on, None)\n",
@@ -152,7 +152,7 @@ HOLDING = (
     ),
     Mutant(
         name="the observer is not waited for",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="await observer.process(self._context, changes)",
         after="asyncio.ensure_future(observer.process(self._context, changes))",
         rule=11,
@@ -160,7 +160,7 @@ HOLDING = (
     ),
     Mutant(
         name="cancelled is taken for done",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="""\
                 await observer.process(self._context, changes)
 """,
@@ -176,7 +176,7 @@ HOLDING = (
     ),
     Mutant(
         name="what is asked for goes on being read",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="        if self._pages is not None:\n            self._pages.stop()\n",
         after="",
         rule=4,
@@ -184,7 +184,7 @@ HOLDING = (
     ),
     Mutant(
         name="a renewer that gives up in silence",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="""\
             except TimeoutError:
                 self._held.lose("it could not be renewed in time")
@@ -200,7 +200,7 @@ HOLDING = (
     ),
     Mutant(
         name="a handoff may take for ever",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="self._clock() + self._settings.leases.max_handoff_time",
         after="self._clock() + 1e9",
         rule=4,
@@ -208,7 +208,7 @@ HOLDING = (
     ),
     Mutant(
         name="a range ends without leases for its successors",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="                await self._prepare_successors(page)\n",
         after="                self._checkpoints.advance()\n",
         rule=9,
@@ -216,7 +216,7 @@ HOLDING = (
     ),
     Mutant(
         name="a range ends before all is acknowledged",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="""\
                 await self._until_acknowledged()
                 if self._progress.unacknowledged:
@@ -229,7 +229,7 @@ HOLDING = (
     ),
     Mutant(
         name="the observer is called again under a lease that is over",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="        if not self._held.may_act:\n            raise ObserverBarred",
         after="        if self._held.lost:\n            raise ObserverBarred",
         rule=5,
@@ -237,7 +237,7 @@ HOLDING = (
     ),
     Mutant(
         name="a lease is handed over to the dead",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="if lease.next_owner is not None and self._lives(lease.next_owner):\n"
         "            return",
         after="if lease.next_owner is not None:\n            return",
@@ -246,7 +246,7 @@ HOLDING = (
     ),
     Mutant(
         name="no room is waited for",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="and self._progress.unacknowledged + changes > limit",
         after="and self._progress.unacknowledged > 10 * limit",
         rule=8,
@@ -254,7 +254,7 @@ HOLDING = (
     ),
     Mutant(
         name="batches run ahead of their checkpoints",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="await self._checkpoints.room_for_more("
         "self._settings.observer.max_unacknowledged)",
         after="pass",
@@ -263,7 +263,7 @@ HOLDING = (
     ),
     Mutant(
         name="the last checkpoint is left behind",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="        last = await self._checkpoints.stop()\n",
         after="        await self._checkpoints.stop()\n        last = None\n",
         rule=12,
@@ -271,7 +271,7 @@ HOLDING = (
     ),
     Mutant(
         name="an empty page passes over what is not acknowledged",
-        file="host/worker.py",
+        file="host/workers/worker.py",
         before="        if not self._progress.unacknowledged:\n"
         "            self._checkpoints.reached = page.continuation\n",
         after="        self._checkpoints.reached = page.continuation\n",
@@ -280,7 +280,7 @@ HOLDING = (
     ),
     Mutant(
         name="a checkpoint under way counts for a later one",
-        file="host/checkpoints.py",
+        file="host/workers/checkpointer.py",
         before="self._written = number",
         after="self._written = self._said",
         rule=12,
@@ -288,7 +288,7 @@ HOLDING = (
     ),
     Mutant(
         name="a count that forgets the batches before",
-        file="host/checkpoints.py",
+        file="host/workers/checkpointer.py",
         before="        self._changes += changes\n        mode =",
         after="        self._changes = changes\n        mode =",
         rule=12,
@@ -296,7 +296,7 @@ HOLDING = (
     ),
     Mutant(
         name="an acknowledgement counts for all before it",
-        file="host/progress.py",
+        file="host/workers/acknowledgements.py",
         before="""\
         self._done.add(change.sequence)
         return self._follow()
@@ -311,7 +311,7 @@ HOLDING = (
     ),
     Mutant(
         name="what was done early counts though it comes again",
-        file="host/progress.py",
+        file="host/workers/acknowledgements.py",
         before="""\
         self._open.clear()
         self._done.clear()
@@ -326,7 +326,7 @@ HOLDING = (
     ),
     Mutant(
         name="what is delivered again is in hand twice",
-        file="host/progress.py",
+        file="host/workers/acknowledgements.py",
         before="if changes[0].sequence <= self._last:",
         after="if changes[0].sequence < 0:",
         rule=12,
@@ -334,39 +334,39 @@ HOLDING = (
     ),
     Mutant(
         name="reading ahead without a limit",
-        file="host/read_ahead.py",
+        file="host/workers/prefetch.py",
         before="asyncio.Queue(settings.read_ahead)",
         after="asyncio.Queue(0)",
         rule=4,
-        tests=("tests/unit/test_read_ahead.py",),
+        tests=("tests/unit/host/workers/test_prefetch.py",),
     ),
     Mutant(
         name="an idle owner does not hear that it is to part",
-        file="host/read_ahead.py",
+        file="host/workers/prefetch.py",
         before="        self._row.put_nowait(None)\n",
         after="",
         rule=4,
-        tests=("tests/unit/test_read_ahead.py",),
+        tests=("tests/unit/host/workers/test_prefetch.py",),
     ),
     Mutant(
         name="a worker acquired too late is not told to stop",
-        file="host/crew.py",
+        file="host/workers/pool.py",
         before="if self._parting is not None:  # acquired while the host was told to stop",
         after="if False:",
         rule=11,
-        tests=("tests/unit/test_crew.py",),
+        tests=("tests/unit/host/workers/test_pool.py",),
     ),
     Mutant(
         name="a worker that fails, fails in silence",
-        file="host/crew.py",
+        file="host/workers/pool.py",
         before="            self._failed(error)\n",
         after="            del error\n",
         rule=10,
-        tests=("tests/unit/test_crew.py",),
+        tests=("tests/unit/host/workers/test_pool.py",),
     ),
     Mutant(
         name="what was never delivered can be checkpointed",
-        file="host/context.py",
+        file="host/workers/context.py",
         before=" or not self._progress.was_delivered(change)",
         after="",
         rule=12,
@@ -374,15 +374,15 @@ HOLDING = (
     ),
     Mutant(
         name="threads write into the event loop",
-        file="host/context.py",
+        file="host/workers/context.py",
         before="if threading.get_ident() == self._thread:",
         after="if self._thread:",
         rule=8,
-        tests=("tests/unit/test_worker_threads.py",),
+        tests=("tests/unit/host/workers/test_worker_threads.py",),
     ),
     Mutant(
         name="the epoch of another owner as a fencing token",
-        file="host/context.py",
+        file="host/workers/context.py",
         before="        return self._lease.epoch\n",
         after="        return self._lease.epoch - 1\n",
         rule=5,

@@ -3,9 +3,9 @@
 from .mutant import Mutant
 
 _CONTRACT = "tests/contract/test_lease_container_contract.py"
-_SEPARATE = "tests/unit/test_separate_stores.py"
-_SQLITE = "tests/unit/test_sqlite_leases.py"
-_EXPIRY = "tests/unit/test_expiry.py"
+_SEPARATE = "tests/unit/leases/test_separate_stores.py"
+_SQLITE = "tests/unit/leases/test_sqlite.py"
+_EXPIRY = "tests/unit/leases/test_expiry.py"
 
 LEASES = (
     Mutant(
@@ -50,7 +50,7 @@ LEASES = (
         before="            incarnation=incarnation,\n            epoch=self.epoch + 1,\n",
         after="            incarnation=incarnation,\n",
         rule=5,
-        tests=("tests/unit/test_fleet_stories.py", _CONTRACT),
+        tests=("tests/unit/host/test_fleet_stories.py", _CONTRACT),
     ),
     Mutant(
         name="no version check",

@@ -2,23 +2,23 @@
 
 from .mutant import Mutant
 
-_ISOLATING = "tests/unit/test_isolating.py"
-_BY_KEY = "tests/unit/test_by_key.py"
-_RETRYING = "tests/unit/test_retrying.py"
-_FAILING = "tests/unit/test_failing_observers.py"
+_ISOLATING = "tests/unit/observers/middleware/test_poison.py"
+_BY_KEY = "tests/unit/observers/middleware/test_concurrency.py"
+_RETRYING = "tests/unit/observers/middleware/test_retry.py"
+_FAILING = "tests/unit/host/workers/test_failing_observers.py"
 
 OBSERVERS = (
     Mutant(
         name="the gate does not ask before a call",
-        file="observers/gate.py",
+        file="observers/middleware/fence.py",
         before="        self._gate.check()\n        await self._observer.process",
         after="        await self._observer.process",
         rule=5,
-        tests=("tests/unit/test_worker.py",),
+        tests=("tests/unit/host/workers/test_worker.py",),
     ),
     Mutant(
         name="what was decided is tried again",
-        file="observers/retrying.py",
+        file="observers/middleware/retry.py",
         before="return isinstance(error, Exception) and not isinstance(error, ObserverError)",
         after="return isinstance(error, Exception)",
         rule=10,
@@ -26,7 +26,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="a cancellation is tried again",
-        file="observers/retrying.py",
+        file="observers/middleware/retry.py",
         before="return isinstance(error, Exception) and not isinstance(error, ObserverError)",
         after="return not isinstance(error, ObserverError)",
         rule=11,
@@ -34,7 +34,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="attempts without a limit",
-        file="observers/retrying.py",
+        file="observers/middleware/retry.py",
         before="stop=tenacity.stop_never if limit is None else",
         after="stop=tenacity.stop_never if limit else",
         rule=10,
@@ -42,7 +42,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="delays that do not grow",
-        file="observers/retrying.py",
+        file="observers/middleware/retry.py",
         before="            exp_base=settings.multiplier,\n",
         after="            exp_base=1,\n",
         rule=10,
@@ -50,7 +50,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="an outage is taken for poison",
-        file="observers/isolating.py",
+        file="observers/middleware/poison.py",
         before="        if others:\n            return Verdict.OUTAGE\n",
         after="        if others:\n            return Verdict.POISON\n",
         rule=10,
@@ -58,7 +58,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="poison counts as done before it is put aside",
-        file="observers/isolating.py",
+        file="observers/middleware/poison.py",
         before="        try:\n            async with asyncio.timeout(_PUT_TIMEOUT):",
         after="        context.acknowledge(change)\n"
         "        try:\n            async with asyncio.timeout(_PUT_TIMEOUT):",
@@ -67,7 +67,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="what cannot be put aside is dropped",
-        file="observers/isolating.py",
+        file="observers/middleware/poison.py",
         before="            raise _failed_on(change, failed, reason) from error\n"
         "        context.acknowledge(change)\n",
         after="            del error\n        context.acknowledge(change)\n",
@@ -76,7 +76,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="a change of the same key is tried before its turn",
-        file="observers/isolating.py",
+        file="observers/middleware/poison.py",
         before="    firsts.pop(change.key, None)\n",
         after="",
         rule=9,
@@ -84,7 +84,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="a second change is put aside on suspicion",
-        file="observers/isolating.py",
+        file="observers/middleware/poison.py",
         before="        if self._suspicion.open:\n            return Verdict.OUTAGE\n",
         after="",
         rule=10,
@@ -92,7 +92,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="the second half before the first",
-        file="observers/isolating.py",
+        file="observers/middleware/poison.py",
         before="rest.extendleft((piece[half:], piece[:half]))",
         after="rest.extendleft((piece[:half], piece[half:]))",
         rule=9,
@@ -100,7 +100,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="an error in mid-handoff is taken for poison",
-        file="observers/isolating.py",
+        file="observers/middleware/poison.py",
         before="            if context.handing_over:\n                raise\n",
         after="",
         rule=10,
@@ -108,7 +108,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="the changes of one key in several lanes",
-        file="observers/by_key.py",
+        file="observers/middleware/concurrency.py",
         before="        shares[lane_of[change.key]].append(change)\n",
         after="        shares[change.sequence % lanes].append(change)\n",
         rule=9,
@@ -116,7 +116,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="with manual checkpoints, a key changes its lane",
-        file="observers/by_key.py",
+        file="observers/middleware/concurrency.py",
         before="spread = spread_always_alike if self._manual else spread_evenly",
         after="spread = spread_evenly",
         rule=9,
@@ -124,7 +124,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="no barrier at the end of a batch",
-        file="observers/by_key.py",
+        file="observers/middleware/concurrency.py",
         before="    tasks = [asyncio.create_task(x) for x in calls]\n    try:\n"
         "        await asyncio.wait(tasks)\n",
         after="    tasks = [asyncio.create_task(x) for x in calls]\n    try:\n"
@@ -135,7 +135,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="a lane checkpoints what is another's",
-        file="observers/by_key.py",
+        file="observers/middleware/concurrency.py",
         before="            self._context.acknowledge(one)\n",
         after="            self._context.checkpoint(one)\n",
         rule=12,
@@ -143,7 +143,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="lanes go on though one has failed",
-        file="observers/by_key.py",
+        file="observers/middleware/concurrency.py",
         before="            if self._failing:\n                return\n",
         after="",
         rule=10,
@@ -151,11 +151,11 @@ OBSERVERS = (
     ),
     Mutant(
         name="a call that cannot be ended is taken for a failed one",
-        file="observers/time_limit.py",
+        file="observers/middleware/timeout.py",
         before="            raise ObserverStuck(context.range.id, name, self._seconds + "
         "self._grace)\n",
         after="            raise ObserverTimedOut(name, self._seconds)\n",
         rule=8,
-        tests=("tests/unit/test_time_limit.py",),
+        tests=("tests/unit/observers/middleware/test_timeout.py",),
     ),
 )

@@ -2,16 +2,16 @@
 
 from .mutant import Mutant
 
-_RUNNING = "tests/unit/test_pipeline_running.py"
-_OBSERVING = "tests/unit/test_pipeline_observing.py"
-_COMMANDS = "tests/unit/test_pipeline_commands.py"
-_TABLES = "tests/unit/test_pipeline_tables.py"
-_PROGRESS = "tests/unit/test_pipeline_progress.py"
+_RUNNING = "tests/unit/pipeline/test_supervisor.py"
+_OBSERVING = "tests/unit/pipeline/test_observer_sink.py"
+_COMMANDS = "tests/unit/pipeline/test_commands.py"
+_TABLES = "tests/unit/pipeline/test_tables.py"
+_PROGRESS = "tests/unit/pipeline/test_progress.py"
 
 PIPELINE = (
     Mutant(
         name="a pipeline that is told to stop breaks its batches off",
-        file="pipeline/running.py",
+        file="pipeline/supervisor.py",
         before='    return hold.noticed(one.name) or not one.query.status["isTriggerActive"]\n',
         after="    return True\n",
         rule=11,
@@ -19,7 +19,7 @@ PIPELINE = (
     ),
     Mutant(
         name="a pipeline that is told to stop begins another batch",
-        file="pipeline/running.py",
+        file="pipeline/supervisor.py",
         before="        hold.begin(one.name)\n",
         after="        pass\n",
         rule=11,
@@ -27,7 +27,7 @@ PIPELINE = (
     ),
     Mutant(
         name="once goes on for ever while its feed stays away",
-        file="pipeline/running.py",
+        file="pipeline/supervisor.py",
         before=" or one.failures == tries:",
         after=":",
         rule=10,
@@ -35,7 +35,7 @@ PIPELINE = (
     ),
     Mutant(
         name="what led to an error is taken for it",
-        file="pipeline/running.py",
+        file="pipeline/supervisor.py",
         before="kind, said = found[-1]",
         after="kind, said = found[0]",
         rule=10,
@@ -51,7 +51,7 @@ PIPELINE = (
     ),
     Mutant(
         name="epochs are counted on from an attempt that was refused",
-        file="pipeline/checkpoints.py",
+        file="pipeline/checkpoint_dir.py",
         before="    if not begun(checkpoint) and epoch >= base_epoch(checkpoint):\n",
         after="    if not (_home(checkpoint) / _EPOCH).exists():\n",
         rule=5,
@@ -59,7 +59,7 @@ PIPELINE = (
     ),
     Mutant(
         name="a batch that was committed is removed when it is aborted",
-        file="pipeline/tables/appending.py",
+        file="pipeline/tables/delta_sink.py",
         before='with those of tasks that were killed.\n        """\n',
         after='with those of tasks that were killed.\n        """\n'
         "        files, root = _file_system(self._uri)\n"
@@ -71,7 +71,7 @@ PIPELINE = (
     ),
     Mutant(
         name="upkeep that fails fails the batch",
-        file="pipeline/tables/delta.py",
+        file="pipeline/tables/delta_table.py",
         before="except (KeyboardInterrupt, SystemExit):",
         after="except BaseException:",
         rule=10,
@@ -79,7 +79,7 @@ PIPELINE = (
     ),
     Mutant(
         name="a second signal waits like the first",
-        file="pipeline/running.py",
+        file="pipeline/supervisor.py",
         before="while working and not stop.at_once and",
         after="while working and",
         rule=11,
@@ -87,7 +87,7 @@ PIPELINE = (
     ),
     Mutant(
         name="a batch that fails while a stop waits for it is an orderly end",
-        file="pipeline/running.py",
+        file="pipeline/supervisor.py",
         before="_look(one, board, stop.now(), tries)  # it may have failed meanwhile\n",
         after="pass\n",
         rule=11,
@@ -95,7 +95,7 @@ PIPELINE = (
     ),
     Mutant(
         name="a feed that stays away is asked at full speed",
-        file="pipeline/running.py",
+        file="pipeline/supervisor.py",
         before="_FIRST_DELAY * 2.0 ** min(one.failures - 1, 10)",
         after="_FIRST_DELAY",
         rule=10,
@@ -103,7 +103,7 @@ PIPELINE = (
     ),
     Mutant(
         name="on Spark what is done comes again when the observer is opened anew",
-        file="pipeline/observing.py",
+        file="pipeline/observer_sink.py",
         before="                changes = await self._failed(changes, error)\n",
         after="                await self._failed(changes, error)\n",
         rule=12,
@@ -111,7 +111,7 @@ PIPELINE = (
     ),
     Mutant(
         name="on Spark an outage costs a letter in each batch",
-        file="pipeline/observing.py",
+        file="pipeline/observer_sink.py",
         before="            suspicions=_suspicions,\n",
         after="",
         rule=10,
@@ -119,7 +119,7 @@ PIPELINE = (
     ),
     Mutant(
         name="on Spark a stuck observer is closed",
-        file="pipeline/observing.py",
+        file="pipeline/observer_sink.py",
         before="            if not isinstance(error, ObserverStuck):\n",
         after="            if error:\n",
         rule=8,
@@ -127,7 +127,7 @@ PIPELINE = (
     ),
     Mutant(
         name="positions are exported while the query runs",
-        file="pipeline/cli/export.py",
+        file="cli/pipeline/export.py",
         before="        with owned(checkpoint):\n",
         after="        if checkpoint:\n",
         rule=12,
@@ -135,7 +135,7 @@ PIPELINE = (
     ),
     Mutant(
         name="positions become leases beside others",
-        file="host/cli/lease_import.py",
+        file="cli/lease_import.py",
         before="stored.continuation != positions.get(listed.range_id):",
         after="not positions:",
         rule=12,

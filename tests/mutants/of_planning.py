@@ -2,8 +2,8 @@
 
 from .mutant import Mutant
 
-_PLANNING = "tests/unit/test_pipeline_planning.py"
-_STORIES = "tests/unit/test_pipeline_property.py"
+_PLANNING = "tests/unit/pipeline/source/test_planning.py"
+_STORIES = "tests/unit/pipeline/source/test_planning_properties.py"
 _COSMOS = "tests/integration/pipeline/test_cosmos.py"
 _ERAS = "tests/integration/pipeline/test_eras.py"
 
@@ -64,7 +64,7 @@ PLANNING = (
     ),
     Mutant(
         name="a repeated batch is in the order of other ranges",
-        file="pipeline/source/access_feed.py",
+        file="pipeline/source/feed_reader.py",
         before='heapq.merge(*map(chain.from_iterable, lines), key=attrgetter("sequence"))',
         after="chain.from_iterable(map(chain.from_iterable, lines))",
         rule=9,
@@ -74,7 +74,7 @@ PLANNING = (
     ),
     Mutant(
         name="positions of a container that is gone are read in the new one",
-        file="pipeline/source/access_feed.py",
+        file="pipeline/source/feed_reader.py",
         before="        if feed and feed != self.identity():\n",
         after="        if feed != feed:\n",
         rule=12,
@@ -84,7 +84,7 @@ PLANNING = (
     ),
     Mutant(
         name="hosts read again what a query is done with",
-        file="pipeline/positions.py",
+        file="pipeline/lease_offsets.py",
         before='    return {**access.settle(sorted(left_out), "now"), **over}\n',
         after="    return over\n",
         rule=12,
@@ -94,7 +94,7 @@ PLANNING = (
     ),
     Mutant(
         name="a lease that waits for its parents is a place to start from",
-        file="pipeline/positions.py",
+        file="pipeline/lease_offsets.py",
         before="    return not {x.range_id for x in leases if x.ended}.issuperset(",
         after="    return None and set().issuperset(",
         rule=9,

@@ -20,15 +20,16 @@ from queue import SimpleQueue
 from .mutant import ROOT, Mutant
 
 _TREE = (
-    "changefeed.py",
     "pyproject.toml",
+    "changefeed",
+    "cli",
+    "emulator",
     "feeds",
+    "host",
     "leases",
     "observers",
-    "process",
-    "host",
-    "emulator",
     "pipeline",
+    "runtime",
     "tests",
 )
 _PYTEST = ("-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0")
@@ -61,7 +62,7 @@ def verdicts(mutants: Sequence[Mutant], folder: Path, jobs: int) -> Iterator[Ver
     first = _copied(ROOT, folder / "copy-0")
     _see_it_hold(first, mutants, jobs)
     for n in range(1, jobs):
-        copies.put(Path(shutil.copytree(first, folder / f"copy-{n}")))
+        copies.put(Path(shutil.copytree(first, folder / f"copy-{n}", symlinks=True)))
     copies.put(first)
     with ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(_judged, mutant, copies) for mutant in mutants]
@@ -77,7 +78,7 @@ def _copied(root: Path, to: Path) -> Path:
     for name in _TREE:
         if (root / name).is_dir():
             leave_out = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(root / name, to / name, ignore=leave_out)
+            shutil.copytree(root / name, to / name, ignore=leave_out, symlinks=True)
         else:
             shutil.copy2(root / name, to / name)
     return to
@@ -85,7 +86,7 @@ def _copied(root: Path, to: Path) -> Path:
 
 def _see_it_hold(copy: Path, mutants: Sequence[Mutant], jobs: int) -> None:
     """Run every test that any mutant needs on the unbroken copy."""
-    seen = _python(copy, "-c", "import host; print(host.__file__)")
+    seen = _python(copy, "-c", "import changefeed.host as x; print(x.__file__)")
     if not seen.stdout.startswith(str(copy)):
         raise NotFit(f"the tests would not run against the copy, but {seen.stdout or seen}")
     tests = sorted({test for mutant in mutants for test in mutant.tests})

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from feeds.feed import Change, Continuation, FeedRange, RangeId
-from leases.lease import Checkpoint, Lease
+from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
+from changefeed.leases.lease import Checkpoint, Lease
 
 
 class Violation(AssertionError):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from feeds.errors import FeedUnavailable
-from leases.errors import ContainerUnavailable
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.leases.errors import ContainerUnavailable
 
 _SNAPSHOTS = 8
 

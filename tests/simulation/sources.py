@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
-from feeds.cosmos.positions import lsn_of
-from feeds.cosmos.topology import HIGHEST
-from feeds.feed import Continuation, FeedRange, RangeId
-from feeds.memory import MemoryFeed
+from changefeed.feeds.cosmos.positions import lsn_of
+from changefeed.feeds.cosmos.topology import HIGHEST
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.memory import MemoryFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
 Number = int

@@ -10,19 +10,19 @@ from functools import partial
 from random import Random
 from typing import Any, Literal, cast
 
-from feeds.feed import Change, Feed, FeedRange, RangeId
-from host.host import Host
-from host.journal import Journal
-from host.membership import NameTaken
-from host.pausing import pause, resume
-from leases.bounded import BoundedContainer
-from leases.container import LeaseContainer
-from leases.errors import ContainerUnavailable, LeaseConflict
-from leases.lease import Checkpoint, HostName, Lease
-from leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from leases.stores import CheckpointStore, OwnershipStore, SeparateStores
-from observers.observer import CloseReason, Context
-from observers.wrapping import wrapped
+from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
+from changefeed.host.balancing.membership import NameTaken
+from changefeed.host.events import Journal
+from changefeed.host.host import Host
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
+from changefeed.leases.lease import Checkpoint, HostName, Lease
+from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.operations.pause import pause, resume
+from changefeed.leases.stores import CheckpointStore, OwnershipStore, SeparateStores
+from changefeed.leases.timeouts import BoundedContainer
+from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import settings
 
 from .checkers import Call, Checker, Violation

@@ -10,10 +10,10 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from feeds.cosmos import CosmosFeed, Mode, open_cosmos
-from feeds.cosmos_address import CosmosAccess, CosmosAddress
-from feeds.eventlog import Record
-from feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.feeds.cosmos import CosmosFeed, Mode, open_cosmos
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
+from changefeed.feeds.eventlog import Record
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
 from tests.integration.emulator.running import DOCS, Hand, running
 
 THROUGHPUT_OF_A_RANGE = 10_000

@@ -9,21 +9,21 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from feeds.feed import Change, Feed, RangeId
-from host.host import Host
-from host.journal import Journal
-from host.settings import (
+from changefeed.feeds.feed import Change, Feed, RangeId
+from changefeed.host.events import Journal
+from changefeed.host.host import Host
+from changefeed.host.settings import (
     FeedSettings,
     HostSettings,
     LeaseSettings,
     ObserverSettings,
     Settings,
 )
-from leases.container import LeaseContainer
-from leases.lease import HostName
-from observers.gate import ObserverMaker
-from observers.observer import CloseReason, Context
-from observers.wrapping import wrapped
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import HostName
+from changefeed.observers.middleware.fence import ObserverMaker
+from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.observer import CloseReason, Context
 
 
 class Log:

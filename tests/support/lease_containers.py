@@ -6,10 +6,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from random import Random
 
-from leases.container import LeaseContainer
-from leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from leases.opening import Means, open_container, open_stores
-from leases.stores import SeparateStores
+from changefeed.leases.addresses import Means, open_container, open_stores
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.stores import SeparateStores
 from tests.integration.emulator.running import running
 from tests.support.independent_cosmos import independent_cosmos
 from tests.support.proxies import delaying, proxied

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from feeds.feed import Change, FeedRange, Operation, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 
 
 @dataclass(kw_only=True)

@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 
 from azure.cosmos.aio import CosmosClient
 
-from emulator import DEVELOPMENT_KEY
-from feeds.cosmos_address import CosmosAccess
-from feeds.eventlog.columns import Columns
-from feeds.feed import Change, RangeId
-from feeds.opening import open_feed
-from pipeline.source.access import Access, Slice
-from pipeline.source.access_feed import FeedAccess
-from pipeline.source.offsets import Offset
-from pipeline.source.opening import cosmos_kind
-from pipeline.source.planning import slices
+from changefeed.emulator import DEVELOPMENT_KEY
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.pipeline.source.addresses import cosmos_kind
+from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.planning import slices
+from changefeed.pipeline.source.reader import Access, Slice
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 
 T = TypeVar("T")

@@ -16,13 +16,13 @@ from unittest.mock import patch
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from feeds.eventlog import EventLogWriter, Record
-from feeds.feed import Operation
-from pipeline.session import spark_session
-from pipeline.settings import PipelineSettings
-from pipeline.tables.keeping import Keeping
-from pipeline.tables.latest import MERGE
-from pipeline.tables.merging import has_delta, merge_in_spark
+from changefeed.feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.feed import Operation
+from changefeed.pipeline.session import spark_session
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.tables.latest import MERGE
+from changefeed.pipeline.tables.merge import has_delta, merge_in_spark
+from changefeed.pipeline.tables.queries import Keeping
 from tests.support.pipeline_feeds import a_log
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def append(path: Path, records: Sequence[Record]) -> None:
 
 def main(home: Path, jars: Sequence[str]) -> None:
     a_log(home / "log", {}, parts=2)
-    without = patch("pipeline.tables.merging.has_delta", return_value=False)
+    without = patch("changefeed.pipeline.tables.merge.has_delta", return_value=False)
     with spark_session("delta", {**_CONF, "spark.jars": ",".join(jars)}) as spark:
         assert has_delta(spark), "the jars were not found by Spark"
         for number, records in enumerate(rounds()):

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from feeds.eventlog import EventLogWriter, Record, create_log
-from feeds.eventlog.columns import Columns
-from feeds.feed import Change, Continuation, RangeId
-from feeds.memory import MemoryFeed
-from pipeline.source.access import Access, Slice
-from pipeline.source.access_feed import FeedAccess, FeedKind
-from pipeline.source.offsets import Offset
-from pipeline.source.planning import next_offset, slices
-from pipeline.source.scale import Scale
+from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.feed import Change, Continuation, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.planning import next_offset, slices
+from changefeed.pipeline.source.position_order import Scale
+from changefeed.pipeline.source.reader import Access, Slice
 
 Name = tuple[RangeId, int]
 

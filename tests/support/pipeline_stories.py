@@ -9,14 +9,20 @@ from contextlib import AbstractContextManager, contextmanager
 from random import Random
 from typing import Protocol
 
-from feeds.eventlog.columns import Columns
-from feeds.feed import Feed
-from feeds.memory import MemoryFeed
-from pipeline.source.access import Access
-from pipeline.source.access_feed import FeedAccess, FeedKind
-from pipeline.source.offsets import Offset
-from pipeline.source.planning import Target, first_offset, next_offset, slices, target_at
-from pipeline.source.scale import cosmos_scale
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.feed import Feed
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.planning import (
+    Target,
+    first_offset,
+    next_offset,
+    slices,
+    target_at,
+)
+from changefeed.pipeline.source.position_order import cosmos_scale
+from changefeed.pipeline.source.reader import Access
 from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 

@@ -10,8 +10,8 @@ import json
 import os
 from collections.abc import Sequence
 
-from feeds.feed import Change
-from observers.observer import CloseReason, Context
+from changefeed.feeds.feed import Change
+from changefeed.observers.observer import CloseReason, Context
 
 
 class Recorder:

@@ -7,8 +7,8 @@ import json
 import sys
 from collections.abc import Iterator
 
-from host.settings import Settings
-from process.settings_list import Entry, Section, sections
+from changefeed.host.settings import Settings
+from changefeed.runtime.settings_schema import Entry, Section, sections
 
 _HEAD = """\
 # Settings

@@ -12,10 +12,16 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from feeds.cosmos.positions import BEGINNING, lsn_of, position, position_after, sequences
-from feeds.cosmos.topology import Place, Topology
-from feeds.errors import RangeUnknown
-from feeds.feed import (
+from changefeed.feeds.cosmos.positions import (
+    BEGINNING,
+    lsn_of,
+    position,
+    position_after,
+    sequences,
+)
+from changefeed.feeds.cosmos.topology import Place, Topology
+from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.feed import (
     Change,
     Continuation,
     Feed,

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from feeds.feed import Change
+from changefeed.feeds.feed import Change
 
 _log = logging.getLogger(__name__)
 

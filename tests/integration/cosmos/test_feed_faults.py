@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from emulator import EmulatorSettings
-from feeds.cosmos import CosmosFeed, open_cosmos
-from feeds.cosmos import feed as feed_module
-from feeds.cosmos_address import CosmosAccess, CosmosAddress
-from feeds.errors import FeedRefused, FeedUnavailable
-from feeds.feed import Continuation, RangeId
+from changefeed.emulator import EmulatorSettings
+from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
+from changefeed.feeds.cosmos import feed as feed_module
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import Continuation, RangeId
 from tests.integration.emulator.running import running
 from tests.support.cosmos_feeds import CosmosWorld
 

@@ -9,12 +9,12 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from emulator import DEVELOPMENT_KEY
-from feeds.cosmos import CosmosFeed, open_cosmos
-from feeds.cosmos_address import CosmosAccess, CosmosAddress
-from feeds.errors import FeedRefused, FeedUnavailable
-from feeds.feed import Change, Operation, RangeId
-from feeds.opening import open_feed
+from changefeed.emulator import DEVELOPMENT_KEY
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import Change, Operation, RangeId
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time

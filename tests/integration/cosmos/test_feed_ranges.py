@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from feeds.cosmos import CosmosFeed
-from feeds.cosmos.requests import RangeList
-from feeds.errors import FeedRefused, FeedUnavailable
-from feeds.feed import Change, Continuation, FeedRange, RangeEnded, RangeId
+from changefeed.feeds.cosmos import CosmosFeed
+from changefeed.feeds.cosmos.requests import RangeList
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeEnded, RangeId
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time

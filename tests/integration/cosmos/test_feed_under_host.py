@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from feeds.feed import Change, FeedRange, RangeId
-from host.assembly import assembled
-from host.settings import FeedSettings, HostSettings, LeaseSettings, Settings, WebSettings
-from leases.lease import Lease
-from leases.sqlite import SqliteLeases
-from observers.adapt import adapt
+from changefeed.feeds.feed import Change, FeedRange, RangeId
+from changefeed.host.settings import (
+    FeedSettings,
+    HostSettings,
+    LeaseSettings,
+    Settings,
+    WebSettings,
+)
+from changefeed.host.wiring import assembled
+from changefeed.leases.lease import Lease
+from changefeed.leases.sqlite import SqliteLeases
+from changefeed.observers.adapters import adapt
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time

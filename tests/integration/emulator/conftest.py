@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulator import DEVELOPMENT_KEY
+from changefeed.emulator import DEVELOPMENT_KEY
 from tests.integration.emulator.running import Hand, container, hand, running
 
 

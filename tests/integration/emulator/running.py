@@ -17,7 +17,7 @@ import msgspec
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulator import DEVELOPMENT_KEY, EmulatorSettings, serve
+from changefeed.emulator import DEVELOPMENT_KEY, EmulatorSettings, serve
 
 DOCS = "/dbs/d/colls/c/docs"
 

@@ -9,7 +9,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulator.hashing import effective_partition_key
+from changefeed.emulator.hashing import effective_partition_key
 from tests.integration.emulator.running import DOCS, Hand, Reply, container, continuation
 
 pytestmark = pytest.mark.real_time

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulator import DEVELOPMENT_KEY, EmulatorSettings
+from changefeed.emulator import DEVELOPMENT_KEY, EmulatorSettings
 from tests.integration.emulator.running import (
     DOCS,
     Hand,

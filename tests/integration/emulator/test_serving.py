@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, create_app
+from changefeed.emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, create_app
 from tests.integration.emulator.running import DOCS, container, hand, running
 
 pytestmark = pytest.mark.real_time
 PROGRAM = """
 import asyncio, pathlib, sys
-from emulator import EmulatorSettings, serve
+from changefeed.emulator import EmulatorSettings, serve
 settings = EmulatorSettings(port=0, data=pathlib.Path(sys.argv[1]))
 asyncio.run(serve(settings, ready=lambda url: print(url, flush=True)))
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.session import spark_session
+from changefeed.pipeline.session import spark_session
 
 
 @pytest.fixture(scope="session")

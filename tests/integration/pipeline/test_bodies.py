@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.errors import PipelineRefused
-from pipeline.source.bodies import with_bodies
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.body_schema import with_bodies
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

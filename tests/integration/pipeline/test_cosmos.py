@@ -14,20 +14,26 @@ import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from feeds.errors import FeedRefused, FeedUnavailable
-from feeds.feed import Continuation, FeedRange, RangeId
-from feeds.opening import open_feed
-from leases.lease import Lease
-from pipeline.errors import PipelineRefused
-from pipeline.positions import leases_of, offset_of
-from pipeline.settings import PipelineSettings
-from pipeline.source.access import Access, Slice
-from pipeline.source.access_feed import FeedAccess
-from pipeline.source.offsets import Offset
-from pipeline.source.opening import cosmos_kind, open_access
-from pipeline.source.options import Options
-from pipeline.source.planning import Target, first_offset, next_offset, slices, target_at
-from pipeline.source.spark import StreamReader
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.lease import Lease
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.lease_offsets import leases_of, offset_of
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.source.addresses import cosmos_kind, open_access
+from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.options import Options
+from changefeed.pipeline.source.planning import (
+    Target,
+    first_offset,
+    next_offset,
+    slices,
+    target_at,
+)
+from changefeed.pipeline.source.reader import Access, Slice
+from changefeed.pipeline.source.spark import StreamReader
 from tests.integration.pipeline.test_tables import kept, table
 from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from feeds.eventlog.succession import replace_partitions
-from feeds.feed import RangeId
-from pipeline.positions import leases_of, offset_of
-from pipeline.source.access import Access
-from pipeline.source.envelope import EVERYTHING, Envelope
-from pipeline.source.offsets import Offset
-from pipeline.source.opening import open_access
-from pipeline.source.planning import first_offset, next_offset, slices, target_at
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import RangeId
+from changefeed.pipeline.lease_offsets import leases_of, offset_of
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.planning import first_offset, next_offset, slices, target_at
+from changefeed.pipeline.source.reader import Access
+from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from tests.support.pipeline_feeds import a_log, append_to
 
 pytestmark = pytest.mark.real_time

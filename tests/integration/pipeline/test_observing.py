@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from feeds.feed import Change
-from observers.dead_letters import open_dead_letters
-from observers.observer import Context
-from pipeline.checkpoints import failures_told
-from pipeline.keeping import Observing
-from pipeline.progress import Board
-from pipeline.running import keep_running
-from pipeline.settings import OBSERVER, PipelineSettings
-from pipeline.source.holding import Hold
-from pipeline.stopping import Stopping
+from changefeed.feeds.feed import Change
+from changefeed.observers.dead_letters import open_dead_letters
+from changefeed.observers.observer import Context
+from changefeed.pipeline.checkpoint_dir import failures_told
+from changefeed.pipeline.progress import Board
+from changefeed.pipeline.run import Observing
+from changefeed.pipeline.settings import OBSERVER, PipelineSettings
+from changefeed.pipeline.shutdown import Stopping
+from changefeed.pipeline.source.drain import Hold
+from changefeed.pipeline.supervisor import keep_running
 from tests.support.pipeline_feeds import a_log, append_to
 
 if TYPE_CHECKING:

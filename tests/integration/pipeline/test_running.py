@@ -8,15 +8,15 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from feeds.errors import FeedUnavailable
-from pipeline.checkpoints import Failures
-from pipeline.metrics import PipelineListener
-from pipeline.progress import Board
-from pipeline.running import keep_running
-from pipeline.source.holding import Hold
-from pipeline.source.opening import open_access
-from pipeline.source.spark import NAME
-from pipeline.stopping import Stopping
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.pipeline.checkpoint_dir import Failures
+from changefeed.pipeline.metrics import PipelineListener
+from changefeed.pipeline.progress import Board
+from changefeed.pipeline.shutdown import Stopping
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.drain import Hold
+from changefeed.pipeline.source.spark import NAME
+from changefeed.pipeline.supervisor import keep_running
 from tests.support.pipeline_feeds import a_log
 
 if TYPE_CHECKING:

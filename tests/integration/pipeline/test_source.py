@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from feeds.eventlog.succession import replace_partitions
-from feeds.feed import RangeId
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import RangeId
 from tests.support.pipeline_feeds import a_log, append_to
 
 if TYPE_CHECKING:

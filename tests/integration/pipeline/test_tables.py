@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from feeds.eventlog import EventLogWriter, Record
-from feeds.eventlog.succession import replace_partitions
-from feeds.feed import Operation, RangeId
-from pipeline.errors import PipelineRefused
-from pipeline.settings import PipelineSettings
-from pipeline.tables.keeping import Keeping
+from changefeed.feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import Operation, RangeId
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.tables.queries import Keeping
 from tests.support.pipeline_feeds import a_log
 
 if TYPE_CHECKING:

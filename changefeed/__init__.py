@@ -1,0 +1,1 @@
+"""A change feed processor for Python."""

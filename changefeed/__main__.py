@@ -1,0 +1,5 @@
+"""``python -m changefeed``, which is the command ``changefeed``."""
+
+from changefeed.cli import main
+
+main()

@@ -1,0 +1,118 @@
+"""``changefeed check``: what is wrong with feed and leases, and how to mend it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from changefeed.cli.exit_codes import MISTAKE, mistakes_told
+from changefeed.cli.flags import Config, Feed, Set
+from changefeed.cli.host_flags import Choices, Leases
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.errors import FeedError
+from changefeed.host.settings import LeaseSettings, Settings
+from changefeed.host.wiring import open_leases
+from changefeed.leases.addresses import Means, check_cosmos
+from changefeed.leases.diagnostics import Finding, Gravity, fine, problem
+from changefeed.leases.errors import ContainerError
+
+_COLOURS = {Gravity.FINE: "green", Gravity.WARNING: "yellow", Gravity.PROBLEM: "red"}
+_LONGEST = 60.0
+
+
+def check(
+    *,
+    config: Config = None,
+    feed: Feed = None,
+    leases: Leases = None,
+    set_: Set = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Try feed and leases, and say what is wrong and how to mend it.
+
+    For Cosmos DB: endpoint, key, rights, containers, time to live, consistency, clocks.
+    Ends with 0 if hosts can run, 2 if they cannot. It changes nothing but one item of its
+    own, which it deletes again.
+    """
+    with mistakes_told():
+        choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
+        found = asyncio.run(_found(choices.settings()))
+        if json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        else:
+            Console().print(_rendered(found))
+        if any(x.gravity is Gravity.PROBLEM for x in found):
+            raise typer.Exit(MISTAKE)
+
+
+async def _found(settings: Settings) -> Sequence[Finding]:
+    found = [x async for x in _feed(settings)]
+    for address in _addresses(settings.leases):
+        if address.startswith("cosmos"):
+            means = Means(cosmos=settings.cosmos.access)
+            found += [x async for x in check_cosmos(address, means)]
+    if not any(x.gravity is Gravity.PROBLEM for x in found):
+        found += [x async for x in _leases(settings)]
+    return [*found, *_modes(settings)]
+
+
+def _addresses(leases: LeaseSettings) -> Sequence[str]:
+    if leases.ownership is not None and leases.checkpoints is not None:
+        return (leases.ownership, leases.checkpoints)
+    return (leases.container,)
+
+
+async def _feed(settings: Settings) -> AsyncIterator[Finding]:
+    address = settings.feed.address
+    try:
+        async with (
+            asyncio.timeout(_LONGEST),
+            open_feed(address, settings.cosmos.access) as feed,
+        ):
+            ranges = await feed.ranges()
+    except FeedError as error:
+        yield problem("feed", str(error))
+    except TimeoutError:
+        yield problem("feed", f"{address} does not answer", "look at the network")
+    else:
+        yield fine("feed", f"{address} has {len(ranges)} ranges")
+
+
+async def _leases(settings: Settings) -> AsyncIterator[Finding]:
+    try:
+        async with asyncio.timeout(_LONGEST), open_leases(settings) as container:
+            leases, members = await container.list(), await container.members()
+    except ContainerError as error:
+        yield problem("leases", str(error))
+    except TimeoutError:
+        yield problem("leases", "the container does not answer", "look at the network")
+    else:
+        yield fine("leases", f"{len(leases)} leases, {len(members)} hosts")
+
+
+def _modes(settings: Settings) -> Sequence[Finding]:
+    """Both addresses have a mode; where they differ, .NET would misread the leases."""
+    feed, leases = settings.feed.address, settings.leases.container
+    if not (feed.startswith("cosmos") and leases.startswith("cosmos")):
+        return ()
+    if ("mode=all-versions" in feed) == ("mode=all-versions" in leases):
+        return ()
+    return (
+        problem(
+            "mode",
+            "the feed is read in another mode than the leases say",
+            "give both addresses the same mode=…",
+        ),
+    )
+
+
+def _rendered(found: Sequence[Finding]) -> Table:
+    table = Table("", "about", "found", "what to do")
+    for x in found:
+        gravity = f"[{_COLOURS[x.gravity]}]{x.gravity}[/]"
+        table.add_row(gravity, x.about, x.text, x.advice)
+    return table

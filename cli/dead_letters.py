@@ -1,0 +1,196 @@
+"""``changefeed dead-letters``: what observers could not handle, and handling it after all."""
+
+import asyncio
+import json as json_text
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from changefeed.cli.exit_codes import FAILED, complain, mistakes_told
+from changefeed.cli.flags import Config, Observer, Option, Set
+from changefeed.cli.host_flags import Choices
+from changefeed.feeds.feed import Change
+from changefeed.host.settings import ObserverSettings, Settings
+from changefeed.host.wiring import observer_factory
+from changefeed.observers.dead_letters import (
+    DeadLetter,
+    DeadLetters,
+    open_dead_letters,
+    replay,
+)
+from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.errors import Mistake
+from changefeed.runtime.logs import set_up_logs
+
+dead_letters = typer.Typer(
+    help="Look at changes that were put aside, and give them to an observer again.",
+    no_args_is_help=True,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_LONGEST = 60
+
+
+@dead_letters.command("list")
+def list_(*, json: Json = False, config: Config = None, set_: Set = None) -> None:
+    """List the letters, without the bodies of their changes."""
+    with mistakes_told():
+        settings = Choices(config=config, sets=set_ or ()).settings()
+        letters = asyncio.run(_all(settings))
+        if json:
+            typer.echo(json_text.dumps([_head(x) for x in letters], indent=2))
+        elif letters:
+            Console().print(_table(letters))
+        else:
+            typer.echo("there are no dead letters")
+
+
+@dead_letters.command()
+def show(
+    letter: Annotated[str, typer.Argument(metavar="ID", help="As list names it.")],
+    *,
+    json: Json = False,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Show one letter whole: the change with its body, and what the observer raised."""
+    with mistakes_told():
+        settings = Choices(config=config, sets=set_ or ()).settings()
+        (found,) = _meant(asyncio.run(_all(settings)), [letter])
+        told = {**_head(found), "trace": found.failure.trace, "body": _body(found.change)}
+        if json:
+            typer.echo(json_text.dumps(told, indent=2))
+            return
+        for name, value in told.items():
+            text = value if isinstance(value, str) else json_text.dumps(value, indent=2)
+            typer.echo(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}")
+
+
+@dead_letters.command("replay")
+def replay_(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="As list names them.")
+    ] = None,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
+    observer: Observer = None,
+    option: Option = None,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Give changes to the observer again, one by one, and forget those it has handled.
+
+    Later changes of the same keys have been handled long ago: the observer must be able to
+    tell an older change. Where one fails again, later ones of its key are left out.
+    Ends with 1 if any letter stays.
+    """
+    with mistakes_told():
+        choices = Choices(
+            config=config, observer=observer, options=option or (), sets=set_ or ()
+        )
+        settings = choices.settings()
+        if bool(ids) == all_:
+            raise Mistake("name the letters to replay, or all of them with --all")
+        make = observer_factory(settings.observer)
+        set_up_logs(settings.log)
+        stay = asyncio.run(_replay(settings, make, ids or []))
+    raise typer.Exit(FAILED if stay else 0)
+
+
+async def _all(settings: Settings) -> Sequence[DeadLetter]:
+    async with _existing(settings.observer) as letters:
+        return await letters.list()
+
+
+def _existing(settings: ObserverSettings) -> AbstractAsyncContextManager[DeadLetters]:
+    """Open them where they are; opening would make the file."""
+    _, _, place = settings.dead_letters.partition(":")
+    if place and not Path(place).exists():
+        raise Mistake(
+            f"there are no dead letters at {place} (observer.dead_letters): no host has put "
+            f"any there"
+        )
+    return open_dead_letters(settings.dead_letters)
+
+
+def _meant(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]:
+    known = {x.id: x for x in letters}
+    for wanted in ids:
+        if wanted not in known:
+            raise Mistake(
+                f"there is no dead letter {wanted!r}; changefeed dead-letters list names them"
+            )
+    return [x for x in letters if not ids or x.id in ids]
+
+
+async def _replay(settings: Settings, make: ObserverFactory, ids: Sequence[str]) -> int:
+    """Return how many of the letters stay."""
+    manual = settings.observer.checkpoint == "manual"
+    failed: set[tuple[str, str]] = set()
+    stay = 0
+    async with _existing(settings.observer) as letters:
+        for letter in _meant(await letters.list(), ids):
+            key = (letter.range_id, letter.key)
+            if key in failed:
+                complain(f"{letter.id}: left out, as an earlier change of its key failed")
+                stay += 1
+            elif not await _replayed(letters, letter, make, manual=manual):
+                failed.add(key)
+                stay += 1
+    return stay
+
+
+async def _replayed(
+    letters: DeadLetters, letter: DeadLetter, make: ObserverFactory, *, manual: bool
+) -> bool:
+    try:
+        await replay(letters, letter, make, manual=manual)
+    except Exception as error:  # noqa: BLE001 - the border to the user's code
+        complain(f"{letter.id}: failed, and stays: {type(error).__name__}: {error}")
+        return False
+    typer.echo(f"{letter.id}: handled")
+    return True
+
+
+def _head(letter: DeadLetter) -> dict[str, Any]:
+    change = letter.change
+    return {
+        "id": letter.id,
+        "range": letter.range_id,
+        "sequence": letter.sequence,
+        "key": letter.key,
+        "change": change.id,
+        "operation": change.operation.value,
+        "committed_at": change.committed_at.isoformat(),
+        "failed_at": letter.failed_at.isoformat(),
+        "host": letter.host,
+        "epoch": letter.epoch,
+        "attempts": letter.attempts,
+        "kind": letter.failure.kind,
+        "error": letter.failure.text,
+    }
+
+
+def _body(change: Change) -> Any:
+    """Return the body as JSON or, where it is none, as text."""
+    try:
+        return change.value()
+    except ValueError:
+        return change.body.decode(errors="replace")
+
+
+def _table(letters: Sequence[DeadLetter]) -> Table:
+    table = Table("id", "key", "failed at", "attempts", "host", "error")
+    for x in letters:
+        error = f"{x.failure.kind}: {x.failure.text}"
+        shown = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}…"
+        at = f"{x.failed_at:%Y-%m-%d %H:%M:%S}"
+        told = (x.id, x.key, at, str(x.attempts), x.host, shown)
+        table.add_row(*map(Text, told))  # what others wrote may look like markup
+    return table

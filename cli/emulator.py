@@ -1,0 +1,95 @@
+"""``changefeed emulator``: a local Cosmos DB endpoint, to develop and to test against."""
+
+import asyncio
+import errno
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from changefeed.cli.exit_codes import mistakes_told
+from changefeed.emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, serve
+from changefeed.runtime.errors import Mistake
+
+
+def emulator(
+    *,
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")
+    ] = 8081,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A directory that keeps everything.")
+    ] = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key",
+            envvar="CHANGEFEED_EMULATOR_KEY",
+            show_default="the development key",
+            show_envvar=True,
+            help="The master key, in base64.",
+        ),
+    ] = DEVELOPMENT_KEY,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="https, with a certificate of its own.")
+    ] = False,
+    split_at_items: Annotated[
+        int | None,
+        typer.Option("--split-at-items", min=2, help="Split a range that has more items."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Makes faults by chance strike alike.")
+    ] = None,
+) -> None:
+    """Serve the protocol of Azure Cosmos DB on this machine, until stopped.
+
+    Without --data everything is kept in memory, and gone at the end. Point hosts at it
+    with cosmos+http://127.0.0.1:8081/DATABASE/CONTAINER; the development key is known to
+    them. Ends with 0 on SIGTERM or Ctrl-C.
+    """
+    with mistakes_told():
+        settings = EmulatorSettings(
+            host=host,
+            port=port,
+            data=None if data is None else data.expanduser(),
+            key=key,
+            tls=tls,
+            split_at_items=split_at_items,
+            seed=seed,
+        )
+        try:
+            asyncio.run(_serve_until_told(settings))
+        except (ValueError, RuntimeError, DirectoryInUse) as error:
+            raise Mistake(str(error)) from error
+        except OSError as error:
+            raise _unusable(settings, error) from error
+
+
+async def _serve_until_told(settings: EmulatorSettings) -> None:
+    serving = asyncio.create_task(serve(settings, ready=_say_ready))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, serving.cancel)
+    await asyncio.wait({serving})
+    if not serving.cancelled():
+        serving.result()
+
+
+def _say_ready(url: str) -> None:
+    typer.echo(f"serving Cosmos DB at {url}")
+
+
+def _unusable(settings: EmulatorSettings, error: OSError) -> Exception:
+    """Say whether it was the address or the directory that cannot be used."""
+    if error.errno == errno.EADDRINUSE:
+        return Mistake(
+            f"port {settings.port} is taken, perhaps by another emulator; stop that, or "
+            "take another one with --port (0 for any that is free)"
+        )
+    if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) or error.filename is None:
+        return Mistake(
+            f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}"
+        )
+    return Mistake(f"{error.filename} cannot be used: {error.strerror}")

@@ -1,0 +1,51 @@
+"""Leases that are there already: to look at them, or to change them, must not make any."""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+from changefeed.feeds.feed import RangeId
+from changefeed.host.settings import LeaseSettings, Settings
+from changefeed.host.wiring import open_leases
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease
+from changefeed.leases.timeouts import BoundedContainer
+from changefeed.runtime.errors import Mistake
+
+
+def refuse_to_create(settings: LeaseSettings) -> None:
+    """Raise ``Mistake`` where opening would make a file: SQLite's containers do."""
+    stores = (settings.ownership, settings.checkpoints)
+    for address in (settings.container,) if None in stores else stores:
+        kind, _, place = (address or "").partition(":")
+        if kind == "sqlite" and not Path(place).exists():
+            raise Mistake(f"there are no leases at {place} yet: no host has run with them")
+
+
+@asynccontextmanager
+async def existing_leases(settings: Settings) -> AsyncIterator[LeaseContainer]:
+    leases = settings.leases.model_copy(update={"create_container": False})
+    refuse_to_create(leases)
+    async with open_leases(settings.model_copy(update={"leases": leases})) as container:
+        yield BoundedContainer(container, timeout=leases.call_timeout, on_call=lambda _: None)
+
+
+def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
+    """Return the leases of these ranges. Raise ``Mistake`` for one that there is not, or
+    that has ended.
+    """
+    known = {x.range_id: x for x in leases}
+    found = []
+    for name in dict.fromkeys(names):
+        lease = known.get(RangeId(name))
+        if lease is None:
+            near = get_close_matches(name, known, n=1)
+            advice = f"did you mean {near[0]}?" if near else "changefeed status lists them"
+            raise Mistake(f"there is no lease of a range {name!r}; {advice}")
+        if lease.ended:
+            raise Mistake(
+                f"range {name} has ended: it was read to its end, and goes on in others"
+            )
+        found.append(lease)
+    return found

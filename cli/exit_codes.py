@@ -1,0 +1,86 @@
+"""Known errors become a message and an exit code; a traceback means a bug of ours.
+
+0  an orderly end
+1  it failed, and the same command may work later: no answer came, the disk was full
+2  a person has to change something first: a setting, a file, an observer, a name
+
+``changefeed hosts`` starts a child again after 1, not after 2.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+
+from changefeed.feeds.errors import FeedError, FeedRefused
+from changefeed.leases.errors import (
+    ContainerError,
+    ContainerRefused,
+    LeaseError,
+    MemberConflict,
+)
+from changefeed.observers.errors import DeadLettersRefused, ObserverError, ObserverRefused
+from changefeed.runtime.errors import Failure, Mistake
+
+FAILED = 1
+MISTAKE = 2
+
+_MISTAKES = (
+    Mistake,
+    FeedRefused,
+    ContainerRefused,
+    ObserverRefused,
+    DeadLettersRefused,
+)
+_FAILURES = (
+    Failure,
+    FeedError,
+    ContainerError,
+    LeaseError,
+    ObserverError,
+    MemberConflict,
+    OSError,
+)
+
+
+def explained(error: BaseException) -> tuple[str, int] | None:
+    """Return the message and the exit code for an error, ``None`` for what is a bug."""
+    errors = list(_single(error))
+    if not all(isinstance(x, _MISTAKES + _FAILURES) for x in errors):
+        return None
+    texts = dict.fromkeys(str(x) for x in errors)  # each once, in order
+    by_person = any(isinstance(x, _MISTAKES) for x in errors)
+    return "; ".join(texts), MISTAKE if by_person else FAILED
+
+
+def _single(error: BaseException) -> Iterator[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for one in error.exceptions:
+        yield from _single(one)
+
+
+def complain(text: str) -> None:
+    sys.stderr.write(f"changefeed: {text}\n")
+
+
+@contextmanager
+def mistakes_told() -> Iterator[None]:
+    """End the command with a message instead of a traceback, where the error is known."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort, BrokenPipeError):
+        raise
+    except Exception as error:
+        told = explained(error)
+        if told is None:
+            raise
+        _end(*told)
+
+
+def _end(text: str, code: int) -> NoReturn:
+    complain(text)
+    raise typer.Exit(code) from None

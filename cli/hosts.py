@@ -1,0 +1,95 @@
+"""``changefeed hosts``: several hosts on this machine, one process each."""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from typing import Annotated
+
+import structlog
+import typer
+
+from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.flags import Config, Feed, Observer, Option, Set
+from changefeed.cli.host_flags import Choices, CreateLeases, Leases, Name, Start
+from changefeed.host.settings import Settings
+from changefeed.host.supervisor import Supervisor, child_names
+from changefeed.runtime.errors import Mistake
+from changefeed.runtime.logs import set_up_logs
+
+_SLACK = 15.0
+"""A child ends by itself some seconds after its own budget; only then it is killed."""
+
+_log = structlog.get_logger("changefeed")
+
+
+def hosts(
+    count: Annotated[int, typer.Argument(min=1, help="How many hosts.")],
+    *,
+    observer: Observer = None,
+    config: Config = None,
+    feed: Feed = None,
+    leases: Leases = None,
+    name: Name = None,
+    option: Option = None,
+    start: Start = None,
+    create_lease_container: CreateLeases = False,
+    set_: Set = None,
+) -> None:
+    """Run several hosts on this machine, NAME-1, NAME-2 and so on, under one supervisor.
+
+    A host that dies is started again. SIGTERM or Ctrl-C stops all of them in an orderly
+    way, a second one kills them. Ends with the worst code of the hosts.
+    """
+    with mistakes_told():
+        choices = Choices(
+            config=config,
+            feed=feed,
+            leases=leases,
+            observer=observer,
+            name=name,
+            start=start,
+            create_leases=create_lease_container,
+            options=option or (),
+            sets=set_ or (),
+        )
+        settings = choices.settings()
+        if settings.observer.name is None:
+            raise Mistake("no observer was named; give one with --observer, e.g. log")
+        set_up_logs(settings.log)
+        code = asyncio.run(_supervise(choices, settings, count))
+    raise typer.Exit(code)
+
+
+async def _supervise(choices: Choices, settings: Settings, count: int) -> int:
+    names = child_names(settings.host.name, count)
+
+    async def start(name: str) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *command(choices, settings, name, names.index(name)),
+            stdin=PIPE,
+            process_group=0,
+        )
+
+    supervisor = Supervisor(start, budget=settings.host.stop_timeout + _SLACK)
+    _on_signals(supervisor.stop)
+    _log.info("hosts.starting", hosts=names)
+    code = await supervisor.run(names)
+    _log.info("hosts.stopped", code=code)
+    return code
+
+
+def command(choices: Choices, settings: Settings, name: str, index: int) -> list[str]:
+    """Return the command line of one child. A fixed port is that of the first one."""
+    ports = [f"--set=web.port={settings.web.port + index}"] if settings.web.port else []
+    # -P: the current directory must not come before our packages, as it does with -m.
+    interpreter = [sys.executable, "-P", "-m", "changefeed"]
+    own = [f"--name={name}", "--stop-at-eof"]
+    return [*interpreter, "run", *choices.arguments(), *ports, *own]
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)

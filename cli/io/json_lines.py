@@ -1,0 +1,133 @@
+"""JSON lines as records of an event log: what is taken from a line, and what is wrong."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog import Record
+from changefeed.feeds.eventlog.records import RECORD_BYTES
+from changefeed.feeds.feed import Operation
+from changefeed.feeds.timestamps import instant_us
+
+LONGEST_LINE = RECORD_BYTES - 64 * 1024
+"""In bytes; a record needs some room besides the line that is its body."""
+
+_BOM = b"\xef\xbb\xbf"
+_decode = msgspec.json.Decoder().decode
+_ABSENT = object()
+
+
+class BadLine(Exception):
+    """The line is no change. The text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """Where in a line its key, id, time and operation stand; inner fields by dots."""
+
+    key: str
+    id: str | None = None
+    time: str | None = None
+    operation: str | None = None
+
+
+class Lines:
+    """Cuts blocks of bytes into lines. What follows the last newline waits for more."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def cut(self, block: bytes) -> Sequence[bytes]:
+        """Return the lines that are complete with ``block``; all of them, if it is empty."""
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        if not block and self._rest:
+            lines, self._rest = [self._rest], b""
+        if len(self._rest) > LONGEST_LINE:
+            lines.append(self._rest)  # it will be found too long
+            self._rest = b""
+        return lines
+
+
+def record_of(line: bytes, fields: Fields) -> Record | None:
+    """Make a record of one line, which is its body; ``None`` for a blank one.
+
+    Raise ``BadLine`` for what is no JSON object or lacks a field.
+    """
+    body = line.removeprefix(_BOM).strip()
+    if not body:
+        return None
+    if len(body) > LONGEST_LINE:
+        raise BadLine(f"it is longer than {LONGEST_LINE} bytes")
+    try:
+        value = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadLine(f"it is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadLine("it is JSON, but no object")
+    return Record(
+        key=_text(value, fields.key),
+        id=None if fields.id is None else _text(value, fields.id),
+        body=body,
+        committed_us=_time_us(value, fields.time),
+        operation=_operation(value, fields.operation),
+    )
+
+
+def _field(value: Any, name: str) -> Any:
+    """Find a field by its whole name, or else by the names between the dots."""
+    if isinstance(value, dict) and name in value:
+        return value[name]
+    outer, dot, inner = name.partition(".")
+    if not dot or not isinstance(value, dict) or outer not in value:
+        return _ABSENT
+    return _field(value[outer], inner)
+
+
+def _text(value: Any, name: str) -> str:
+    found = _field(value, name)
+    if isinstance(found, str):
+        text = found
+    elif isinstance(found, int | float) and not isinstance(found, bool):
+        text = str(found)
+    else:
+        raise BadLine(f"it has no {name!r}" + _but(found, "text or a number"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadLine(f"its {name!r} has half a surrogate pair in it") from None
+    return text
+
+
+def _operation(value: Any, name: str | None) -> Operation:
+    if name is None:
+        return Operation.INSERT
+    found = _field(value, name)
+    try:
+        return Operation(found.lower() if isinstance(found, str) else found)
+    except ValueError:
+        known = ", ".join(Operation)
+        raise BadLine(f"it has no {name!r}" + _but(found, f"one of {known}")) from None
+
+
+def _time_us(value: Any, name: str | None) -> int | None:
+    if name is None:
+        return None
+    found = _field(value, name)
+    try:
+        if isinstance(found, str):
+            return instant_us(datetime.fromisoformat(found))
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return round(found * 1_000_000)
+    except (ValueError, OverflowError, FeedRefused) as error:
+        raise BadLine(f"its {name!r} is no time: {error}") from None
+    raise BadLine(
+        f"it has no {name!r}" + _but(found, "a time with its zone, or seconds since 1970")
+    )
+
+
+def _but(found: object, wanted: str) -> str:
+    return "" if found is _ABSENT else f" that is {wanted}, but {str(found)[:60]!r}"

@@ -1,0 +1,138 @@
+"""``changefeed leases import``: going on where a fleet of another kind stands, or Spark."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.flags import Config, Feed, Set
+from changefeed.cli.host_flags import Choices, Leases
+from changefeed.feeds.addresses import open_feed
+from changefeed.host.settings import Settings
+from changefeed.host.wiring import open_leases
+from changefeed.leases import position_file as exchange
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import Mistake
+
+leases = typer.Typer(help="Work on leases as a whole.", no_args_is_help=True)
+
+
+@leases.callback()
+def _group() -> None:
+    """Work on leases as a whole."""
+
+
+@leases.command("import")
+def import_(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Their leases: cosmos://HOST/DATABASE/CONTAINER?prefix=… (or ?processor="
+            "…&feed=…); or what changefeed pipeline export has written: file:PATH, or - for "
+            "standard input."
+        ),
+    ],
+    *,
+    config: Config = None,
+    feed: Feed = None,
+    leases: Leases = None,
+    set_: Set = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if the other fleet seems to run.")
+    ] = False,
+) -> None:
+    """Create leases for this feed where those of a Java or .NET fleet stand, or a pipeline.
+
+    Leases that are there already are left as they are. A .NET fleet's leases need no
+    import to be taken over under their own prefix: see docs/cosmos.md. Stop the other
+    fleet first: what it still reads, both would.
+    """
+    with mistakes_told():
+        choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
+        settings = choices.settings()
+        if source == "-" or source.startswith("file:"):
+            asyncio.run(_import_document(settings, _document(source), dry_run=dry_run))
+        else:
+            asyncio.run(_import(settings, source, dry_run=dry_run, force=force))
+
+
+def _document(source: str) -> Sequence[Lease]:
+    if source == "-":
+        return exchange.read(sys.stdin.buffer.read())
+    file = Path(source.removeprefix("file:"))
+    try:
+        return exchange.read(file.read_bytes())
+    except FileNotFoundError:
+        raise Mistake(f"there is no file {file}") from None
+
+
+async def _import_document(
+    settings: Settings, wanted: Sequence[Lease], *, dry_run: bool
+) -> None:
+    """Create leases as they were written down; none, if there are others already."""
+    async with open_feed(settings.feed.address, settings.cosmos.access) as feed:
+        for lease in wanted:
+            if not lease.ended and lease.continuation is not None:
+                await feed.lag(lease.range_id, lease.continuation)  # refuses another feed's
+    async with open_leases(settings) as container:
+        positions = {x.range_id: x.continuation for x in wanted}
+        for listed in await container.list():
+            stored = await container.read(listed.range_id)
+            if stored is not None and stored.continuation != positions.get(listed.range_id):
+                raise Mistake(
+                    f"range {listed.range_id} has a lease already, at {stored.continuation}: "
+                    f"hosts may be further on. Name a container without leases, or set "
+                    f"positions with: changefeed reset"
+                )
+        await _create(wanted, container, dry_run=dry_run)
+
+
+async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool) -> None:
+    from changefeed.leases.cosmos import foreign as importing  # noqa: PLC0415 - only for those who use it
+
+    scheme, colon, place = source.partition(":")
+    if not colon or scheme not in ("cosmos", "cosmos+http"):
+        raise Mistake(
+            f"{source!r} is no address of Cosmos DB: cosmos://HOST/DATABASE/CONTAINER"
+        )
+    access = settings.cosmos.access
+    found = await importing.read_foreign(scheme, place, access)
+    now, expiration = time.time(), settings.leases.expiration
+    alive = sorted(
+        {str(x.owner) for x in found if x.may_be_alive(now=now, expiration=2 * expiration)}
+    )
+    if alive and not force:
+        raise Mistake(
+            f"the fleet seems to run: {', '.join(alive)} wrote within the last "
+            f"{2 * expiration:g} s. Stop it first; or wait, if it has just stopped"
+        )
+    async with open_feed(settings.feed.address, access) as feed:
+        ranges = await feed.ranges()
+    wanted = importing.imported(found, ranges)
+    _say(f"{len(found)} leases found, {len(found) - len(wanted)} of them never read")
+    async with open_leases(settings) as container:
+        await _create(wanted, container, dry_run=dry_run)
+
+
+async def _create(wanted: Sequence[Lease], container: LeaseContainer, *, dry_run: bool) -> None:
+    """Create those leases that are not there yet, or say what would be."""
+    for lease in wanted:
+        stored = await container.read(lease.range_id)
+        if stored is not None:
+            _say(f"range {lease.range_id}: there already, at {stored.continuation}")
+        elif dry_run:
+            _say(f"range {lease.range_id}: would start at {lease.continuation}")
+        else:
+            await container.create(lease)
+            _say(f"range {lease.range_id}: starts at {lease.continuation}")
+
+
+def _say(text: str) -> None:
+    typer.echo(text)

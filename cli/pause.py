@@ -1,0 +1,93 @@
+"""``changefeed pause`` and ``changefeed resume``: ranges that nobody is to read for a while."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from changefeed.cli.existing import existing_leases, named
+from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.flags import Config, Set
+from changefeed.cli.host_flags import Choices, Leases
+from changefeed.feeds.feed import RangeId
+from changefeed.host.settings import Settings
+from changefeed.leases.lease import Lease
+from changefeed.leases.operations import pause as pausing
+
+Ranges = Annotated[
+    list[str] | None, typer.Argument(metavar="[RANGE]...", help="Without any, all that exist.")
+]
+
+
+def pause(
+    ranges: Ranges = None,
+    *,
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why; status, logs and /leases show it.")
+    ] = "paused by hand",
+    config: Config = None,
+    leases: Leases = None,
+    set_: Set = None,
+) -> None:
+    """Let nobody read some ranges, or all, until they are resumed.
+
+    Their owners finish what they have in hand, checkpoint and release them. A range whose
+    lease is made later, after a split, say, is not paused.
+    """
+    with mistakes_told():
+        settings = Choices(config=config, leases=leases, sets=set_ or ()).settings()
+        asyncio.run(_pause(settings, ranges or [], reason))
+
+
+def resume(
+    ranges: Ranges = None,
+    *,
+    config: Config = None,
+    leases: Leases = None,
+    set_: Set = None,
+) -> None:
+    """Let some ranges, or all, be read again, from their checkpoints on."""
+    with mistakes_told():
+        settings = Choices(config=config, leases=leases, sets=set_ or ()).settings()
+        asyncio.run(_resume(settings, ranges or []))
+
+
+async def _pause(settings: Settings, names: list[str], reason: str) -> None:
+    async with existing_leases(settings) as container:
+        before = _meant(await container.list(), names)
+        changed = await pausing.pause(container, [x.range_id for x in before], reason)
+    for lease in before:
+        if lease.range_id in changed:
+            typer.echo(f"{lease.range_id}: paused{_still_read(lease)}")
+        elif lease.paused is not None:
+            typer.echo(f"{lease.range_id}: was paused before: {lease.paused}")
+        else:
+            typer.echo(f"{lease.range_id}: has ended or was paused meanwhile")
+    if not before:
+        typer.echo("there are no ranges to pause")
+
+
+async def _resume(settings: Settings, names: list[str]) -> None:
+    async with existing_leases(settings) as container:
+        before = _meant(await container.list(), names)
+        changed = await pausing.resume(container, [x.range_id for x in before])
+    for range_id in changed:
+        typer.echo(f"{range_id}: resumed")
+    for name in names:
+        if RangeId(name) not in changed:
+            typer.echo(f"{name}: was not paused")
+    if not changed and not names:
+        typer.echo("no range was paused")
+
+
+def _meant(leases: Sequence[Lease], names: list[str]) -> list[Lease]:
+    if names:
+        return named(leases, names)
+    return sorted((x for x in leases if not x.ended), key=lambda x: x.range_id)
+
+
+def _still_read(lease: Lease) -> str:
+    if lease.owner is None:
+        return ""
+    return f"; {lease.owner} finishes what it has in hand and releases it"

@@ -1,0 +1,30 @@
+"""``changefeed pipeline``: the feed of hosts, on Spark. Each command is a module.
+
+Spark is imported by the commands that need it, and only once it is known to be wanted.
+"""
+
+import typer
+
+from changefeed.cli.pipeline.export import export
+from changefeed.cli.pipeline.init_config import init_config
+from changefeed.cli.pipeline.observe import observe
+from changefeed.cli.pipeline.status import status
+from changefeed.cli.pipeline.submit import submit
+from changefeed.cli.pipeline.tables import once, run
+
+app = typer.Typer(
+    name="pipeline",
+    help="Keep tables of a feed with Spark: every change, the latest state, figures.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run)
+app.command("once")(once)
+app.command("observe")(observe)
+app.command("status")(status)
+app.command("export")(export)
+app.command(
+    "submit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(submit)
+app.command("init-config")(init_config)

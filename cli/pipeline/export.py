@@ -1,0 +1,67 @@
+"""``changefeed pipeline export``: positions, for ``changefeed leases import``."""
+
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.flags import Config, Feed, Set
+from changefeed.cli.pipeline.flags import Choices, Directory
+from changefeed.leases.lease import Lease
+from changefeed.leases.position_file import written
+from changefeed.pipeline.checkpoint_dir import base_epoch, committed, last_begun, owned
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.lease_offsets import leases_of
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.source.addresses import open_access
+
+
+def export(
+    table: Annotated[
+        str | None, typer.Argument(help="Whose positions: changes, observer, … if several are.")
+    ] = None,
+    *,
+    config: Config = None,
+    feed: Feed = None,
+    directory: Directory = None,
+    set_: Set = None,
+) -> None:
+    """Print where a stopped query is, so that hosts go on there.
+
+    changefeed pipeline export … | changefeed leases import -
+    """
+    with mistakes_told():
+        choices = Choices(config=config, feed=feed, directory=directory, sets=set_ or ())
+        settings = choices.settings()
+        checkpoint = settings.checkpoint(table or _the_only_one(settings))
+        if committed(checkpoint) is None:
+            raise PipelineRefused(f"{checkpoint} has no batch that is done: nothing to export")
+        with owned(checkpoint):
+            sys.stdout.buffer.write(written(_exported(checkpoint, settings.feed)) + b"\n")
+
+
+def _exported(checkpoint: str, feed: str) -> list[Lease]:
+    done, begun = committed(checkpoint), last_begun(checkpoint)
+    assert done is not None, "asked before"
+    if begun > done.batch:
+        sys.stderr.write(
+            f"batch {begun} was begun and is not done: what of it an observer has had comes "
+            f"again. To have none twice, let changefeed pipeline observe --once end it first\n"
+        )
+    epoch = base_epoch(checkpoint) + 1 + begun
+    with closing(open_access(feed)) as access:
+        return [replace(x, epoch=epoch) for x in leases_of(done.offset, access)]
+
+
+def _the_only_one(settings: PipelineSettings) -> str:
+    found = sorted(
+        x.parent.name for x in Path(settings.checkpoint("x")).parent.glob("*/commits")
+    )
+    if len(found) != 1:
+        names = f"of {', '.join(found)}" if found else "there is none"
+        raise PipelineRefused(f"say which table's positions: {names} in {settings.directory}")
+    return found[0]

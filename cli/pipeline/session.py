@@ -1,0 +1,26 @@
+"""What a command that keeps queries going is told by, and stopped by."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry
+
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.shutdown import Stopping
+from changefeed.runtime.logs import set_up_logs
+from changefeed.runtime.telemetry import telemetry
+
+
+@contextmanager
+def told_and_stopped(
+    settings: PipelineSettings,
+) -> Iterator[tuple[Stopping, CollectorRegistry]]:
+    """Set up logs and metrics, and heed signals, until the block is left."""
+    stop = Stopping()
+    instance = f"{socket.gethostname()}:{settings.directory}"  # several may be on one machine
+    with telemetry("changefeed-pipeline", instance, os.environ) as counting:
+        set_up_logs(settings.log, counting.log_handlers)
+        with stop.by_signals():
+            yield stop, counting.registry

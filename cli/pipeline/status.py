@@ -1,0 +1,45 @@
+"""``changefeed pipeline status``: how far each table is, range by range."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.flags import Config, Feed, Set
+from changefeed.cli.pipeline.flags import Choices, Directory
+from changefeed.pipeline.status import TableStatus, tables_status
+
+
+def status(
+    *,
+    config: Config = None,
+    feed: Feed = None,
+    directory: Directory = None,
+    set_: Set = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Show how far each table is. Spark is not started, and the pipeline need not run."""
+    with mistakes_told():
+        choices = Choices(config=config, feed=feed, directory=directory, sets=set_ or ())
+        found = tables_status(choices.settings())
+        if json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+            return
+        for one in found:
+            Console().print(_rendered(one))
+
+
+def _rendered(seen: TableStatus) -> RenderableType:
+    state = "no batch yet" if seen.batch is None else f"batch {seen.batch}, lag {seen.lag:,}"
+    running = "running" if seen.running else "not running"
+    heading = Text(f"{seen.table}: {state}, {running}", style="bold")
+    if not seen.ranges:
+        return heading
+    table = Table("range", "position", "lag")
+    for x in seen.ranges:
+        table.add_row(Text(x.range), Text(x.continuation), "ended" if x.ended else f"{x.lag:,}")
+    return Group(heading, table)

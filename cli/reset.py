@@ -1,0 +1,140 @@
+"""``changefeed reset``: another position for ranges, which nobody may be reading."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from changefeed.cli.existing import existing_leases, named
+from changefeed.cli.exit_codes import FAILED, complain, mistakes_told
+from changefeed.cli.flags import Config, Feed, Set
+from changefeed.cli.host_flags import Choices, Leases
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.host.reset import Move, RangeInUse, carry_out, planned, refuse_in_use, start_in
+from changefeed.host.settings import Settings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import Mistake
+
+
+def reset(
+    ranges: Annotated[
+        list[str] | None, typer.Argument(metavar="[RANGE]...", help="As status names them.")
+    ] = None,
+    *,
+    to: Annotated[
+        str,
+        typer.Option("--to", help="beginning, now, a time with its zone, or a continuation."),
+    ],
+    all_: Annotated[
+        bool, typer.Option("--all", help="All ranges that have not ended.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: Config = None,
+    feed: Feed = None,
+    leases: Leases = None,
+    set_: Set = None,
+) -> None:
+    """Move ranges to another position: what lies after it is delivered, once more or not.
+
+    Refused while a living host owns a range, unless the range is paused. Says what will be
+    delivered again or skipped, and asks. Ends with 1 if not all of it was done.
+    """
+    with mistakes_told():
+        settings = Choices(config=config, feed=feed, leases=leases, sets=set_ or ()).settings()
+        _check(ranges or [], to, all_=all_)
+        done = asyncio.run(_reset(settings, ranges or [], to, yes=yes))
+    raise typer.Exit(0 if done else FAILED)
+
+
+def _check(ranges: Sequence[str], to: str, *, all_: bool) -> None:
+    if bool(ranges) == all_:
+        raise Mistake("name the ranges to reset, or all of them with --all")
+    try:
+        start = start_in(to)
+    except ValueError as error:
+        raise Mistake(str(error)) from error
+    if start is None and len(ranges) != 1:
+        raise Mistake(
+            f"{to!r} can only be a continuation, which is a position in one range: name that "
+            f"one. For several there are beginning, now, or a time (2026-01-31T12:00Z)"
+        )
+
+
+async def _reset(settings: Settings, names: Sequence[str], to: str, *, yes: bool) -> bool:
+    async with (
+        existing_leases(settings) as container,
+        open_feed(settings.feed.address, settings.cosmos.access) as opened,
+    ):
+        feed = BoundedFeed(opened, timeout=settings.feed.read_timeout)
+        meant = _meant(await container.list(), names)
+        await _refuse_in_use(container, settings, meant)
+        moves = [await planned(feed, container, x.range_id, to) for x in meant]
+        Console().print(_table(moves))
+        if moves and not yes and not typer.confirm(f"Move {_count(moves)}?"):
+            typer.echo("nothing was changed")
+            return False
+        return await _carry_out(container, moves)
+
+
+def _meant(leases: Sequence[Lease], names: Sequence[str]) -> list[Lease]:
+    if names:
+        return named(leases, names)
+    ended = sorted(x.range_id for x in leases if x.ended)
+    if ended:
+        complain(f"left out, and not read again, as they have ended: {', '.join(ended)}")
+    return sorted((x for x in leases if not x.ended), key=lambda x: x.range_id)
+
+
+async def _refuse_in_use(
+    container: LeaseContainer, settings: Settings, meant: Sequence[Lease]
+) -> None:
+    owners = sorted({x.owner for x in meant if x.owner is not None and x.paused is None})
+    if owners:
+        complain(
+            f"watching whether {', '.join(owners)} lives, for up to "
+            f"{settings.leases.expiration:g} s"
+        )
+    try:
+        await refuse_in_use(container, settings.leases, {x.range_id for x in meant})
+    except RangeInUse as error:
+        raise Mistake(str(error)) from error
+
+
+async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
+    failed = False
+    for move in moves:
+        try:
+            await carry_out(container, move)
+        except RangeInUse as error:
+            failed = True
+            complain(f"{move.range_id}: not moved: {error}")
+            continue
+        more = "; it is paused, changefeed resume lets it go on" if move.lease.paused else ""
+        typer.echo(f"{move.range_id}: moved to {move.to}{more}")
+    return not failed
+
+
+def _table(moves: Sequence[Move]) -> Table:
+    table = Table("range", "from", "to", "which means")
+    for x in moves:
+        told = (x.range_id, x.lease.continuation or "", x.to, _meaning(x.again))
+        table.add_row(*map(Text, told))  # a position may look like markup
+    return table
+
+
+def _meaning(again: int | None) -> str:
+    if again is None:
+        return "the feed cannot tell how many changes"
+    if again > 0:
+        return f"{again:,} delivered again"
+    return f"{-again:,} never delivered" if again else "stays where it is"
+
+
+def _count(moves: Sequence[Move]) -> str:
+    return f"{len(moves)} range{'' if len(moves) == 1 else 's'}"

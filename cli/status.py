@@ -1,0 +1,139 @@
+"""``changefeed status``: who is in the fleet, who owns what, and how far each range is."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from changefeed.cli.existing import refuse_to_create
+from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.flags import Config, Feed, Set
+from changefeed.cli.host_flags import Choices, Leases
+from changefeed.host.settings import Settings
+from changefeed.host.snapshot import LeaseSeen, MemberSeen, Onlooker, Snapshot
+from changefeed.leases.errors import ContainerUnavailable
+
+_EVERY = 1.0
+
+
+def status(
+    *,
+    config: Config = None,
+    feed: Feed = None,
+    leases: Leases = None,
+    set_: Set = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+) -> None:
+    """Show members, leases and lag, from the lease container; hosts need not run.
+
+    With --json and --watch, each look is one line.
+    """
+    with mistakes_told():
+        choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
+        settings = choices.settings()
+        refuse_to_create(settings.leases)
+        show = _print_json if json else _watch if watch else _print_tables
+        with suppress(KeyboardInterrupt):
+            asyncio.run(show(settings, watch=watch))
+
+
+async def _print_tables(settings: Settings, *, watch: bool) -> None:
+    assert not watch, "a display that refreshes is another one"
+    async with Onlooker.of(settings) as fleet:
+        Console().print(rendered(await fleet.look()))
+
+
+async def _print_json(settings: Settings, *, watch: bool) -> None:
+    async with Onlooker.of(settings) as fleet:
+        while True:
+            document = msgspec.json.encode(await fleet.look())
+            typer.echo(document if watch else msgspec.json.format(document, indent=2))
+            if not watch:
+                return
+            await asyncio.sleep(_EVERY)
+
+
+async def _watch(settings: Settings, *, watch: bool) -> None:
+    assert watch, "else it is printed once"
+    async with Onlooker.of(settings) as fleet:
+        with Live(rendered(await fleet.look()), auto_refresh=False, screen=True) as live:
+            while True:
+                await asyncio.sleep(_EVERY)
+                try:
+                    live.update(rendered(await fleet.look()), refresh=True)
+                except ContainerUnavailable as error:
+                    live.update(Text(str(error), style="red"), refresh=True)
+
+
+def rendered(seen: Snapshot) -> RenderableType:
+    """Return the snapshot as tables, with what needs attention below."""
+    lag = [x.lag for x in seen.leases if x.lag is not None]
+    states = Counter(_state(x) for x in seen.leases)
+    told = [f"{states[x]} {x}" for x in ("without owner", "paused", "ended") if states[x]]
+    leases = f"{len(seen.leases)} leases" + (f" ({', '.join(told)})" if told else "")
+    summary = (
+        f"{len(seen.members)} members, {leases}, "
+        f"{sum(lag):,} changes behind in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    notes = [Text(x, style="red") for x in sorted(set(seen.problems))]
+    notes += [
+        Text(f"paused: {x.range}: {x.paused}", style="yellow")
+        for x in seen.leases
+        if _state(x) == "paused"
+    ]
+    if seen.ranges_without_lease:
+        notes.append(Text(f"without a lease yet: {', '.join(seen.ranges_without_lease)}"))
+    caption = (
+        f"Stamps are by the clocks of the hosts. One that stands still for "
+        f"{seen.expiration:g} s belongs to a host that is dead."
+    )
+    return Group(
+        Text(summary, style="bold"),
+        _members(seen.members),
+        _leases(seen.leases),
+        Text(caption, style="dim"),
+        *notes,
+    )
+
+
+def _members(members: Iterable[MemberSeen]) -> Table:
+    table = Table("member", "stamp age", "state", "web", "incarnation", title_justify="left")
+    for x in members:
+        state = "stopping" if x.stopping else "running"
+        table.add_row(x.name, _seconds(x.stamp_age), state, x.address, x.incarnation[:8])
+    return table
+
+
+def _leases(leases: Iterable[LeaseSeen]) -> Table:
+    table = Table("range", "owner", "state", "epoch", "position", "lag", "stamp age")
+    for x in leases:
+        owner = x.owner or ("-" if _state(x) == "without owner" else "")
+        if x.next_owner is not None:
+            owner = f"{owner} → {x.next_owner}"
+        lag = "" if x.lag is None else f"{x.lag:,}"
+        position = Text(x.continuation or "")  # it may look like markup
+        state = _state(x) if _state(x) in ("paused", "ended") else ""
+        age = _seconds(x.stamp_age)
+        table.add_row(x.range, owner, state, str(x.epoch), position, lag, age)
+    return table
+
+
+def _state(lease: LeaseSeen) -> str:
+    if lease.ended:
+        return "ended"
+    if lease.paused is not None:
+        return "paused"
+    return "without owner" if lease.owner is None else "owned"
+
+
+def _seconds(age: float | None) -> str:
+    return "" if age is None else f"{age:.1f} s"

@@ -1,0 +1,101 @@
+"""How appended records fill the blocks of one partition. Pure.
+
+The state of a partition is a row of its own, written in the same transaction as its
+blocks: where the next append begins, what its last block holds, and whether it is closed.
+Small appends grow the last block until it is full, so that a log written one record at a
+time reads as fast as one written in thousands. The price is that a growing block is
+written again each time: at most 64 KiB for each append and partition.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from changefeed.feeds.eventlog.block_format import Layout, lay_out
+from changefeed.feeds.eventlog.records import BLOCK_BYTES, BLOCK_RECORDS, MIN_TIME_US, Encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """The end of a partition.
+
+    ``latest_us`` is the latest commit time so far: it never falls, even where commit
+    times do. ``stored`` counts the bytes of all blocks. ``first`` is the sequence that the
+    last block begins with, and ``size`` its bytes; no block yet is an empty one from 1.
+    """
+
+    partition: int
+    last: int = 0
+    latest_us: int = MIN_TIME_US
+    stored: int = 0
+    first: int = 1
+    size: int = 0
+    closed: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.last - self.first + 1 >= BLOCK_RECORDS or self.size >= BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """Columns for the block of a partition that begins with ``first``, new or growing.
+
+    The other fields describe the block as it is afterwards.
+    """
+
+    partition: int
+    first: int
+    last: int
+    latest_us: int
+    stored: int
+    data: Layout
+
+
+def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
+    """Put records into blocks."""
+    additions: list[Addition] = []
+    pending: list[Encoded] = []
+    last, latest_us, size = tail.last, tail.latest_us, tail.size
+    room = tail.first + BLOCK_RECORDS - 1  # the last sequence that the block may hold
+    if tail.is_full:
+        tail, room, size = _next_block(tail), last + BLOCK_RECORDS, 0
+    for record in records:
+        last += 1
+        size += record[-1]
+        latest_us = max(latest_us, record[0])
+        pending.append(record)
+        if last >= room or size >= BLOCK_BYTES:
+            tail, addition = _grown(tail, pending, last, latest_us, size)
+            additions.append(addition)
+            tail, pending, size = _next_block(tail), [], 0
+            room = last + BLOCK_RECORDS
+    if pending:
+        tail, addition = _grown(tail, pending, last, latest_us, size)
+        additions.append(addition)
+    return tail, additions
+
+
+def _next_block(tail: Tail) -> Tail:
+    return replace(tail, first=tail.last + 1, size=0)
+
+
+def _grown(
+    tail: Tail, pending: list[Encoded], last: int, latest_us: int, size: int
+) -> tuple[Tail, Addition]:
+    """End the block at ``last``, with ``size`` bytes in all."""
+    grown = replace(
+        tail,
+        last=last,
+        latest_us=latest_us,
+        stored=tail.stored + size - tail.size,
+        size=size,
+    )
+    addition = Addition(
+        partition=grown.partition,
+        first=grown.first,
+        last=last,
+        latest_us=latest_us,
+        stored=grown.stored,
+        data=lay_out(pending),
+    )
+    return grown, addition

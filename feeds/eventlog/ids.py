@@ -1,0 +1,36 @@
+"""How ranges and positions are written down. Frozen: leases keep these texts for years.
+
+A range id names its era, its part and its virtual parts, both ends included:
+``e1.p03.v00-ff``. A position is ``<log>/<sequence>``: the first eight digits of the log's
+identity, and the sequence of the last change that lies before it. The identity is there
+because a log that was deleted and made anew has other changes under the same numbers.
+"""
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Continuation, RangeId
+
+_MARK = 8
+
+
+def range_id(*, era: int, part: int, low: int, high: int) -> RangeId:
+    return RangeId(f"e{era}.p{part:02}.v{low:02x}-{high:02x}")
+
+
+def position(identity: str, sequence: int) -> Continuation:
+    return Continuation(f"{identity[:_MARK]}/{sequence}")
+
+
+def sequence_of(after: Continuation, identity: str) -> int:
+    """Read a position of the log with this identity; refuse that of any other."""
+    mark, _, digits = after.partition("/")
+    if not (mark and digits.isascii() and digits.isdigit()):
+        raise FeedRefused(
+            f"{after!r} is no position in an event log: it belongs to another kind of feed"
+        )
+    if mark != identity[:_MARK]:
+        raise FeedRefused(
+            f"the position {after!r} is of another log than this one ({identity[:_MARK]}): the "
+            f"log was deleted and made anew, or the leases are those of another feed. "
+            f"Reset the leases of this feed to start it again"
+        )
+    return int(digits)

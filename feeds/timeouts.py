@@ -1,0 +1,57 @@
+"""A feed that always answers in time, or says that it did not."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TypeVar
+
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.feed import (
+    Change,
+    Continuation,
+    Feed,
+    FeedRange,
+    Page,
+    RangeId,
+    Recalls,
+    StartAt,
+)
+
+T = TypeVar("T")
+
+
+class BoundedFeed:
+    """Wraps a feed: a call that takes longer than ``timeout`` seconds raises
+    ``FeedUnavailable``.
+    """
+
+    def __init__(self, feed: Feed, *, timeout: float) -> None:
+        self._feed = feed
+        self._timeout = timeout
+
+    def recall(self, ranges: Iterable[FeedRange]) -> None:
+        if isinstance(self._feed, Recalls):
+            self._feed.recall(ranges)
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        return await self._bounded("ranges", self._feed.ranges())
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        return await self._bounded("settle", self._feed.settle(range_id, start))
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        return await self._bounded("read", self._feed.read(range_id, after, limit))
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return self._feed.continuation_after(change)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        return await self._bounded("lag", self._feed.lag(range_id, after))
+
+    async def _bounded(self, name: str, call: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await call
+        except TimeoutError as error:
+            raise FeedUnavailable(
+                f"the feed did not answer {name} within {self._timeout:g} s"
+            ) from error

@@ -1,0 +1,1 @@
+"""Who is in the fleet, which leases this host should own, and how it comes to own them."""

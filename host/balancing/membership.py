@@ -1,0 +1,145 @@
+"""A host's own member record: joining the fleet under a name, staying in it, leaving.
+
+A name belongs to one living process. A host that finds a record of its name watches
+whether that still moves: if it does, another process lives under the name, and this one
+refuses to start. If it stands still for two heartbeats, it is what a crash left behind,
+and is taken over. Should the old process wake up later, it finds its record rewritten
+and stops; its leases are fenced by their epochs all the while.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from changefeed.host.events import Journal
+from changefeed.host.retries import Patience
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.container import Members
+from changefeed.leases.errors import ContainerUnavailable, MemberConflict
+from changefeed.leases.lease import HostName, Incarnation, Member, Version
+from changefeed.runtime.errors import Mistake
+
+
+class NameTaken(Mistake):
+    """Another living process runs under our name."""
+
+    def __init__(self, name: HostName, incarnation: Incarnation) -> None:
+        super().__init__(name, incarnation)
+        self.name = name
+        self.incarnation = incarnation
+
+    def __str__(self) -> str:
+        return (
+            f"another living process runs as host {self.name!r} (incarnation "
+            f"{self.incarnation}); give this one a name of its own (--name)"
+        )
+
+
+class Membership:
+    """One incarnation's member record. ``beat_interval`` seconds lie between heartbeats."""
+
+    def __init__(
+        self,
+        container: Members,
+        member: Member,
+        settings: LeaseSettings,
+        *,
+        journal: Journal,
+        patience: Patience,
+        wall: Callable[[], float],
+    ) -> None:
+        self._container = container
+        self._member = member
+        self._settings = settings
+        self._journal = journal
+        self._patience = patience
+        self._wall = wall
+        self._writing = asyncio.Lock()
+
+    @property
+    def beat_interval(self) -> float:
+        return self._settings.balance_interval
+
+    async def join(self) -> None:
+        """Write our record. Raise ``NameTaken`` if a living process has the name."""
+        while True:
+            stored = await self._patience.ask("join", self._stored)
+            if stored is not None and stored.incarnation != self._member.incarnation:
+                await self._see_it_dead(stored)
+            version = Version("") if stored is None else stored.version
+            self._member = replace(self._member, version=version)
+            try:
+                await self._patience.ask("join", self._write)
+            except MemberConflict:
+                continue  # somebody joined meanwhile, or our own write got through unanswered
+            return
+
+    async def beat_for_ever(self) -> None:
+        """Keep the record alive. Raise ``NameTaken`` if another process took the name."""
+        while True:
+            await asyncio.sleep(self.beat_interval)
+            try:
+                await self._beat()
+            except ContainerUnavailable as error:
+                self._journal.retrying("heartbeat", error, self.beat_interval)
+
+    async def say_stopping(self) -> None:
+        """Tell the others to give us nothing more. One attempt; it only speeds things up."""
+        self._member = replace(self._member, stopping=True)
+        await self._beat()
+
+    async def leave(self) -> None:
+        """Remove the record. One attempt: if it fails, the record expires.
+
+        It is looked up first: a last heartbeat may have been written without an answer.
+        """
+        async with self._writing:
+            stored = await self._stored()
+            if stored is not None and stored.incarnation == self._member.incarnation:
+                await self._container.remove_member(stored)
+
+    async def _beat(self) -> None:
+        async with self._writing:
+            try:
+                await self._write()
+            except MemberConflict:
+                stored = await self._stored()
+                if stored is not None and stored.incarnation != self._member.incarnation:
+                    raise NameTaken(self._member.name, stored.incarnation) from None
+                self._member = _going_on_from(stored, self._member)
+
+    async def _write(self) -> None:
+        beating = replace(
+            self._member, heartbeats=self._member.heartbeats + 1, stamp=self._wall()
+        )
+        self._member = await self._container.put_member(beating)
+
+    async def _stored(self) -> Member | None:
+        members = await self._container.members()
+        return next((x for x in members if x.name == self._member.name), None)
+
+    async def _see_it_dead(self, found: Member) -> None:
+        settings = self._settings
+        longest_still = settings.expiration + settings.max_clock_skew
+        if found.stamp is not None and self._wall() - found.stamp >= longest_still:
+            return
+        watched = 2 * self.beat_interval + settings.call_timeout
+        self._journal.waiting_for_name(found.incarnation, watched)
+        clock = asyncio.get_running_loop().time
+        until = clock() + watched
+        while clock() < until:
+            await asyncio.sleep(self.beat_interval / 2)
+            stored = await self._patience.ask("join", self._stored)
+            if stored is None:
+                return
+            if stored.sign_of_life != found.sign_of_life:
+                raise NameTaken(self._member.name, stored.incarnation)
+
+
+def _going_on_from(stored: Member | None, member: Member) -> Member:
+    """Write over our own record next time. A heartbeat that got through has been seen: the
+    next one must differ from it, or it is no sign of life.
+    """
+    if stored is None:
+        return replace(member, version=Version(""))
+    return replace(member, version=stored.version, heartbeats=stored.heartbeats)

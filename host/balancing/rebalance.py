@@ -1,0 +1,166 @@
+"""A round of balancing: look at the fleet, and do this host's line of the plan.
+
+Every write here is one attempt. What another host won, or what got no answer, is looked
+at again in the next round: a claim without an answer is unknown, never owned.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from changefeed.feeds.feed import Feed, Recalls
+from changefeed.host.balancing.balancer import Balancer, Steal
+from changefeed.host.events import Journal
+from changefeed.host.settings import Settings
+from changefeed.host.workers.owned_lease import acquire
+from changefeed.host.workers.pool import Crew
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
+from changefeed.leases.expiry import Moment
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.operations.update import rewrite
+from changefeed.leases.plan import Duty
+from changefeed.observers.observer import CloseReason
+
+_AT_ONCE = 16
+
+
+class Rounds:
+    """The rounds of one host. ``stopping`` tells whether to take nothing more."""
+
+    def __init__(
+        self,
+        me: HostName,
+        incarnation: Incarnation,
+        settings: Settings,
+        *,
+        feed: Feed,
+        container: LeaseContainer,
+        balancer: Balancer,
+        crew: Crew,
+        journal: Journal,
+        wall: Callable[[], float],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self._settings = settings
+        self._feed = feed
+        self._container = container
+        self._balancer = balancer
+        self._crew = crew
+        self._journal = journal
+        self._wall = wall
+        self._stopping = stopping
+        self._clock = asyncio.get_running_loop().time
+        self._few = asyncio.Semaphore(_AT_ONCE)
+
+    async def look_and_act(self) -> None:
+        """Do one round. Raise what container and feed raise (in a group, or not)."""
+        asked = self._clock()
+        leases, members = await asyncio.gather(
+            self._container.list(), self._container.members()
+        )
+        at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
+        if isinstance(self._feed, Recalls):
+            self._feed.recall(x.range for x in leases)
+        self._journal.listed_paused({x.range_id: x.paused for x in leases if x.paused})
+        fleet = self._balancer.fleet
+        line = self._balancer.line(leases, members, at, held=self._crew.leases)
+        if self._balancer.fleet != fleet:
+            self._journal.members_changed(self._balancer.fleet)
+        async with asyncio.TaskGroup() as group:
+            for duty, lease in line:
+                group.create_task(self._in_turn(duty, lease))
+        for member in self._balancer.to_forget(leases, members):
+            with suppress(MemberConflict):
+                await self._container.remove_member(member)
+
+    async def leave_nothing(self) -> None:
+        """Take back what this host has asked for, and release what came too late.
+
+        A request that stands could still be granted to a host that is no longer there.
+        Once it is taken back, nothing more can come; what was granted meanwhile is found
+        in the second look.
+        """
+        for _ in range(2):
+            for lease in await self._container.list():
+                with suppress(LeaseConflict, LeaseGone):
+                    if self._is_ours_unread(lease):
+                        await self._container.replace(lease.released())
+                    elif lease.next_owner == self._me:
+                        await rewrite(self._container, lease.range_id, self._withdrawn)
+
+    def _is_ours_unread(self, lease: Lease) -> bool:
+        """Whether it was handed to us, or claimed by us, and no call of ours can run for it."""
+        return (
+            lease.owner == self._me
+            and lease.incarnation in (None, self._incarnation)
+            and lease.range_id not in self._crew.leases
+            and lease.range_id not in self._crew.abandoned
+        )
+
+    async def _in_turn(self, duty: Duty, lease: Lease) -> None:
+        async with self._few:
+            if self._stopping():
+                return
+            try:
+                await self._do(duty, lease)
+            except (LeaseConflict, LeaseGone):
+                self._journal.conflict(lease, duty.name.lower())
+
+    async def _do(self, duty: Duty, lease: Lease) -> None:
+        match duty:
+            case Duty.PART:
+                paused = lease.paused is not None
+                reason = CloseReason.PAUSED if paused else CloseReason.HANDED_OVER
+                self._crew.part(lease.range_id, reason)
+            case Duty.HAND_ON:
+                await self._container.replace(_handed_on(lease))
+            case Duty.WITHDRAW:
+                if await rewrite(self._container, lease.range_id, self._withdrawn):
+                    self._journal.withdrawn(lease)
+            case Duty.ACQUIRE:
+                await self._acquire(lease, "available" if lease.owner is None else "own")
+            case Duty.ACQUIRE_EXPIRED:
+                await self._acquire(lease, "expired")
+            case Duty.STEAL:
+                await self._steal(lease)
+
+    async def _acquire(self, lease: Lease, how: str) -> None:
+        held = await acquire(
+            self._container,
+            lease,
+            taken=lambda x: x.taken_by(self._me, self._incarnation),
+            settings=self._settings.leases,
+            wall=self._wall,
+        )
+        self._journal.acquired(held.lease, held.continuation, how, lease.owner)
+        self._crew.start(held)
+
+    async def _steal(self, lease: Lease) -> None:
+        match self._balancer.steal(lease, now=self._clock()):
+            case Steal.ASK:
+                if await rewrite(self._container, lease.range_id, self._asked(lease)):
+                    self._journal.asked(lease)
+            case Steal.TAKE:
+                await self._acquire(lease, "stolen")
+            case Steal.WAIT:
+                pass
+
+    def _withdrawn(self, stored: Lease) -> Lease | None:
+        return stored.asked_by(None) if stored.next_owner == self._me else None
+
+    def _asked(self, planned: Lease) -> Callable[[Lease], Lease | None]:
+        """Ask for a lease, if it still is in the hands that the plan took it from."""
+
+        def ask(stored: Lease) -> Lease | None:
+            same = (stored.owner, stored.epoch) == (planned.owner, planned.epoch)
+            return stored.asked_by(self._me) if same else None
+
+        return ask
+
+
+def _handed_on(lease: Lease) -> Lease:
+    """Give up a lease that nobody here reads: to the host that asked, or to anyone."""
+    return lease.released() if lease.next_owner is None else lease.handed_over()

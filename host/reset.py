@@ -1,0 +1,177 @@
+"""Moving the position of a range, from outside of any host.
+
+The range must not be read meanwhile: nobody owns it, or its owner is dead, or it is
+paused. A new epoch that is nobody's comes first, so that no checkpoint of a former owner
+can follow; then the new position is written under it. A host that acquires the lease in
+between wins: the position is left as it was, and that is told.
+
+Limits: changes of ranges that have ended are not read again, whatever their successors
+are reset to. How many changes a move repeats or skips is as exact as the feed's own lag.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, StartAt
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.operations.release import vacate
+
+_TRIES = 20  # the owner of a paused range writes it, too, until it is done
+_LOOK = 0.5
+_WORDS: Mapping[str, StartAt] = {"beginning": "beginning", "now": "now"}
+
+
+class RangeInUse(Exception):
+    """A living host reads the range, so its position is that host's to write."""
+
+    def __init__(self, range_id: RangeId, owner: str) -> None:
+        super().__init__(range_id, owner)
+        self.range_id = range_id
+        self.owner = owner
+
+    def __str__(self) -> str:
+        return (
+            f"range {self.range_id} is owned by {self.owner}, which lives: pause the range "
+            f"first (changefeed pause {self.range_id}), or stop the fleet"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A new position for a range. ``again`` is how many changes are delivered once more;
+    below 0, how many are skipped; ``None`` where the feed cannot tell.
+    """
+
+    lease: Lease
+    to: Continuation
+    again: int | None
+
+    @property
+    def range_id(self) -> RangeId:
+        return self.lease.range_id
+
+
+def start_in(text: str) -> StartAt | None:
+    """Read ``beginning``, ``now`` or a time; ``None`` for what must be a continuation.
+
+    Raise ``ValueError`` for a time without a zone.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        time_ = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if time_.tzinfo is None:
+        raise ValueError(f"the time {text} has no zone: write it as 2026-01-31T12:00Z")
+    return time_
+
+
+async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: str) -> Move:
+    """Settle where to move a range, without moving it. ``to`` as ``start_in`` reads it.
+
+    Raise ``FeedRefused`` for a continuation that the feed does not take, and ``LeaseGone``.
+    """
+    lease = await container.read(range_id)
+    if lease is None or lease.continuation is None:
+        raise LeaseGone(lease or _missing(range_id), "there is no such lease")
+    start = start_in(to)
+    if start is not None:
+        position = await feed.settle(range_id, start)
+    else:
+        position = Continuation(to)
+        with suppress(RangeEnded):  # at its end, which is a position like any other
+            await feed.read(range_id, position, 1)
+    return Move(
+        lease=lease,
+        to=position,
+        again=await _behind(feed, range_id, lease.continuation, position),
+    )
+
+
+async def _behind(
+    feed: Feed, range_id: RangeId, before: Continuation, to: Continuation
+) -> int | None:
+    try:
+        return await feed.lag(range_id, to) - await feed.lag(range_id, before)
+    except FeedError:
+        return None  # the old position may be the reason for the reset
+
+
+async def refuse_in_use(
+    container: LeaseContainer,
+    settings: LeaseSettings,
+    ranges: Collection[RangeId],
+    *,
+    wall: Callable[[], float] = time.time,
+) -> None:
+    """Raise ``RangeInUse`` if a living host owns one of ``ranges`` that is not paused.
+
+    That an owner is dead takes the whole expiration to see, unless its stamp is very old;
+    that it lives, until its next renewal.
+    """
+    watch = ExpiryWatch[RangeId](
+        expiration=settings.expiration, max_clock_skew=settings.max_clock_skew
+    )
+    clock = asyncio.get_running_loop().time
+    first: dict[RangeId, Lease] = {}
+    while True:
+        asked = clock()
+        listed = await container.list()
+        at = Moment(asked=asked, answered=clock(), wall=wall())
+        owned = {x.range_id: x for x in listed if x.range_id in ranges and _is_read(x)}
+        for name, lease in owned.items():
+            seen = first.setdefault(name, lease)
+            if seen.sign_of_life != lease.sign_of_life:
+                raise RangeInUse(name, str(lease.owner))
+        if watch.expired(owned, at) == owned.keys():
+            return
+        await asyncio.sleep(min(_LOOK, settings.expiration / 10))
+
+
+async def carry_out(container: LeaseContainer, move: Move) -> None:
+    """Write the new position. Raise ``RangeInUse`` if a host began to read meanwhile."""
+    for _ in range(_TRIES):
+        stored = await container.read(move.range_id)
+        if stored is None:
+            raise LeaseGone(move.lease, "deleted meanwhile")
+        if _is_read(stored) and stored.sign_of_life != move.lease.sign_of_life:
+            raise RangeInUse(move.range_id, str(stored.owner))
+        try:
+            vacant = await vacate(container, stored)
+        except LeaseConflict:
+            continue
+        await _write(container, vacant, move)
+        return
+    raise LeaseConflict(move.lease, f"others wrote it {_TRIES} times in a row")
+
+
+async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
+    wanted = vacant.advanced_to(move.to).stamped(
+        write_id=WriteId(uuid4().hex), stamp=time.time()
+    )
+    try:
+        await container.checkpoint(wanted)
+    except LeaseConflict as conflict:
+        stored = await container.read(move.range_id)
+        if stored is not None and stored.owner is not None:
+            raise RangeInUse(move.range_id, stored.owner) from conflict
+        raise
+
+
+def _is_read(lease: Lease) -> bool:
+    return lease.owner is not None and lease.paused is None
+
+
+def _missing(range_id: RangeId) -> Lease:
+    return Lease(range=FeedRange(id=range_id))

@@ -1,0 +1,71 @@
+"""Asking again: growing, jittered delays around calls that may be answered later."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.host.events import Journal
+from changefeed.leases.errors import ContainerUnavailable
+
+T = TypeVar("T")
+_FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
+_LATER = (FeedUnavailable, ContainerUnavailable)
+
+
+class Patience:
+    """Asks the feed and the container again until they answer. Whoever calls bounds it."""
+
+    def __init__(self, journal: Journal, random: Random) -> None:
+        self._journal = journal
+        self._random = random
+
+    async def ask(self, doing: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Await ``call()`` until it raises neither ``FeedUnavailable`` nor
+        ``ContainerUnavailable``; ``doing`` names it in the log.
+        """
+        try:
+            return await call()  # nearly always enough, and much cheaper than what follows
+        except _LATER as error:
+            return await self._ask_again(doing, call, error)
+
+    async def _ask_again(
+        self, doing: str, call: Callable[[], Awaitable[T]], error: Exception
+    ) -> T:
+        errors = [error]
+
+        async def replay_then_call() -> T:
+            if errors:
+                raise errors.pop()
+            return await call()
+
+        def tell(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            if error is not None:
+                self._journal.retrying(doing, error, state.upcoming_sleep)
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_LATER),
+            wait=self._delay,
+            sleep=asyncio.sleep,
+            before_sleep=tell,
+            reraise=True,
+        )
+        return await retrying(replay_then_call)
+
+    def _delay(self, state: RetryCallState) -> float:
+        """Grow with the attempts; never ask sooner than the other side wished."""
+        error = state.outcome.exception() if state.outcome else None
+        wished = getattr(error, "retry_after", None) or 0.0
+        grown = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(state.attempt_number - 1, 10))
+        return float(wished) + grown * self._random.uniform(0.5, 1.0)
+
+
+def only(error: Exception) -> Exception:
+    """Return the one error in a group of one, however deep."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

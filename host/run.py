@@ -1,0 +1,71 @@
+"""One host as a process: logs, telemetry, signals, web endpoints, and an end in time."""
+
+import asyncio
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+
+import structlog
+
+from changefeed.host.settings import Settings
+from changefeed.host.shutdown import StopSignals, leave_within
+from changefeed.host.web import bound, serving, url_of
+from changefeed.host.wiring import assembled, observer_factory
+from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.logs import set_up_logs
+from changefeed.runtime.telemetry import Telemetry, telemetry
+
+_LAST_THREADS = 5.0
+"""How long threads of user code may go on after the host has stopped, in seconds."""
+
+_log = structlog.get_logger("changefeed")
+
+
+def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
+    """Be a host until told to stop. Returns after an orderly stop; see ``Host.run``.
+
+    From then on, the process ends soon, whatever threads are still running in it. With
+    ``stop_at_eof`` the end of standard input is a signal to stop. Raise
+    ``ObserverRefused``, ``AddressRefused`` and ``TelemetryRefused`` before anything else.
+    """
+    code = 1
+    runner = asyncio.Runner()
+    try:
+        with telemetry("changefeed", settings.host.name, os.environ) as counting:
+            set_up_logs(settings.log, counting.log_handlers)
+            make = observer_factory(settings.observer)
+            runner.run(_be_host(settings, make, counting, stop_at_eof=stop_at_eof))
+        code = 0
+    except asyncio.CancelledError:
+        code = 0
+        _log.info("host.stopped", reason="asked to, before it had started")
+    finally:
+        leave_within(_LAST_THREADS, code)
+        runner.close()
+
+
+async def _be_host(
+    settings: Settings, make: ObserverFactory, counting: Telemetry, *, stop_at_eof: bool
+) -> None:
+    signals = StopSignals(budget=settings.host.stop_timeout)
+    async with AsyncExitStack() as stack:
+        stack.callback(_leave_threads_alone)
+        stack.enter_context(signals.heard())
+        if stop_at_eof:
+            stack.enter_context(signals.end_of(sys.stdin.fileno()))
+        listening = stack.enter_context(bound(settings.web)) if settings.web.enabled else None
+        address = "" if listening is None else url_of(listening)
+        host = await stack.enter_async_context(assembled(settings, make, address=address))
+        signals.tell(host.stop)
+        if listening is not None:
+            _log.info("web.listening", address=address)
+            await stack.enter_async_context(
+                serving(listening, host, counting.registry, settings.leases)
+            )
+        await host.run()
+
+
+def _leave_threads_alone() -> None:
+    """Let the loop wait at its end for an executor without threads, instead of its own."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

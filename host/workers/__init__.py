@@ -1,0 +1,1 @@
+"""One worker for each lease that the host owns: reading, delivering, checkpointing."""

@@ -1,0 +1,139 @@
+"""When to checkpoint, and the one writer that does.
+
+The newest position wins: while a write is under way, later positions replace each other,
+and only the last is written. After a write the writer rests for a few times as long as the
+write took, unless somebody waits for it: so checkpoints cost a fixed part of the time at
+the most, however fast batches come and however slow the container is. How much may be done
+and not yet stored is bounded by the worker (``room_for_more``).
+"""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Never
+
+from changefeed.feeds.feed import Continuation
+from changefeed.host.events import Journal
+from changefeed.host.retries import Patience
+from changefeed.host.settings import ObserverSettings
+from changefeed.host.workers.owned_lease import HeldLease
+
+_REST = 9.0  # times as long as the write took: so writing takes a tenth of the time
+_LONGEST_REST = 0.1
+
+
+class CheckpointPolicy:
+    """Decides after each batch whether its end is to be written. Pure but for its counts."""
+
+    def __init__(self, settings: ObserverSettings, *, now: float) -> None:
+        self._settings = settings
+        self._changes = 0
+        self._since = now
+
+    @property
+    def automatic(self) -> bool:
+        """Whether a batch counts as done when the observer returns from it."""
+        return self._settings.checkpoint != "manual"
+
+    def due(self, changes: int, *, now: float) -> bool:
+        """Count ``changes`` more as done; say whether it is time."""
+        self._changes += changes
+        mode = self._settings.checkpoint
+        due = (
+            mode == "batch"
+            or (mode == "count" and self._changes >= self._settings.checkpoint_count)
+            or (mode == "interval" and now - self._since >= self._settings.checkpoint_interval)
+        )
+        if due:
+            self._changes, self._since = 0, now
+        return due
+
+
+class Checkpoints:
+    """Writes the positions of one range, in order, the newest only."""
+
+    def __init__(self, held: HeldLease, journal: Journal, patience: Patience) -> None:
+        self._held = held
+        self._journal = journal
+        self._patience = patience
+        self._wanted = held.continuation
+        self.reached = held.continuation
+        """The position below which everything is done; it only moves forward."""
+        self._said = 0
+        self._written = 0
+        self._changes = 0  # done since the last position that was said
+        self._changes_unwritten = 0  # below that position, and not known to be stored
+        self._urgent = asyncio.Event()
+        self._stopped = False
+        self._clock = asyncio.get_running_loop().time
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._news = asyncio.Event()
+        self._progress = asyncio.Event()
+
+    @property
+    def unwritten(self) -> Continuation | None:
+        """The newest position, if it is not stored yet."""
+        return self._wanted if self._written < self._said else None
+
+    def count(self, changes: int) -> None:
+        """Count so many changes more as done."""
+        self._changes += changes
+
+    async def room_for_more(self, limit: int) -> None:
+        """Wait while more than ``limit`` changes are to be written and are not stored."""
+        while self._changes_unwritten > limit:
+            self._urgent.set()
+            await self._progress.wait()
+
+    def advance(self) -> int:
+        """Have what was reached written soon; return its number for ``written``."""
+        if self.reached != self._wanted:
+            self._wanted = self.reached
+            self._said += 1
+            self._changes_unwritten += self._changes
+            self._changes = 0
+            self._news.set()
+        return self._said
+
+    async def written(self, number: int | None = None) -> None:
+        """Wait until that position, or a later one, is stored. Default: the last one."""
+        number = self._said if number is None else number
+        while self._written < number:
+            self._urgent.set()
+            await self._progress.wait()
+
+    async def stop(self) -> Continuation | None:
+        """Write nothing more; return what the last write of the lease should carry."""
+        self._stopped = True
+        await self._idle.wait()
+        return self.unwritten
+
+    async def write_for_ever(self) -> Never:
+        """Be the writer. Raise ``LeaseLost`` or ``LeaseGone`` when nothing may be written."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if self._stopped:
+                continue
+            began = self._clock()
+            await self._write()
+            await self._rest(_REST * (self._clock() - began))
+
+    async def _write(self) -> None:
+        wanted, number, changes = self._wanted, self._said, self._changes_unwritten
+        self._idle.clear()
+        await self._patience.ask("checkpoint", partial(self._held.checkpoint, wanted))
+        self._idle.set()
+        self._journal.checkpointed(self._held.range_id)
+        self._written = number
+        self._changes_unwritten -= changes
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+    async def _rest(self, seconds: float) -> None:
+        """Let more come together, unless somebody waits for it to be written."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, _LONGEST_REST)):
+                await self._urgent.wait()
+        self._urgent.clear()

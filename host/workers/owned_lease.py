@@ -1,0 +1,191 @@
+"""A lease that this host owns, and the only place it is written from.
+
+The renewer, the checkpointer and whoever passes the lease on would otherwise race on its
+version and each take the other for a thief. So all of them come through one object with
+one lock. It also knows until when it may be acted upon: from the moment the last
+successful renewal was *sent*, plus the expiration, less a margin, nobody may deliver or
+checkpoint under it any more (``LeaseLost``), because from then on others may own it.
+
+A write without an answer may have happened. Before the next write the lease is read
+again: whatever stands there under our own epoch and incarnation, nobody but us wrote,
+save for the request of another host, and is taken over with its version. The write that
+is still on its way then fails on that version, so nothing can move back.
+
+Limits: one epoch, one object. When the lease comes back later, it is another object.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Never
+from uuid import uuid4
+
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
+from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+
+_TRIES = 5  # each lost to another host's request; more means something else is wrong
+
+
+class HeldLease:
+    """See the module. Every method may raise ``LeaseLost``, ``LeaseGone`` and
+    ``ContainerUnavailable``; after the last one the lease is still held, until it is not.
+    """
+
+    def __init__(
+        self,
+        container: LeaseContainer,
+        lease: Lease,
+        *,
+        sent: float,
+        settings: LeaseSettings,
+        wall: Callable[[], float],
+    ) -> None:
+        """Hold ``lease``, whole, as ``acquire`` returned it; that was asked for at ``sent``."""
+        assert lease.continuation is not None, "a lease is held with its continuation"
+        self._container = container
+        self._lease = lease.without_continuation()
+        self._continuation = lease.continuation
+        self._held_for = settings.expiration - settings.fence_margin
+        self._fence_at = sent + self._held_for
+        self._clock = asyncio.get_running_loop().time
+        self._wall = wall
+        self._writing = asyncio.Lock()
+        self._unclear: Lease | None = None
+        self.lost = False
+        """Whether ``LeaseLost`` or ``LeaseGone`` has been raised."""
+        self.noticed = asyncio.Event()
+        """Set when others have written to the lease: a request, or a pause."""
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as last written, without its continuation."""
+        return self._lease
+
+    @property
+    def range_id(self) -> RangeId:
+        return self._lease.range_id
+
+    @property
+    def continuation(self) -> Continuation:
+        """The last checkpoint known to be stored."""
+        return self._continuation
+
+    @property
+    def fence_at(self) -> float:
+        """When, on the loop's clock, this host must have stopped acting on the lease."""
+        return self._fence_at
+
+    @property
+    def may_act(self) -> bool:
+        """Whether nobody else can own the lease yet."""
+        return not self.lost and self._clock() < self._fence_at
+
+    def check(self) -> None:
+        """Raise ``LeaseLost`` if the lease may not be acted upon any more."""
+        if not self.may_act:
+            self.lose("it could not be renewed in time")
+
+    def lose(self, why: str) -> Never:
+        """Raise ``LeaseLost``: from now on nothing may be done under this lease."""
+        self.lost = True
+        raise LeaseLost(self._lease, why)
+
+    async def renew(self) -> None:
+        """Show a sign of life, and be allowed to act for another while."""
+        sent = self._clock()
+        await self._write(Lease.renewed, self._container.replace)
+        self._fence_at = sent + self._held_for
+
+    async def checkpoint(self, continuation: Continuation) -> None:
+        self.check()
+        await self._write(
+            lambda lease: lease.advanced_to(continuation), self._container.checkpoint
+        )
+
+    async def give_up(
+        self, end: Callable[[Lease], Lease], continuation: Continuation | None
+    ) -> None:
+        """Write the lease for the last time, with a last checkpoint if there is one.
+
+        ``end`` says how it goes on: released, handed over, finished. Under the lock it is
+        given the lease as it stands by then, so it sees a request that was withdrawn.
+        Without a checkpoint this is allowed even when it may no longer be acted upon:
+        either it is still ours, or the write fails.
+        """
+        if continuation is not None:
+            self.check()
+            await self._write(
+                lambda lease: end(lease.advanced_to(continuation)), self._container.replace
+            )
+        else:
+            await self._write(end, self._container.replace)
+
+    async def _write(
+        self,
+        change: Callable[[Lease], Lease],
+        write: Callable[[Lease], Awaitable[Lease]],
+    ) -> None:
+        async with self._writing:
+            for _ in range(_TRIES):
+                if self._unclear is not None:
+                    await self._read_again(self._unclear)
+                wanted = change(self._lease).stamped(
+                    write_id=WriteId(uuid4().hex), stamp=self._wall()
+                )
+                self._unclear = wanted  # until the answer is here
+                try:
+                    stored = await write(wanted)
+                except LeaseConflict:
+                    continue
+                except LeaseGone:
+                    self.lost = True
+                    raise
+                self._take_over(stored)
+                return
+            raise ContainerUnavailable(
+                f"lease {self.range_id!r} was written by others {_TRIES} times in a row"
+            )
+
+    async def _read_again(self, unclear: Lease) -> None:
+        stored = await self._container.read(self.range_id)
+        if stored is None:
+            self.lost = True
+            raise LeaseGone(self._lease, "it is no longer there; was the container reset?")
+        ours = {_holder(self._lease)}
+        if stored.write_id == unclear.write_id:
+            # No proof by itself: a host of another kind carries it along when it takes over.
+            ours.add(_holder(unclear))
+        if _holder(stored) not in ours:
+            self.lose(f"it is now held by {stored.owner!r}")
+        self._take_over(stored)
+
+    def _take_over(self, stored: Lease) -> None:
+        self._lease = stored.without_continuation()
+        self._continuation = stored.continuation or self._continuation
+        self._unclear = None
+        if stored.next_owner is not None or stored.paused is not None:
+            self.noticed.set()
+
+
+def _holder(lease: Lease) -> tuple[HostName | None, Incarnation | None, int]:
+    return (lease.owner, lease.incarnation, lease.epoch)
+
+
+async def acquire(
+    container: LeaseContainer,
+    lease: Lease,
+    *,
+    taken: Callable[[Lease], Lease],
+    settings: LeaseSettings,
+    wall: Callable[[], float],
+) -> HeldLease:
+    """Make ``lease`` ours. An error means *unknown*, never owned.
+
+    Raise ``LeaseConflict`` if another host was quicker, and what containers raise.
+    """
+    sent = asyncio.get_running_loop().time()
+    wanted = taken(lease).stamped(write_id=WriteId(uuid4().hex), stamp=wall())
+    stored = await container.acquire(wanted)
+    return HeldLease(container, stored, sent=sent, settings=settings, wall=wall)

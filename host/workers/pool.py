@@ -1,0 +1,98 @@
+"""The workers of one host, from their leases to their ends."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from changefeed.feeds.feed import RangeId
+from changefeed.host.workers.owned_lease import HeldLease
+from changefeed.host.workers.worker import Worker
+from changefeed.leases.lease import Lease
+from changefeed.observers.observer import CloseReason
+
+_CANCELS = 4
+_CANCEL_PATIENCE = 1.0
+
+
+class WorkerMaker(Protocol):
+    def __call__(self, held: HeldLease) -> Worker: ...
+
+
+class Crew:
+    """Runs one worker for each lease, as tasks of ``group``.
+
+    ``failed`` is told what a worker could not handle; the other workers go on. ``ended``
+    is told that one is gone: others may be waiting for what it leaves.
+    """
+
+    def __init__(
+        self,
+        make_worker: WorkerMaker,
+        *,
+        group: asyncio.TaskGroup,
+        failed: Callable[[Exception], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self._make_worker = make_worker
+        self._group = group
+        self._failed = failed
+        self._ended = ended
+        self._workers: dict[RangeId, Worker] = {}
+        self._tasks: dict[asyncio.Task[None], Worker] = {}
+        self._parting: CloseReason | None = None
+        self.abandoned: set[RangeId] = set()
+        """What has no worker any more, but perhaps a call that could not be ended."""
+
+    @property
+    def leases(self) -> Mapping[RangeId, Lease]:
+        """The leases that have a worker, as last written."""
+        return {name: worker.lease for name, worker in self._workers.items()}
+
+    def start(self, held: HeldLease) -> None:
+        """Put a worker to a lease that was just acquired."""
+        worker = self._make_worker(held)
+        self._workers[held.range_id] = worker
+        self._tasks[self._group.create_task(self._run(worker))] = worker
+        if self._parting is not None:  # acquired while the host was told to stop
+            worker.part(self._parting)
+
+    def part(self, range_id: RangeId, reason: CloseReason) -> None:
+        """Have one worker wind down, if it is there."""
+        if range_id in self._workers:
+            self._workers[range_id].part(reason)
+
+    def part_all(self, reason: CloseReason) -> None:
+        """Have every worker wind down, those too that are yet to start."""
+        self._parting = reason
+        for worker in self._workers.values():
+            worker.part(reason)
+
+    async def ended(self) -> None:
+        """Wait until no worker is left."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def cut_short(self) -> None:
+        """Cancel what is left; give up on calls that do not end even then."""
+        for attempt in range(_CANCELS):
+            if not self._tasks:
+                return
+            for task, worker in self._tasks.items():
+                if attempt:
+                    worker.abandon()
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=_CANCEL_PATIENCE)
+
+    async def _run(self, worker: Worker) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine that runs has a task"
+        try:
+            await worker.run()
+        except Exception as error:  # noqa: BLE001 - told to whoever supervises the crew
+            self._failed(error)
+        finally:
+            if worker.abandoned:
+                self.abandoned.add(worker.lease.range_id)
+            del self._workers[worker.lease.range_id]
+            del self._tasks[task]
+            self._ended()

@@ -1,0 +1,62 @@
+"""Reading ahead: the next pages of a range are fetched while the observer works."""
+
+import asyncio
+from functools import partial
+from random import Random
+
+from changefeed.feeds.feed import Continuation, Feed, Page, RangeEnded, RangeId
+from changefeed.host.retries import Patience
+from changefeed.host.settings import FeedSettings
+
+
+class ReadAhead:
+    """A bounded row of pages of one range, from one position on.
+
+    Limits: what was fetched and not delivered when the reading stops is dropped; whoever
+    reads the range next fetches it again.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        range_id: RangeId,
+        settings: FeedSettings,
+        *,
+        patience: Patience,
+        random: Random,
+    ) -> None:
+        self._feed = feed
+        self._range_id = range_id
+        self._settings = settings
+        self._patience = patience
+        self._random = random
+        self._row: asyncio.Queue[Page | RangeEnded | None] = asyncio.Queue(settings.read_ahead)
+        self._stopped = False
+
+    async def next(self) -> Page | RangeEnded | None:
+        """Return the next page, the news that the range has ended, or ``None`` once stopped."""
+        return None if self._stopped else await self._row.get()
+
+    def stop(self) -> None:
+        """Drop what was fetched; whoever waits in ``next`` gets ``None``."""
+        self._stopped = True
+        while not self._row.empty():
+            self._row.get_nowait()
+        self._row.put_nowait(None)
+
+    async def fill(self, after: Continuation) -> None:
+        """Fetch page after page until the range ends or the reading is stopped."""
+        while not self._stopped:
+            try:
+                page = await self._patience.ask(
+                    "read",
+                    partial(self._feed.read, self._range_id, after, self._settings.page_size),
+                )
+            except RangeEnded as ended:
+                await self._row.put(ended)
+                return
+            await self._row.put(page)
+            after = page.continuation
+            if not page.changes:
+                interval = self._settings.poll_interval
+                await asyncio.sleep(interval * self._random.uniform(0.9, 1.1))

@@ -1,0 +1,201 @@
+"""Leases in a Cosmos DB container, in the documents of the .NET change feed processor.
+
+Every write is a partial update under the etag of the copy it was made from: exactly one
+writer wins. A renewal does not carry the continuation, and a checkpoint carries nothing
+else. The version of a lease is that etag, with what a write must know of the document.
+
+The client sends a write again when its answer was lost. So on a conflict the document is
+read: if it names this very attempt, the write had got through. Should somebody else have
+written after it, the conflict is told, and the caller reads and finds out by itself.
+
+Limits: accounts that take writes in several regions resolve conflicts afterwards, and
+two hosts in two regions would both win. All hosts must write in the same region.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import NoReturn, TypeVar
+from uuid import uuid4
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.cosmos import documents
+from changefeed.leases.cosmos.creation_lock import Markers
+from changefeed.leases.cosmos.documents import Document, Form, Operation, Seen
+from changefeed.leases.cosmos.items import Items, Missing, Moved, Present
+from changefeed.leases.cosmos.stores import CosmosMembers
+from changefeed.leases.errors import (
+    ContainerRefused,
+    ContainerUnavailable,
+    LeaseConflict,
+    LeaseGone,
+)
+from changefeed.leases.lease import Lease
+from changefeed.leases.stores import carried
+
+T = TypeVar("T")
+_ATTEMPTS = 5  # each lost to somebody who wrote in between
+
+
+class CosmosLeases(CosmosMembers):
+    """Ownership and checkpoint in one document: a ``LeaseContainer``."""
+
+    def __init__(self, items: Items, form: Form) -> None:
+        super().__init__(items, form.names)
+        self._items = items
+        self._form = form
+        self._markers = Markers(items, form.names)
+        self._parts: Sequence[Lease] = ()
+
+    async def list(self) -> Sequence[Lease]:
+        found = await self._items.query(documents.LISTED, begin=self._form.names.leases)
+        leases = [documents.lease_in(self._ours(x)) for x in found if documents.started(x)]
+        self._parts = [x for x in leases if documents.is_part(x.range)]
+        # Whoever lists has created what was missing at the last look.
+        await self._markers.finish()
+        return leases
+
+    async def read(self, range_id: RangeId) -> Lease | None:
+        found = await self._items.read(self._form.names.lease(range_id))
+        if found is None or not documents.started(found):
+            return None
+        return documents.lease_in(self._ours(found))
+
+    async def create(self, lease: Lease) -> Lease:
+        carried(lease)
+        self._refuse_what_is_in_parts(lease)
+        await self._markers.begin()
+        for _ in range(_ATTEMPTS):
+            document = documents.new_document(self._form, lease, uuid4().hex)
+            try:
+                return documents.lease_in(await self._items.create(document))
+            except Present:
+                stored = await self._given_a_position(lease)
+            if stored is not None:
+                return stored
+        raise ContainerUnavailable(f"lease {lease.range_id!r} comes and goes")
+
+    async def replace(self, lease: Lease) -> Lease:
+        def patch(seen: Seen, attempt: str) -> Awaitable[str]:
+            return self._items.patch(
+                self._name(lease), documents.changes(lease, seen, attempt), seen.etag
+            )
+
+        etag = await self._written(lease, patch, of=lambda x: str(x["_etag"]))
+        seen = Seen(
+            etag=etag,
+            epoch=lease.epoch,
+            low=lease.range.low,
+            high=lease.range.high,
+            has_properties=True,
+        )
+        return replace(lease, version=documents.version_of(seen))
+
+    async def acquire(self, lease: Lease) -> Lease:
+        bare = lease.without_continuation()
+        return await self._written_whole(lease, lambda x, y: documents.changes(bare, x, y))
+
+    async def checkpoint(self, lease: Lease) -> Lease:
+        carried(lease)
+        seen = documents.seen_in(lease.version)
+        if seen is not None and seen.epoch != lease.epoch:
+            await self._refuse(
+                lease, f"a checkpoint of epoch {lease.epoch}, but it is in epoch {seen.epoch}"
+            )
+        lease = replace(lease, checkpoint_epoch=lease.epoch)
+        return await self._written_whole(
+            lease, lambda x, y: documents.checkpoint_changes(lease, x, y)
+        )
+
+    async def delete(self, lease: Lease) -> None:
+        seen = documents.seen_in(lease.version)
+        if seen is None:
+            await self._refuse(lease)
+        try:
+            await self._items.delete(self._name(lease), seen.etag)
+        except Missing as error:
+            raise LeaseGone(lease, "there is no such lease") from error
+        except Moved:
+            await self._refuse(lease)
+
+    async def _written_whole(
+        self, lease: Lease, changes: Callable[[Seen, str], Sequence[Operation]]
+    ) -> Lease:
+        def patch(seen: Seen, attempt: str) -> Awaitable[Document]:
+            return self._items.patch_whole(self._name(lease), changes(seen, attempt), seen.etag)
+
+        return documents.lease_in(await self._written(lease, patch, of=lambda x: x))
+
+    async def _written(
+        self,
+        lease: Lease,
+        write: Callable[[Seen, str], Awaitable[T]],
+        *,
+        of: Callable[[Document], T],
+    ) -> T:
+        """Write once; ``of`` makes the answer from a document whose answer was lost."""
+        seen, attempt = documents.seen_in(lease.version), uuid4().hex
+        if seen is None:
+            await self._refuse(lease)
+        try:
+            return await write(seen, attempt)
+        except Missing as error:
+            raise LeaseGone(lease, "there is no such lease") from error
+        except Moved:
+            found = await self._items.read(self._name(lease))
+            if found is not None and documents.last_attempt(found) == attempt:
+                return of(found)
+            _refuse(lease, found)
+
+    async def _refuse(self, lease: Lease, reason: str | None = None) -> NoReturn:
+        _refuse(lease, await self._items.read(self._name(lease)), reason)
+
+    async def _given_a_position(self, lease: Lease) -> Lease | None:
+        """Return the lease that is there; give it our position if it has none.
+
+        ``None`` if it was deleted, or written by others, in the meantime.
+        """
+        found = await self._items.read(self._name(lease))
+        if found is None:
+            return None
+        if documents.started(found):
+            return documents.lease_in(self._ours(found))
+        operations = documents.first_position(carried(lease))
+        try:
+            written = await self._items.patch_whole(
+                self._name(lease), operations, found["_etag"]
+            )
+        except (Moved, Missing):
+            return None
+        return documents.lease_in(self._ours(written))
+
+    def _refuse_what_is_in_parts(self, lease: Lease) -> None:
+        """Refuse a range over leases of parts of it, which .NET keeps after a merge.
+
+        Their positions cannot be brought together without reading the parts to their end.
+        """
+        for part in self._parts:
+            if not part.ended and documents.overlap(part.range, lease.range):
+                raise ContainerRefused(
+                    f"there is no lease of range {lease.range_id!r}, but one of a part of "
+                    f"it, {part.range_id!r}, as .NET keeps them after a merge: a lease of "
+                    "the whole would read all of it again. Stop that fleet, and import its "
+                    "leases under a prefix of their own (changefeed leases import)"
+                )
+
+    def _ours(self, document: Document) -> Document:
+        documents.check_mode(document, self._form.mode)
+        documents.check_not_java(document)
+        return document
+
+    def _name(self, lease: Lease) -> str:
+        return self._form.names.lease(lease.range_id)
+
+
+def _refuse(lease: Lease, found: Document | None, reason: str | None = None) -> NoReturn:
+    if found is None:
+        raise LeaseGone(lease, "there is no such lease")
+    stored = documents.lease_in(found)
+    raise LeaseConflict(
+        lease,
+        reason or f"written since; now owned by {stored.owner!r} in epoch {stored.epoch}",
+    )

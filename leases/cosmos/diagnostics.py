@@ -1,0 +1,190 @@
+"""Looking at a lease container in Cosmos DB before hosts run on it, or when they cannot.
+
+It writes one item and deletes it again, to see whether it may; everything else is read.
+"""
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Any
+from uuid import uuid4
+
+from azure.cosmos.aio import CosmosClient
+
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
+from changefeed.leases.cosmos import documents
+from changefeed.leases.cosmos.connection import connected, lease_address
+from changefeed.leases.cosmos.errors import errors_told
+from changefeed.leases.cosmos.items import Items, Missing
+from changefeed.leases.cosmos.opening import (
+    OPTIONS,
+    container_of,
+    mode_of,
+    partitioned_by_id,
+    prefix_of,
+)
+from changefeed.leases.diagnostics import Finding, fine, problem, warning
+from changefeed.leases.errors import ContainerError, ContainerUnavailable
+
+_CLOCK_WARNING = 5.0
+_CLOCK_PROBLEM = 300.0
+_IDS = "SELECT c.id FROM c"
+_WEAK = {"Eventual", "ConsistentPrefix"}
+
+
+async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[Finding]:
+    """Yield what is found, until something is so wrong that no more can be seen."""
+    try:
+        address = lease_address(scheme, place, OPTIONS)
+        async with connected(address, access) as (client, account):
+            yield fine("endpoint", f"{account.endpoint} answers")
+            for found in await _account(client, address):
+                yield found
+            with errors_told(str(address)):
+                properties = await container_of(client, address).read()
+                prefix = await prefix_of(client, account, address)
+            for found in _container(properties, address):
+                yield found
+            by_id = partitioned_by_id(properties, address)
+            items = Items(container_of(client, address), str(address), partitioned_by_id=by_id)
+            yield await _rights(items, prefix)
+            for found in await _prefixes(items, prefix):
+                yield found
+            for found in await _leases(items, prefix, mode_of(address)):
+                yield found
+    except ContainerUnavailable as error:
+        yield problem("leases", str(error), "look at the network and at the address")
+    except ContainerError as error:
+        yield problem("leases", str(error))
+
+
+async def _account(client: CosmosClient, address: CosmosAddress) -> list[Finding]:
+    connection = client.client_connection
+    before = time.time()
+    with errors_told(str(address)):
+        account = await connection.GetDatabaseAccount()
+    between = (before + time.time()) / 2
+    headers = connection.last_response_headers  # ours: nothing else is asked meanwhile
+    return [
+        *_writes_in(account),
+        *_consistency(account.ConsistencyPolicy or {}),
+        *clock_findings(headers, between),
+    ]
+
+
+def _writes_in(account: Any) -> Iterator[Finding]:
+    regions = [x["name"] for x in account.WritableLocations]
+    if len(regions) > 1:
+        yield warning(
+            "regions",
+            f"the account takes writes in {', '.join(regions)}, and conflicts between them "
+            "are resolved afterwards: two hosts could win the same lease",
+            "let all hosts write in one region, or keep leases in an account with one",
+        )
+    else:
+        yield fine("regions", f"writes go to {', '.join(regions)} alone")
+
+
+def _consistency(policy: Mapping[str, Any]) -> Iterator[Finding]:
+    level = str(policy.get("defaultConsistencyLevel", "unknown"))
+    if level in _WEAK:
+        yield warning(
+            "consistency",
+            f"{level}: hosts may see leases that are out of date, and lose more writes",
+            "Session or stronger suits leases; a lease is never owned twice in any case",
+        )
+    else:
+        yield fine("consistency", level)
+
+
+def clock_findings(headers: Mapping[str, str], here: float) -> Iterator[Finding]:
+    text = next((y for x, y in headers.items() if x.lower() == "date"), None)
+    if text is None:
+        return
+    # It comes in whole seconds: on average half of one later than it says.
+    difference = here - parsedate_to_datetime(text).timestamp() - 0.5
+    shown = f"the clock of this machine is {difference:+.0f} s from the server's"
+    advice = "switch on time synchronisation (NTP) on this machine"
+    if abs(difference) >= _CLOCK_PROBLEM:
+        yield problem("clock", f"{shown}: requests are refused from 900 s on", advice)
+    elif abs(difference) >= _CLOCK_WARNING:
+        yield warning("clock", f"{shown}: .NET hosts go by such stamps", advice)
+    else:
+        yield fine("clock", "the clock of this machine agrees with the server's")
+
+
+def _container(properties: Mapping[str, Any], address: CosmosAddress) -> Iterator[Finding]:
+    (path, *_) = properties["partitionKey"]["paths"]
+    yield fine("container", f"{address} is there, by {path}")
+    if properties.get("defaultTtl") is None:
+        yield warning(
+            "time to live",
+            "it is off: after a crash, the lock of a .NET host stays for ever",
+            "switch it on without a default (-1): no item expires that does not say so",
+        )
+    else:
+        yield fine("time to live", "it is on, for those items that ask for it")
+        if properties["defaultTtl"] != -1:
+            yield problem(
+                "time to live",
+                f"every item expires {properties['defaultTtl']} s after its last write, "
+                "leases of idle ranges included",
+                "set the default to -1 (on, without a default)",
+            )
+    policy = properties.get("indexingPolicy") or {}
+    if any(x.get("path") == "/*" for x in policy.get("includedPaths", [])):
+        yield warning(
+            "indexing",
+            "every property is indexed, which each renewal pays for",
+            'exclude "/*" and include nothing: leases are asked for by id only',
+        )
+    else:
+        yield fine("indexing", "only what is asked for")
+
+
+async def _rights(items: Items, prefix: str) -> Finding:
+    probe = items.keyed({"id": f"{prefix}.check.{uuid4().hex}", "ttl": 60, "step": 0})
+    etag = (await items.create(probe))["_etag"]
+    etag = await items.patch(probe["id"], [{"op": "set", "path": "/step", "value": 1}], etag)
+    with suppress(Missing):  # the client may send the delete twice
+        await items.delete(probe["id"], etag)
+    return fine("rights", "items can be created, changed and deleted")
+
+
+async def _prefixes(items: Items, prefix: str) -> list[Finding]:
+    names = [str(x["id"]) for x in await items.query(_IDS)]
+    others = sorted({x.partition("..")[0] for x in names if ".." in x} - {prefix})
+    count = sum(x.startswith(f"{prefix}..") for x in names)
+    mine = fine("prefix", f"{count} leases under {prefix!r}")
+    if not others:
+        return [mine]
+    shown = ", ".join(map(repr, others))
+    if count:
+        return [mine, fine("others", f"there are leases under {shown}, too")]
+    return [
+        warning(
+            "prefix",
+            f"no leases under {prefix!r}, but there are under {shown}",
+            "to go on where those stand, give one of them in the address: ?prefix=…",
+        )
+    ]
+
+
+async def _leases(items: Items, prefix: str, mode: str) -> list[Finding]:
+    found = await items.query(documents.LISTED, begin=f"{prefix}..")
+    for document in found:
+        documents.check_mode(document, mode)
+        documents.check_not_java(document)
+    foreign = sorted(
+        {str(x["Owner"]) for x in found if x.get("Owner") and documents.is_foreign(x)}
+    )
+    if not foreign:
+        return []
+    return [
+        warning(
+            "other processors",
+            f"leases are owned by {', '.join(foreign)}, which write no records of ours",
+            "they are shared with as long as they run; ours take over what they leave",
+        )
+    ]

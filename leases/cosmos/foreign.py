@@ -1,0 +1,83 @@
+"""Taking over where other processors stand, whose lease documents cannot be shared.
+
+.NET leases need no import, if they are to go on under their prefix: a host takes them as
+they are. This is for Java's leases, and for those that should live on elsewhere: in
+another container, under another prefix, or in SQLite.
+
+A lease of version 1 names its range by its bounds. Where these are those of a range the
+feed has, the lease becomes that range's; else it stays what it is, a part, and the feed
+reads it as such. A lease without a position is left out: its range was never read, and
+starts where the settings say.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.feed import Continuation, FeedRange
+from changefeed.leases.cosmos import documents
+from changefeed.leases.cosmos.opening import opened_container
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.lease import Lease
+
+_ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignLease:
+    """A lease as another processor keeps it. ``stamp`` is in seconds since 1970."""
+
+    range: FeedRange
+    continuation: Continuation | None
+    owner: str | None
+    stamp: float | None
+
+    def may_be_alive(self, *, now: float, expiration: float) -> bool:
+        """Whether somebody owns it and has written lately, by the clocks of both sides."""
+        return (
+            self.owner is not None
+            and self.stamp is not None
+            and (now - self.stamp < expiration)
+        )
+
+
+async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[ForeignLease]:
+    """Read the leases at an address, of any version. Nothing there is changed."""
+    async with opened_container(scheme, place, access) as opened:
+        found = await opened.items.query(_ALL, begin=opened.form.names.leases)
+    if not found:
+        raise ContainerRefused(
+            f"{opened.address} has no leases under the prefix {opened.form.names.prefix!r}: "
+            "changefeed check lists the prefixes that it has"
+        )
+    for document in found:
+        documents.check_mode(document, opened.form.mode)
+    return [_foreign(x) for x in found]
+
+
+def imported(found: Sequence[ForeignLease], ranges: Sequence[FeedRange]) -> list[Lease]:
+    """Return the leases to create, for a feed with these ranges."""
+    return [
+        Lease(range=_in_feed(x.range, ranges), continuation=x.continuation)
+        for x in found
+        if x.continuation is not None
+    ]
+
+
+def _in_feed(place: FeedRange, ranges: Sequence[FeedRange]) -> FeedRange:
+    for known in ranges:
+        if known.id == place.id:
+            return known
+        if place.high and (known.low, known.high) == (place.low, place.high):
+            return known
+    return place
+
+
+def _foreign(document: documents.Document) -> ForeignLease:
+    lease = documents.lease_in(document)
+    return ForeignLease(
+        range=lease.range,
+        continuation=lease.continuation,
+        owner=lease.owner,
+        stamp=lease.stamp,
+    )

@@ -1,0 +1,1 @@
+"""Operations on leases that some other process may own: pause, resume, release."""

@@ -1,0 +1,48 @@
+"""Pausing and resuming ranges, from outside of any host.
+
+A paused lease keeps its checkpoint. Its owner notices with its next renewal, or its next
+look, finishes what it has in hand and releases it; nobody takes it until it is resumed.
+"""
+
+from collections.abc import Callable, Collection
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease
+from changefeed.leases.operations.update import rewrite
+
+
+async def pause(
+    container: LeaseContainer, range_ids: Collection[RangeId] | None, reason: str
+) -> list[RangeId]:
+    """Pause these ranges, or all; return those that were not paused, nor ended, before.
+
+    Raise ``LeaseConflict`` if others kept writing to a lease, and what containers raise;
+    what was paused by then stays paused.
+    """
+    return await _change_all(
+        container,
+        range_ids,
+        lambda lease: None if lease.paused is not None else lease.paused_because(reason),
+    )
+
+
+async def resume(
+    container: LeaseContainer, range_ids: Collection[RangeId] | None
+) -> list[RangeId]:
+    """Resume these ranges, or all; return those that were paused. Otherwise as ``pause``."""
+    return await _change_all(
+        container,
+        range_ids,
+        lambda lease: None if lease.paused is None else lease.paused_because(None),
+    )
+
+
+async def _change_all(
+    container: LeaseContainer,
+    range_ids: Collection[RangeId] | None,
+    change: Callable[[Lease], Lease | None],
+) -> list[RangeId]:
+    listed = sorted(x.range_id for x in await container.list() if not x.ended)
+    wanted = [x for x in listed if range_ids is None or x in range_ids]
+    return [x for x in wanted if await rewrite(container, x, change) is not None]

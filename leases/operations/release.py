@@ -1,0 +1,54 @@
+"""Taking a lease away from its owner, from outside of any host.
+
+A new epoch begins, which is nobody's: from then on whatever the former owner writes is
+refused, checkpoints too, and any other host may acquire the lease at once. What it has in
+hand is delivered again to the next owner.
+
+Limits: a former owner that lives learns of it with its next write, a renewal at the
+latest; until then its observer is still called, and so may be that of the next owner.
+The epoch in the observer's context tells the two apart. A worker whose observer is stuck
+without a time limit never ends; while it lives, its host holds on to a range that it
+cannot read, and takes no new lease of that range, even if the plan gives it to this host.
+"""
+
+import time
+from uuid import uuid4
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.lease import Lease, WriteId
+
+_TRIES = 20  # its owner writes it, too
+
+
+async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
+    """Take a lease from its owner; return it as it was, ``None`` if nobody has it.
+
+    Raise ``LeaseGone`` if there is no such lease, ``LeaseConflict`` if others kept writing
+    to it, and what containers raise.
+    """
+    lease = Lease(range=FeedRange(id=range_id))
+    for _ in range(_TRIES):
+        stored = await container.read(range_id)
+        if stored is None:
+            raise LeaseGone(lease, "there is no such lease")
+        if stored.owner is None:
+            return None
+        try:
+            await vacate(container, stored)
+        except LeaseConflict:
+            continue
+        return stored
+    raise LeaseConflict(lease, f"its owner wrote it {_TRIES} times in a row")
+
+
+async def vacate(container: LeaseContainer, lease: Lease) -> Lease:
+    """Begin an epoch of ``lease`` that is nobody's; return it whole.
+
+    The write has a name of its own, as each has: a former owner with a write of unknown
+    fate must not take this one for it.
+    """
+    return await container.acquire(
+        lease.vacated().stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
+    )

@@ -1,0 +1,51 @@
+"""Changing a lease that somebody else owns: a request, a pause.
+
+Its owner writes it all the while, with every renewal and (in a combined container) every
+checkpoint, so a version that was listed a moment ago may be gone. Read it, change it,
+replace it, and again from the start if its owner was quicker.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.lease import Lease
+
+_TRIES = 20
+
+
+async def rewrite(
+    container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
+) -> Lease | None:
+    """Replace the lease as it stands by what ``change`` makes of it; return that.
+
+    ``change`` returns ``None`` where there is nothing to do, and so does this, as well as
+    for a lease that has ended or is gone. Raise ``LeaseConflict`` if others kept writing
+    to it, and what containers raise.
+    """
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(LeaseConflict),
+        stop=stop_after_attempt(_TRIES),
+        wait=wait_random(0.01, 0.1),
+        reraise=True,
+    )
+    return await retrying(partial(_once, container, range_id, change))
+
+
+async def _once(
+    container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
+) -> Lease | None:
+    stored = await container.read(range_id)
+    if stored is None or stored.ended:
+        return None
+    changed = change(stored.without_continuation())
+    if changed is None:
+        return None
+    try:
+        return await container.replace(changed)
+    except LeaseGone:
+        return None

@@ -1,0 +1,71 @@
+"""A lease container that always answers in time, or says that it did not."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import Lease, Member
+
+T = TypeVar("T")
+
+
+class BoundedContainer:
+    """Wraps a container: no call takes longer than ``timeout`` seconds.
+
+    A call that ran out of time raises ``ContainerUnavailable``: a write may have
+    happened. ``on_call`` is told the name of each call, for the metrics.
+    """
+
+    def __init__(
+        self,
+        container: LeaseContainer,
+        *,
+        timeout: float,
+        on_call: Callable[[str], None],
+    ) -> None:
+        self._container = container
+        self._timeout = timeout
+        self._on_call = on_call
+
+    async def list(self) -> Sequence[Lease]:
+        return await self._bounded("list", self._container.list())
+
+    async def read(self, range_id: RangeId) -> Lease | None:
+        return await self._bounded("read", self._container.read(range_id))
+
+    async def create(self, lease: Lease) -> Lease:
+        return await self._bounded("create", self._container.create(lease))
+
+    async def replace(self, lease: Lease) -> Lease:
+        return await self._bounded("replace", self._container.replace(lease))
+
+    async def acquire(self, lease: Lease) -> Lease:
+        return await self._bounded("acquire", self._container.acquire(lease))
+
+    async def checkpoint(self, lease: Lease) -> Lease:
+        return await self._bounded("checkpoint", self._container.checkpoint(lease))
+
+    async def delete(self, lease: Lease) -> None:
+        await self._bounded("delete", self._container.delete(lease))
+
+    async def members(self) -> Sequence[Member]:
+        return await self._bounded("members", self._container.members())
+
+    async def put_member(self, member: Member) -> Member:
+        return await self._bounded("put_member", self._container.put_member(member))
+
+    async def remove_member(self, member: Member) -> None:
+        await self._bounded("remove_member", self._container.remove_member(member))
+
+    async def _bounded(self, name: str, call: Awaitable[T]) -> T:
+        self._on_call(name)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await call
+        except TimeoutError as error:
+            raise ContainerUnavailable(
+                f"the lease container did not answer {name} within {self._timeout:g} s"
+            ) from error

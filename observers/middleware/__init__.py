@@ -1,0 +1,1 @@
+"""Wrappers around an observer: retries, poison changes, concurrency, timeouts, the fence."""

@@ -1,0 +1,154 @@
+"""Tries again, later and later.
+
+A wrapper is an observer around an observer: it takes one, is one, and knows neither the
+host nor what it wraps. Each does one thing and has a file of its own, so that the host
+can put around the user's observer what the settings ask for, the innermost first.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+import tenacity
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.errors import ObserverError, ObserverFailed
+from changefeed.observers.observer import CloseReason, Context, Observer
+
+OnRetry = Callable[[int, BaseException, float], None]
+"""Told after a failed attempt: which (from 1), its error, and the seconds until the next."""
+
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits some seconds. It may raise ``ObserverFailed`` when waiting has lost its point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """How often and how late. Delays are in seconds.
+
+    ``jitter`` is the part of a delay that chance may take away: 0 for none, 1 for all.
+    ``attempts`` counts the first one too; ``None`` means for ever, and then nothing that
+    follows on the last attempt ever happens.
+    """
+
+    first_delay: float = 0.5
+    max_delay: float = 60.0
+    multiplier: float = 2.0
+    attempts: int | None = 10
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_delay <= self.max_delay:
+            raise ValueError("first_delay must be more than 0 and at most max_delay")
+        if self.multiplier < 1:
+            raise ValueError("multiplier must be 1 or more, or delays would shrink")
+        if self.attempts is not None and self.attempts < 1:
+            raise ValueError("attempts must be 1 or more, or None for no limit")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError("jitter must be between 0 and 1")
+
+
+def _nobody(attempt: int, error: BaseException, delay: float) -> None:
+    """Tell nobody."""
+
+
+class Retrying:
+    """Calls ``open`` and ``process`` again while they raise; never ``close``.
+
+    When the attempts are used up it raises ``ObserverFailed``. An ``ObserverError`` from
+    within passes through: somebody there has decided already. Cancellation ends it at
+    once, also in the middle of a delay. It logs nothing: ``on_retry`` is told.
+    """
+
+    def __init__(
+        self,
+        observer: Observer,
+        settings: RetrySettings,
+        *,
+        random: Random,
+        on_retry: OnRetry = _nobody,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._observer = observer
+        self._settings = settings
+        self._random = random
+        self._on_retry = on_retry
+        self._sleep = sleep
+        self._longest = tenacity.wait_exponential(
+            multiplier=settings.first_delay,
+            exp_base=settings.multiplier,
+            max=settings.max_delay,
+        )
+
+    async def open(self, context: Context) -> None:
+        await self._try(context, None, partial(self._observer.open, context))
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        sequences = (changes[0].sequence, changes[-1].sequence)
+        await self._try(context, sequences, partial(self._observer.process, context, changes))
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        await self._observer.close(context, reason)
+
+    async def _try(
+        self,
+        context: Context,
+        sequences: tuple[int, int] | None,
+        call: Callable[[], Awaitable[None]],
+    ) -> None:
+        try:
+            await call()  # nearly always enough, and much cheaper than what follows
+        except Exception as error:
+            if not _is_worth_a_retry(error):
+                raise
+            await self._try_again(context, sequences, call, error)
+
+    async def _try_again(
+        self,
+        context: Context,
+        sequences: tuple[int, int] | None,
+        call: Callable[[], Awaitable[None]],
+        first: Exception,
+    ) -> None:
+        errors = [first]  # the first attempt is replayed, so that it counts as one
+
+        async def attempt() -> None:  # tenacity awaits only what it knows to be async
+            if errors:
+                raise errors.pop()
+            await call()
+
+        try:
+            await self._attempts()(attempt)
+        except tenacity.RetryError as error:
+            last = error.last_attempt
+            cause = last.exception()
+            raise ObserverFailed(
+                context.range.id,
+                sequences,
+                last.attempt_number,
+                f"{type(cause).__name__}: {cause}",
+            ) from cause
+
+    def _attempts(self) -> tenacity.AsyncRetrying:
+        limit = self._settings.attempts
+        return tenacity.AsyncRetrying(
+            sleep=self._sleep,
+            stop=tenacity.stop_never if limit is None else tenacity.stop_after_attempt(limit),
+            wait=self._delay,
+            retry=tenacity.retry_if_exception(_is_worth_a_retry),
+            before_sleep=self._tell,
+        )
+
+    def _delay(self, state: tenacity.RetryCallState) -> float:
+        return self._longest(state) * (1 - self._settings.jitter * self._random.random())
+
+    def _tell(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if error is not None:
+            self._on_retry(state.attempt_number, error, state.upcoming_sleep)
+
+
+def _is_worth_a_retry(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, ObserverError)

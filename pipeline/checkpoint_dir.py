@@ -1,0 +1,185 @@
+"""What Spark keeps in the checkpoint directory of a query, read without Spark.
+
+``offsets/N`` is written before batch N is read, ``commits/N`` once it is done. Both are
+text: a version, then lines of JSON, of which the last of an offset is that of the source.
+
+Beside it stands what is ours: a lock, the epoch to count on, and what went wrong in the
+last batches of an observer.
+"""
+
+import fcntl
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from changefeed.feeds.feed import RangeId
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.offsets import Offset
+
+_LOCK: Final = "_lock"
+_EPOCH: Final = "_epoch"
+_FAILURES: Final = "_failures"
+_LOOK: Final = 0.5  # seconds; far more than a look at the lock takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The last batch that is done, and how far it got."""
+
+    batch: int
+    offset: Offset
+
+
+def committed(checkpoint: str) -> Committed | None:
+    """Return how far a query has got, ``None`` if it has finished no batch yet.
+
+    Raise ``PipelineRefused`` for a checkpoint that is not on this machine, or not ours.
+    """
+    home = _home(checkpoint)
+    batches = [int(x.name) for x in home.glob("commits/*") if x.name.isdigit()]
+    if not batches:
+        return None
+    batch = max(batches)
+    try:
+        text = (home / "offsets" / str(batch)).read_text("utf-8")
+    except OSError as error:
+        raise PipelineRefused(f"the checkpoint {home} is damaged: {error}") from error
+    return Committed(batch=batch, offset=Offset.of(text.splitlines()[-1]))
+
+
+def begun(checkpoint: str) -> bool:
+    """Whether a query has ever begun a batch here. ``False`` if it cannot be seen from here."""
+    return not _is_elsewhere(checkpoint) and last_begun(checkpoint) >= 0
+
+
+def last_begun(checkpoint: str) -> int:
+    """Return the number of the last batch that was begun, done or not; -1 for none."""
+    numbers = [int(x.name) for x in _home(checkpoint).glob("offsets/*") if x.name.isdigit()]
+    return max(numbers, default=-1)
+
+
+def base_epoch(checkpoint: str) -> int:
+    """Return the epoch on which those of this checkpoint are counted, 0 if none was kept."""
+    try:
+        return int((_home(checkpoint) / _EPOCH).read_text("utf-8"))
+    except FileNotFoundError:
+        return 0
+
+
+def settle_epoch(checkpoint: str, epoch: int) -> int:
+    """Keep the epoch to count on, until a batch was begun; return the one that counts.
+
+    Of several that were said the greatest counts: hosts may have gone on in between. A
+    checkpoint that is not on this machine keeps none.
+    """
+    if _is_elsewhere(checkpoint):
+        return epoch
+    if not begun(checkpoint) and epoch >= base_epoch(checkpoint):
+        home = _home(checkpoint)
+        home.mkdir(parents=True, exist_ok=True)
+        (home / _EPOCH).write_text(str(epoch), encoding="utf-8")
+    return base_epoch(checkpoint)
+
+
+class Failures(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong with observers in a batch that is done: how often, by range."""
+
+    retries: dict[RangeId, int] = {}
+    dead_letters: dict[RangeId, int] = {}
+
+    @classmethod
+    def together(cls, parts: Iterable["Failures"]) -> "Failures":
+        retries, letters = Counter[RangeId](), Counter[RangeId]()
+        for x in parts:
+            retries.update(x.retries)
+            letters.update(x.dead_letters)
+        return cls(retries=dict(retries), dead_letters=dict(letters))
+
+
+def tell_failures(checkpoint: str, batch: int, failures: Failures) -> None:
+    """Let the process that keeps the query know, whose metrics tasks cannot reach.
+
+    Where the checkpoint is not on this machine, nobody is told.
+    """
+    if _is_elsewhere(checkpoint) or not (failures.retries or failures.dead_letters):
+        return
+    home = _home(checkpoint) / _FAILURES
+    home.mkdir(exist_ok=True)
+    (home / str(batch)).write_bytes(msgspec.json.encode(failures))
+
+
+def failures_told(checkpoint: str, batch: int) -> Failures:
+    """Return what was told of a batch, once."""
+    if _is_elsewhere(checkpoint):
+        return Failures()
+    told = _home(checkpoint) / _FAILURES / str(batch)
+    try:
+        found = msgspec.json.decode(told.read_bytes(), type=Failures)
+    except FileNotFoundError:
+        return Failures()
+    told.unlink()
+    return found
+
+
+@contextmanager
+def owned(checkpoint: str) -> Iterator[None]:
+    """Keep other pipelines of this machine off a checkpoint until the block is left.
+
+    Raise ``PipelineRefused`` if one runs on it. One that is elsewhere cannot be kept.
+    """
+    if _is_elsewhere(checkpoint):
+        yield
+        return
+    home = _home(checkpoint)
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / _LOCK).open("ab") as lock:
+        try:
+            for attempt in Retrying(
+                retry=retry_if_exception_type(BlockingIOError),  # somebody may just be looking
+                stop=stop_after_delay(_LOOK),
+                wait=wait_fixed(_LOOK / 10),
+                reraise=True,
+            ):
+                with attempt:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineRefused(
+                f"a pipeline runs on the checkpoint {home}: stop it first"
+            ) from None
+        yield
+
+
+@contextmanager
+def all_owned(checkpoints: Sequence[str]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for checkpoint in checkpoints:
+            stack.enter_context(owned(checkpoint))
+        yield
+
+
+def is_owned(checkpoint: str) -> bool:
+    """Whether a pipeline of this machine runs on a checkpoint. Nothing is made by asking."""
+    if _is_elsewhere(checkpoint) or not (_home(checkpoint) / _LOCK).exists():
+        return False
+    with (_home(checkpoint) / _LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _is_elsewhere(checkpoint: str) -> bool:
+    return "://" in checkpoint and not checkpoint.startswith("file://")
+
+
+def _home(checkpoint: str) -> Path:
+    if _is_elsewhere(checkpoint):
+        raise PipelineRefused(f"{checkpoint} is not on this machine, and cannot be read here")
+    return Path(checkpoint.removeprefix("file://"))

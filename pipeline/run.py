@@ -1,0 +1,173 @@
+"""A pipeline as a process: Spark, the queries, what is told of them, and an end in time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from changefeed.observers.dead_letters import open_dead_letters
+from changefeed.observers.registry import load_observer
+from changefeed.pipeline.checkpoint_dir import all_owned, failures_told
+from changefeed.pipeline.display import shown
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.metrics import PipelineListener
+from changefeed.pipeline.observer_sink import NAME, register_observers, whole_ranges
+from changefeed.pipeline.progress import Board
+from changefeed.pipeline.session import spark_session
+from changefeed.pipeline.settings import OBSERVER, PipelineSettings
+from changefeed.pipeline.shutdown import Stopping
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.drain import Hold, holding
+from changefeed.pipeline.supervisor import Starter, keep_running, started
+from changefeed.pipeline.tables.queries import Keeping
+from changefeed.pipeline.web import served
+
+_log = structlog.get_logger("changefeed")
+
+_TRIES_OF_ONCE: Final = 4  # each has asked the feed for a minute
+_FRESH_WORKERS: Final = {"spark.python.worker.reuse": "false"}
+
+
+def keep(
+    settings: PipelineSettings,
+    stop: Stopping,
+    *,
+    once: bool,
+    submitted: bool,
+    registry: CollectorRegistry,
+) -> None:
+    """Keep the tables until asked to stop or, with ``once``, until they are up to date.
+
+    ``submitted``: whoever submitted the program says where Spark runs. ``registry`` is what
+    ``/metrics`` tells. Raise ``QueryFailed`` if a table cannot be kept, and what opening the
+    feed raises.
+    """
+    tables = settings.tables
+    if not tables:
+        raise PipelineRefused("no table is enabled: keep changes or latest, or name aggregates")
+    with _process(
+        settings, tables, settings.spark, once=once, submitted=submitted, registry=registry
+    ) as process:
+        keeping = Keeping(spark=process.spark, settings=settings, once=once, hold=process.hold)
+        process.run(keeping.starters(), stop)
+
+
+def observe(
+    settings: PipelineSettings,
+    stop: Stopping,
+    *,
+    once: bool,
+    submitted: bool,
+    epoch: int,
+    registry: CollectorRegistry,
+) -> None:
+    """Run the observer on executors. The epochs it is told are counted on from ``epoch``."""
+    wanted = settings.observer
+    if wanted.name is None:
+        raise PipelineRefused("no observer was named: give one with --observer module:Class")
+    load_observer(wanted.name, wanted.options)  # refused before Spark is started
+    if wanted.on_failure == "dead-letter":
+        open_dead_letters(wanted.dead_letters)
+    # What a task has left behind in a thread must not meet the next task.
+    conf = {**({} if wanted.timeout is None else _FRESH_WORKERS), **settings.spark}
+    with _process(
+        settings, [OBSERVER], conf, once=once, submitted=submitted, registry=registry
+    ) as process:
+        observing = Observing(
+            spark=process.spark, settings=settings, once=once, hold=process.hold, epoch=epoch
+        )
+        process.run({OBSERVER: observing.started}, stop)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observing:
+    """The query of an observer. ``once``: deliver what is there now, then end."""
+
+    spark: SparkSession
+    settings: PipelineSettings
+    hold: Hold
+    once: bool = False
+    epoch: int = 0
+
+    def started(self) -> StreamingQuery:
+        register_observers(self.spark)
+        settings = self.settings
+        changes = whole_ranges(
+            self.spark,
+            settings.feed,
+            startingAt=settings.start,
+            maxChangesPerTrigger=str(settings.max_changes),
+            holdFile=self.hold.file(OBSERVER),
+        )
+        writer = changes.writeStream.format(NAME).options(
+            observer=settings.observer.model_dump_json(),
+            log=settings.log.model_dump_json(),
+            epoch=str(self.epoch),
+        )
+        return started(
+            writer,
+            OBSERVER,
+            checkpoint=settings.checkpoint(OBSERVER),
+            interval=None if self.once else settings.observer.interval,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """What is there for as long as queries run."""
+
+    spark: SparkSession
+    settings: PipelineSettings
+    hold: Hold
+    board: Board
+    once: bool
+
+    def run(self, starters: Mapping[str, Starter], stop: Stopping) -> None:
+        settings = self.settings
+        with shown(self.board) as look:
+            _log.info("pipeline.started", feed=settings.feed, tables=list(starters))
+            keep_running(
+                starters,
+                stop,
+                self.hold,
+                board=self.board,
+                stop_timeout=settings.stop_timeout,
+                tries=_TRIES_OF_ONCE if self.once else None,
+                look=look,
+            )
+            _log.info("pipeline.stopped")
+
+
+@contextmanager
+def _process(
+    settings: PipelineSettings,
+    names: Sequence[str],
+    conf: Mapping[str, str],
+    *,
+    once: bool,
+    submitted: bool,
+    registry: CollectorRegistry,
+) -> Iterator[_Process]:
+    """Start what the queries of these names need; what is refused is, before Spark starts."""
+    board = Board()
+    master = None if submitted else settings.master
+    with (
+        closing(open_access(settings.feed)) as access,
+        all_owned([settings.checkpoint(x) for x in names]),
+        served(settings.web, board, registry),
+        holding() as hold,
+        spark_session("changefeed", conf, master=master) as spark,
+    ):
+        listener = PipelineListener(
+            access, board, lambda name, batch: failures_told(settings.checkpoint(name), batch)
+        )
+        spark.streams.addListener(listener)
+        try:
+            yield _Process(spark=spark, settings=settings, hold=hold, board=board, once=once)
+        finally:
+            spark.streams.removeListener(listener)

@@ -1,0 +1,129 @@
+"""Arrow arrays over the columns of an event log, whose bytes are Arrow's buffers already.
+
+No row is looked at in Python, and bytes are not copied: sizes become offsets by one sum,
+and a text is checked to be UTF-8. What is damaged is noticed before Arrow could read where
+there is nothing. Numbers are taken to be little-endian, as the log has them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+
+_OPERATIONS: Final = pa.array([str(x) for x in OPERATIONS], pa.string())
+_OPERATION_BITS: Final = pa.scalar(3, pa.uint8())
+_ZERO: Final = bytes(4)
+
+Arrays = Mapping[str, Callable[[], pa.Array]]
+"""By the name of the column, what makes it."""
+
+
+def arrays(columns: Columns) -> Arrays:
+    """Return how to make each column of all records there are, wanted or not.
+
+    To make one raises ``pa.ArrowInvalid`` or ``IndexError`` where the bytes do not fit.
+    """
+    layout = columns.layout
+    size = len(layout.kinds)
+    first = columns.first - columns.skip
+    return {
+        "sequence": lambda: pa.arange(first, first + size),
+        "key": lambda: _texts(layout.key_sizes, layout.keys, size),
+        "id": lambda: _ids(layout, size),
+        "operation": lambda: _OPERATIONS.take(pc.bit_wise_and(_kinds(layout), _OPERATION_BITS)),
+        "body": lambda: _texts(
+            layout.body_sizes, layout.bodies, size, empty_is_null=True, users=True
+        ),
+        "previous": lambda: _previous(layout, size),
+        "committed_at": lambda: _fixed(TIME, layout.times, 8, size),
+    }
+
+
+def _ids(layout: Layout, size: int) -> pa.Array:
+    keys = _texts(layout.key_sizes, layout.keys, size)
+    return _given(layout, HAS_ID, layout.id_sizes, layout.ids, keys)
+
+
+def _previous(layout: Layout, size: int) -> pa.Array:
+    none = pa.nulls(size, pa.string())
+    sizes, data = layout.previous_sizes, layout.previous
+    return _given(layout, HAS_PREVIOUS, sizes, data, none, users=True)
+
+
+def _given(
+    layout: Layout,
+    bit: int,
+    sizes: bytes,
+    data: bytes,
+    otherwise: pa.Array,
+    *,
+    users: bool = False,
+) -> pa.Array:
+    """Return the texts of those records whose kind has the bit, and others else."""
+    if not sizes:
+        return otherwise
+    texts = _texts(sizes, data, len(sizes) // 4, users=users)
+    has = pc.not_equal(pc.bit_wise_and(_kinds(layout), pa.scalar(bit, pa.uint8())), 0)
+    return pc.replace_with_mask(otherwise, has, texts)
+
+
+def _kinds(layout: Layout) -> pa.Array:
+    return _fixed(pa.uint8(), layout.kinds, 1, len(layout.kinds))
+
+
+def _fixed(kind: pa.DataType, data: bytes, width: int, size: int) -> pa.Array:
+    if len(data) != width * size:
+        raise pa.ArrowInvalid(f"{len(data)} bytes, {width * size} were to be there")
+    return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(data)])
+
+
+def _texts(
+    sizes: bytes, data: bytes, size: int, *, empty_is_null: bool = False, users: bool = False
+) -> pa.Array:
+    """Cut texts. Those that are the user's may be anything, ours are damaged if no UTF-8."""
+    lengths = _fixed(pa.uint32(), _ZERO + sizes, 4, size + 1)
+    offsets = pc.cumulative_sum_checked(lengths)
+    if offsets[size].as_py() != len(data):
+        raise pa.ArrowInvalid(f"{len(data)} bytes, {offsets[size]} were to be there")
+    there = None
+    if empty_is_null:
+        there = pc.not_equal(_fixed(pa.uint32(), sizes, 4, size), 0).buffers()[1]
+    texts = pa.Array.from_buffers(
+        pa.string(), size, [there, offsets.buffers()[1], pa.py_buffer(data)]
+    )
+    if data.isascii():
+        return texts
+    if users:
+        return _readable(texts)
+    texts.validate(full=True)
+    return texts
+
+
+def _readable(texts: pa.Array) -> pa.Array:
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return _escaped(texts.view(pa.binary()).to_pylist())
+    return texts
+
+
+def readable(values: Sequence[bytes | None]) -> pa.Array:
+    r"""Make a column of text, with ``\xff`` in the place of a byte that is no UTF-8."""
+    try:
+        return pa.array(values, pa.string())
+    except pa.ArrowInvalid:
+        return _escaped(values)
+
+
+def _escaped(values: Sequence[bytes | None]) -> pa.Array:
+    return pa.array(
+        [None if x is None else x.decode("utf-8", "backslashreplace") for x in values],
+        pa.string(),
+    )

@@ -1,0 +1,108 @@
+"""An event log as a planner sees it: ends are computed, changes come as columns."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
+from changefeed.feeds.timestamps import instant_us
+from changefeed.pipeline.source.lineage import narrowed
+from changefeed.pipeline.source.offsets import Mark, Offset
+from changefeed.pipeline.source.position_order import Scale
+from changefeed.pipeline.source.reader import Reached, Sight, Slice, Step
+
+
+class LogAccess:
+    """See ``Access``. The catalog is read again whenever ranges are looked at."""
+
+    takes_over = False
+
+    def __init__(self, path: str, *, only: Collection[RangeId] = ()) -> None:
+        self._path = Path(path).expanduser()
+        self._log = BulkLog.at(self._path)
+        self._only = only
+        self._scale = Scale(order=self._log.sequence, position=self._log.position)
+        self._reader = BulkReader(self._log)  # opens nothing before something is read
+
+    def identity(self) -> str:
+        return ""  # every position says it
+
+    def recall(self, offset: Offset) -> None:
+        """Do nothing: a log names every range there ever was."""
+
+    def ranges(self) -> Sequence[FeedRange]:
+        self._refresh()
+        return narrowed([x.as_range() for x in self._log.catalog.partitions], self._only)
+
+    def settle(
+        self, names: Collection[RangeId], start: StartAt
+    ) -> Mapping[RangeId, Continuation]:
+        if isinstance(start, datetime):
+            time = instant_us(start)
+            found = {x: self._log.sequence_before(x, time) for x in names}
+        else:
+            ends = {} if start == "beginning" else self._log.ends()
+            found = {x: ends[x].last if ends else 0 for x in names}
+        return {name: self._scale.position(sequence) for name, sequence in found.items()}
+
+    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
+        self._refresh()
+        ends = self._log.ends()
+        sights = {}
+        for name, mark in marks.items():
+            self._log.catalog.partition(name)  # raises for a range that is none
+            end, done = ends[name], self._scale.order(mark.continuation)
+            if done > end.last:
+                raise FeedRefused(
+                    f"the position {mark.continuation!r} lies beyond the end of range {name!r},"
+                    f" which has {end.last} changes: the log was restored from an older copy. "
+                    f"Start the query again with a new checkpoint directory"
+                )
+            over = end.closed
+            successors = self._log.catalog.successors(name) if over else None
+            sights[name] = Sight(lag=end.last - done, successors=successors)
+        return sights
+
+    def order(self, position: Continuation) -> int:
+        return self._scale.order(position)
+
+    def distance(self, begin: Continuation, end: Continuation) -> int:
+        return self._scale.distance(begin, end)
+
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+        ends = self._log.ends()
+        found = {}
+        for name, step in steps.items():
+            done = self.order(step.after)
+            goals = [ends[name].last]
+            if step.count is not None:
+                goals.append(done + step.count)
+            if step.until is not None:
+                goals.append(self.order(step.until))
+            end = max(done, min(goals))
+            found[name] = Reached(at=self._scale.position(end), changes=end - done)
+        return found
+
+    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
+        return self._scale.cut(piece, changes)
+
+    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns]]:
+        begin, end = self._scale.order(piece.start), self._scale.order(piece.end)
+        for columns in self._reader.read(piece.range_id, begin, end):
+            yield piece.range_id, columns
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _refresh(self) -> None:
+        log = BulkLog.at(self._path)
+        if log.catalog.identity != self._log.catalog.identity:
+            raise FeedRefused(
+                f"the event log at {self._path} was deleted and made anew while it was read: "
+                f"start the query again with a new checkpoint directory"
+            )
+        self._log = log
+        self._reader.close()
+        self._reader = BulkReader(log)

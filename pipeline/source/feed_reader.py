@@ -1,0 +1,307 @@
+"""Any feed as a planner sees it, by the contract of feeds and a scale of its positions.
+
+How many changes lie between two positions only the feed knows. So the end of a batch that
+is limited is found by reading up to it, and the tasks read the same changes again. This is
+spared where it cannot matter: if even transactions of the largest size would fit, the end
+is where the feed is now, and nothing is read twice; nor is it without a limit.
+
+A range that was split or merged after a batch was planned is read on through those that
+took over its position, up to the end that was planned: nothing is lost, nothing comes
+twice, and it comes in the order and under the name of the range that was planned. So a
+repeated batch is the same, whatever became of its ranges.
+"""
+
+import asyncio
+import heapq
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
+from changefeed.feeds.feed import (
+    Change,
+    Continuation,
+    Feed,
+    FeedRange,
+    Page,
+    RangeEnded,
+    RangeId,
+    Recalls,
+    StartAt,
+)
+from changefeed.pipeline.source.lineage import narrowed
+from changefeed.pipeline.source.offsets import Mark, Offset
+from changefeed.pipeline.source.position_order import Scale
+from changefeed.pipeline.source.reader import Reached, Sight, Slice, Step
+from changefeed.pipeline.source.retries import PatientFeed, for_each, patiently
+
+T = TypeVar("T")
+Opening = Callable[[], AbstractAsyncContextManager[Feed]]
+
+PATIENCE: Final = 60.0
+_PAGE: Final = 1000
+_CALL_SECONDS: Final = 60.0
+_OPENING: Final = 20.0
+
+
+def _nameless(_: Feed) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedKind:
+    """What the contract does not say about a feed.
+
+    ``takes_over``: see ``Access``. ``identity`` returns what tells the feed from another
+    at the same address, where its positions do not.
+    """
+
+    scale: Scale
+    takes_over: bool = False
+    identity: Callable[[Feed], str] = _nameless
+
+
+class FeedAccess:
+    """See ``Access``. The feed is open on an event loop of its own, until ``close``.
+
+    ``only`` are the ranges that are wanted, with what descends from them; all, if empty.
+    A feed that does not answer is asked again for ``patience`` seconds.
+    """
+
+    def __init__(
+        self,
+        opening: Opening,
+        kind: FeedKind,
+        *,
+        only: Collection[RangeId] = (),
+        patience: float = PATIENCE,
+    ) -> None:
+        self.takes_over = kind.takes_over
+        self._opening = opening
+        self._kind = kind
+        self._scale = kind.scale
+        self._only = only
+        self._patience = patience
+        self._stack = AsyncExitStack()
+        self._runner = asyncio.Runner()
+        try:
+            self._inner = self._runner.run(patiently(self._open, min(patience, _OPENING)))
+        except BaseException:
+            self._runner.close()
+            raise
+
+    def identity(self) -> str:
+        return self._kind.identity(self._inner)
+
+    def recall(self, offset: Offset) -> None:
+        self._check(offset.feed)
+        self._recall(
+            FeedRange(id=name, low=x.low, high=x.high) for name, x in offset.marks.items()
+        )
+
+    def ranges(self) -> Sequence[FeedRange]:
+        return narrowed(self._run(lambda feed: feed.ranges()), self._only)
+
+    def settle(
+        self, names: Collection[RangeId], start: StartAt
+    ) -> Mapping[RangeId, Continuation]:
+        return self._run(lambda feed: for_each(names, lambda x: feed.settle(x, start)))
+
+    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
+        return self._run(
+            lambda feed: for_each(marks, lambda x: _look(feed, x, marks[x].continuation))
+        )
+
+    def order(self, position: Continuation) -> int:
+        return self._scale.order(position)
+
+    def distance(self, begin: Continuation, end: Continuation) -> int:
+        return self._scale.distance(begin, end)
+
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+        return self._run(
+            lambda feed: for_each(steps, lambda x: self._advanced(feed, x, steps[x]))
+        )
+
+    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
+        return self._scale.cut(piece, changes)
+
+    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Sequence[Change]]]:
+        self._check(piece.feed)
+        self._recall([FeedRange(id=piece.range_id, low=piece.low, high=piece.high)])
+        for changes in self._pages(piece.range_id, piece.start, piece.end):
+            yield piece.range_id, changes
+
+    def close(self) -> None:
+        self._runner.run(self._stack.aclose())
+        self._runner.close()
+
+    def _check(self, feed: str) -> None:
+        if feed and feed != self.identity():
+            raise FeedRefused(
+                f"the query has read {feed!r}, and what is at its address now is "
+                f"{self.identity()!r}: the container was deleted and made anew, or is another "
+                f"one. Its positions mean nothing here. Start the query again with a new "
+                f"checkpoint directory"
+            )
+
+    def _recall(self, ranges: Iterable[FeedRange]) -> None:
+        if isinstance(self._inner, Recalls):
+            self._inner.recall(x for x in ranges if x.high)
+
+    async def _advanced(self, feed: Feed, name: RangeId, step: Step) -> Reached:
+        if step.count is None:
+            return Reached(at=await self._end(feed, name, step))
+        largest = self._scale.largest
+        if step.lag * largest <= step.count:  # else it would be asked for in vain
+            end = await self._end(feed, name, step)
+            if self.distance(step.after, end) * largest <= step.count:
+                return Reached(at=end)
+        return await _counted(feed, self._scale, name, step)
+
+    async def _end(self, feed: Feed, name: RangeId, step: Step) -> Continuation:
+        """Return where a range is now, or ``until``, whichever comes first."""
+        order = self._scale.order
+        try:
+            now = await feed.settle(name, "now")
+        except RangeUnknown:
+            return step.after  # it has ended meanwhile
+        if order(now) < order(step.after):
+            raise FeedUnavailable(
+                f"range {name!r} has changes behind {step.after!r}, and ends at {now!r}: a "
+                f"replica is behind, or its LSNs began again when ranges were merged"
+            )
+        if step.until is None or order(now) <= order(step.until):
+            return now
+        return max(step.after, step.until, key=order)
+
+    def _pages(
+        self, name: RangeId, after: Continuation, end: Continuation
+    ) -> Iterator[Sequence[Change]]:
+        """Yield the changes between two positions, wherever they are by now."""
+        until = self.order(end)
+        while self.order(after) < until:
+            try:
+                page = self._run(partial(self._page, name=name, after=after, end=end))
+            except RangeEnded as ended:
+                yield from self._taken_over(ended, after, end)
+                return
+            wanted = [x for x in page.changes if x.sequence <= until]
+            if wanted:
+                yield wanted
+            if len(wanted) < len(page.changes):
+                return
+            after = page.continuation
+
+    async def _page(
+        self, feed: PatientFeed, *, name: RangeId, after: Continuation, end: Continuation
+    ) -> Page:
+        """Return a page on the way to an end that the range has reached before."""
+        limit = min(_PAGE, self.distance(after, end))
+
+        async def read() -> Page:
+            page = await feed.once.read(name, after, limit)
+            if not page.changes and self.order(page.continuation) < self.order(end):
+                raise FeedUnavailable(
+                    f"range {name!r} says that it ends at {page.continuation!r}, but it was "
+                    f"seen at {end!r}: a replica is behind"
+                )
+            return page
+
+        return await feed.ask(read)
+
+    def _taken_over(
+        self, ended: RangeEnded, after: Continuation, end: Continuation
+    ) -> Iterator[Sequence[Change]]:
+        """Go on in the successors that take over the position of an ended range."""
+        if any(x.start != after for x in ended.successors):
+            raise FeedRefused(
+                f"range {ended.range_id!r} ended at {after!r}, before {end!r}, which was seen "
+                f"earlier: the feed was restored from an older copy. Start from the beginning"
+            )
+        lines = [self._pages(x.range.id, after, end) for x in ended.successors]
+        changes = heapq.merge(*map(chain.from_iterable, lines), key=attrgetter("sequence"))
+        while page := list(islice(changes, _PAGE)):
+            yield page
+
+    def _run(self, call: Callable[[PatientFeed], Coroutine[Any, Any, T]]) -> T:
+        feed = PatientFeed(self._inner, timeout=_CALL_SECONDS, patience=self._patience)
+        return self._runner.run(call(feed))
+
+    async def _open(self) -> Feed:
+        return await self._stack.enter_async_context(self._opening())
+
+
+async def _look(feed: Feed, range_id: RangeId, after: Continuation) -> Sight:
+    """Ask for a change; where there is one, how many there are."""
+    try:
+        page = await feed.read(range_id, after, 1)
+    except RangeEnded as ended:
+        return Sight(lag=0, successors=ended.successors)
+    if not page.changes:
+        return Sight(lag=0)
+    return Sight(lag=max(1, await feed.lag(range_id, after)))
+
+
+async def _counted(feed: Feed, scale: Scale, name: RangeId, step: Step) -> Reached:
+    """Read so many changes, and return the position behind the last of them."""
+    assert step.count is not None, "without a count there is nothing to count"
+    at, done = step.after, 0
+    while done < step.count:
+        room = step.count - done
+        try:
+            page = await feed.read(name, at, min(_PAGE, room))
+        except RangeEnded:
+            break
+        within = _within(page.changes, scale, step.until)
+        if len(within) > room:
+            stop = _stop(feed, scale, within, room, exceed=step.exceed and done == 0)
+            if stop:
+                at, done = feed.continuation_after(within[stop - 1]), done + stop
+            break
+        if not within:
+            break
+        done += len(within)
+        if len(within) < len(page.changes):
+            assert step.until is not None, "nothing else can leave out the end of a page"
+            at = step.until
+            break
+        at = page.continuation
+    return Reached(at=at, changes=done)
+
+
+def _within(
+    changes: Sequence[Change], scale: Scale, until: Continuation | None
+) -> Sequence[Change]:
+    if until is None or not changes or changes[-1].sequence <= scale.order(until):
+        return changes
+    return [x for x in changes if x.sequence <= scale.order(until)]
+
+
+def _stop(
+    feed: Feed, scale: Scale, changes: Sequence[Change], room: int, *, exceed: bool
+) -> int:
+    """Return how many changes end with a whole transaction and fit; or, to ``exceed``,
+    how many the first transaction has.
+    """
+    ends = [
+        n
+        for n, x in enumerate(changes, start=1)
+        if scale.order(feed.continuation_after(x)) >= x.sequence
+    ]
+    fitting = [n for n in ends if n <= room]
+    if fitting:
+        return fitting[-1]
+    return ends[0] if exceed and ends else 0

@@ -1,0 +1,64 @@
+"""The positions of a feed as numbers: what planning computes with."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Continuation
+from changefeed.pipeline.source.reader import Slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How positions and sequences go together in any range of a feed.
+
+    ``order`` returns the sequence that no change before a position exceeds, ``position``
+    one behind a sequence. Transactions lie ``step`` sequences apart, or more, and have at
+    the most ``largest`` changes.
+    """
+
+    order: Callable[[Continuation], int]
+    position: Callable[[int], Continuation]
+    step: int = 1
+    largest: int = 1
+
+    def distance(self, begin: Continuation, end: Continuation) -> int:
+        """Return how many transactions lie between two positions at the most."""
+        return (self.order(end) - self.order(begin)) // self.step
+
+    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
+        """Cut a slice into several of about so many transactions."""
+        begin, steps = self.order(piece.start), self.distance(piece.start, piece.end)
+        count = max(1, steps // changes)
+        edges = [begin + steps * n // count * self.step for n in range(1, count)]
+        marks = [piece.start, *map(self.position, edges), piece.end]
+        return [
+            replace(piece, start=a, end=b, changes=self.distance(a, b))
+            for a, b in pairwise(marks)
+        ]
+
+
+def cosmos_scale() -> Scale:
+    """Return the scale of Cosmos DB; see ``changefeed.feeds.cosmos.positions``.
+
+    A transactional batch has at most 100 operations. Stored procedures may write more.
+    """
+    from changefeed.feeds.cosmos.positions import (  # noqa: PLC0415 - brings the client
+        lsn_of,
+        position_after,
+        sequences,
+    )
+
+    def order(position: Continuation) -> int:
+        lsn = lsn_of(position)
+        if lsn is None:
+            raise FeedRefused(
+                f"the position {position!r} has no LSN that could be put in order: this "
+                f"account writes its etags otherwise than every one seen so far. Read it "
+                f"with a host"
+            )
+        return sequences([lsn])[0]
+
+    first, second = sequences([1, 2])
+    return Scale(order=order, position=position_after, step=second - first, largest=100)

@@ -1,0 +1,135 @@
+"""What a planner and its tasks need of a feed, whichever it is.
+
+Two implementations: ``LogAccess`` (``access_log``) computes positions of an event log and
+reads columns; ``FeedAccess`` (``access_feed``) does with the contract of feeds alone.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId, StartAt, Successor
+from changefeed.pipeline.source.offsets import Mark, Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What lies behind a position: about how many changes, or what goes on after the end.
+
+    ``successors`` is ``None`` as long as the range may get more changes, and empty where
+    nothing goes on.
+    """
+
+    lag: int
+    successors: tuple[Successor, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """How far to go on in a range: ``count`` changes, and no further than ``until``.
+
+    ``lag`` is about how many lie ahead.
+
+    Where the feed cannot stop within a transaction, and the first one alone is longer than
+    ``count``, a step goes over it whole if it may ``exceed``, and nowhere if not.
+    """
+
+    after: Continuation
+    lag: int
+    count: int | None = None
+    until: Continuation | None = None
+    exceed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Where a step has led, and over how many changes, where they were counted."""
+
+    at: Continuation
+    changes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A piece of one range: the changes after ``start`` up to ``end``.
+
+    ``changes`` is how many they are at the most, where that is known without reading them.
+    ``feed`` is what the feed must be known by, as in an offset.
+    """
+
+    range_id: RangeId
+    start: Continuation
+    end: Continuation
+    generation: int = 0
+    low: str = ""
+    high: str = ""
+    changes: int | None = None
+    feed: str = ""
+
+
+Piece = Columns | Sequence[Change]
+"""Changes of a slice: in columns where the feed has them so, or one by one."""
+
+
+class Access(Protocol):
+    """Reached from one thread, which has nothing else to do meanwhile.
+
+    Raises what feeds raise, but for ``RangeEnded``. Asks about many ranges at once, so that
+    planning takes about as long for many as for one.
+    """
+
+    takes_over: bool
+    """Whether successors take over the positions of ended ranges, whose bounds the feed
+    forgets: marks must then carry them."""
+
+    def identity(self) -> str:
+        """Return what the feed is to be known by, if its positions do not say it."""
+        ...
+
+    def recall(self, offset: Offset) -> None:
+        """Learn of ranges from an offset before they are asked for.
+
+        Raise ``FeedRefused`` if the offset is of another feed than this.
+        """
+        ...
+
+    def ranges(self) -> Sequence[FeedRange]:
+        """Return the ranges that are wanted, parents before their children."""
+        ...
+
+    def settle(
+        self, names: Collection[RangeId], start: StartAt
+    ) -> Mapping[RangeId, Continuation]: ...
+
+    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
+        """Tell what lies behind each of these positions."""
+        ...
+
+    def order(self, position: Continuation) -> int:
+        """Return the sequence that no change before this position exceeds."""
+        ...
+
+    def distance(self, begin: Continuation, end: Continuation) -> int:
+        """Return about how many changes lie between two positions of a range."""
+        ...
+
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+        """Return where these steps lead: not beyond the present end of a range, nor back.
+
+        A range that has ended meanwhile is left where it is.
+        """
+        ...
+
+    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
+        """Cut a slice into several of about so many changes, where that can be done."""
+        ...
+
+    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Piece]]:
+        """Yield the changes of a slice, in order, each with the range of the slice.
+
+        They are those that were planned, wherever they have moved meanwhile.
+        """
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,120 @@
+"""The columns of a change, and record batches of them.
+
+Every feed has the same columns, so that a query reads any feed. ``body`` and ``previous``
+are JSON text as it came: Spark parses it, in parallel and without Python. Where it is no
+UTF-8, bytes are escaped: no body may stop a stream. A change is named by ``range`` and
+``sequence``. ``generation`` is left out unless it is asked for: of two changes of one key
+the later has the greater (``generation``, ``sequence``), also across ranges that end.
+
+Changes that come as columns become a batch without a look at any row; of others, a batch
+costs a Python list for each column. A column that was not asked for costs nothing: Spark
+does not tell a Python source which columns a query needs, so the option ``columns`` does.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.arrow_columns import TIME, Arrays, arrays, readable
+from changefeed.pipeline.source.reader import Piece
+
+_ARROW: Final[Mapping[str, pa.DataType]] = {
+    "range": pa.string(),
+    "sequence": pa.int64(),
+    "key": pa.string(),
+    "id": pa.string(),
+    "operation": pa.string(),
+    "body": pa.string(),
+    "previous": pa.string(),
+    "committed_at": TIME,
+    "generation": pa.int32(),
+}
+_SQL: Final = {
+    pa.string(): "STRING",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INT",
+    TIME: "TIMESTAMP",
+}
+ENVELOPE: Final[tuple[str, ...]] = tuple(x for x in _ARROW if x != "generation")
+EVERYTHING: Final[tuple[str, ...]] = tuple(_ARROW)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """Which columns, in which order."""
+
+    columns: tuple[str, ...] = ENVELOPE
+
+    @classmethod
+    def of(cls, text: str) -> "Envelope":
+        """Read names with commas between them. Raise ``PipelineRefused`` for a wrong one."""
+        names = tuple(x.strip() for x in text.split(",") if x.strip())
+        for name in names:
+            if name not in _ARROW:
+                raise PipelineRefused(
+                    f"a change has no column {name!r}; there are: {', '.join(EVERYTHING)}"
+                )
+        if not names or len(set(names)) < len(names):
+            raise PipelineRefused(f"columns={text!r}: name each column once, and at least one")
+        return cls(columns=names)
+
+    @property
+    def ddl(self) -> str:
+        return ", ".join(f"`{x}` {_SQL[_ARROW[x]]}" for x in self.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(x, _ARROW[x]) for x in self.columns])
+
+    def batch(self, range_id: RangeId, piece: Piece, generation: int) -> pa.RecordBatch:
+        """Make a batch of some changes of one range."""
+        if isinstance(piece, Columns):
+            size, first = len(piece.layout.kinds), piece.first
+            made = self._made(arrays(piece), range_id, generation, size=size, first=first)
+            return made.slice(piece.skip, piece.count)
+        first = piece[0].sequence if piece else 0
+        return self._made(_arrays(piece), range_id, generation, size=len(piece), first=first)
+
+    def _made(
+        self, making: Arrays, range_id: RangeId, generation: int, *, size: int, first: int
+    ) -> pa.RecordBatch:
+        try:
+            made = [
+                pa.repeat(_constant(x, range_id, generation), size)
+                if x in ("range", "generation")
+                else making[x]()
+                for x in self.columns
+            ]
+        except (pa.ArrowInvalid, IndexError) as error:
+            raise FeedRefused(
+                f"the changes of range {range_id!r} cannot be read, among the {size} from "
+                f"sequence {first} on: the log is damaged ({error}). Restore its directory "
+                f"from a copy"
+            ) from error
+        return pa.RecordBatch.from_arrays(made, schema=self.schema)
+
+
+def _constant(name: str, range_id: RangeId, generation: int) -> pa.Scalar:
+    return pa.scalar(range_id if name == "range" else generation, _ARROW[name])
+
+
+def _arrays(changes: Sequence[Change]) -> Arrays:
+    def array(kind: pa.DataType, values: Iterable[object]) -> pa.Array:
+        return pa.array(list(values), kind)
+
+    text, number = pa.string(), pa.int64()
+    return {
+        "sequence": lambda: array(number, (x.sequence for x in changes)),
+        "key": lambda: array(text, (x.key for x in changes)),
+        "id": lambda: array(text, (x.id for x in changes)),
+        "operation": lambda: array(text, (str(x.operation) for x in changes)),
+        "body": lambda: readable([x.body or None for x in changes]),
+        "previous": lambda: readable([x.previous for x in changes]),
+        "committed_at": lambda: array(number, (x.committed_us for x in changes)).view(TIME),
+    }

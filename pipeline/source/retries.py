@@ -1,0 +1,96 @@
+"""A feed that is asked again until it answers: a few questions at a time, each bounded.
+
+What throttles, splits or is away for a moment must not end a query, whose next start
+costs much more than waiting. What stays away must: whoever keeps the query then tells it,
+and starts it again later.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay
+
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.feeds.timeouts import BoundedFeed
+
+T = TypeVar("T")
+Name = TypeVar("Name", bound=str)
+
+_AT_ONCE: Final = 16
+_FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
+
+
+class PatientFeed:
+    """Wraps a feed. ``FeedUnavailable`` is raised by what has no answer for ``patience``
+    seconds; an attempt may take ``timeout``. ``once`` is the feed that is asked only once.
+    """
+
+    def __init__(self, feed: Feed, *, timeout: float, patience: float) -> None:
+        self.once: Feed = BoundedFeed(feed, timeout=timeout)
+        self._few = asyncio.Semaphore(_AT_ONCE)
+        self._patience = patience
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        return await self.ask(self.once.ranges)
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        return await self.ask(lambda: self.once.settle(range_id, start))
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        return await self.ask(lambda: self.once.read(range_id, after, limit))
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return self.once.continuation_after(change)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        return await self.ask(lambda: self.once.lag(range_id, after))
+
+    async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await ``call()`` until the feed answers; it asks ``once``, not this."""
+        async with self._few:
+            return await patiently(call, self._patience)
+
+
+async def patiently(call: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Await ``call()`` until it does not raise ``FeedUnavailable``, or so long."""
+
+    async def attempt() -> T:
+        return await call()
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(FeedUnavailable),
+        stop=stop_after_delay(seconds),
+        wait=_delay,
+        sleep=asyncio.sleep,
+        reraise=True,
+    )
+    return await retrying(attempt)
+
+
+async def for_each(
+    names: Iterable[Name], call: Callable[[Name], Awaitable[T]]
+) -> Mapping[Name, T]:
+    """Await ``call(name)`` for all names at once. The first error ends the others."""
+    found: dict[Name, T] = {}
+
+    async def one(name: Name) -> None:
+        found[name] = await call(name)
+
+    wanted = list(names)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for name in wanted:
+                group.create_task(one(name))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    return {name: found[name] for name in wanted}
+
+
+def _delay(state: RetryCallState) -> float:
+    """Grow with the attempts; never ask sooner than the other side wished."""
+    error = state.outcome.exception() if state.outcome else None
+    wished = getattr(error, "retry_after", None) or 0.0
+    grown = _FIRST_DELAY * 2.0 ** min(state.attempt_number - 1, 10)
+    return float(wished) + min(_LONGEST_DELAY, grown)

@@ -1,0 +1,162 @@
+"""Keeping the queries of a pipeline alive until somebody stops them.
+
+A query that failed because the feed did not answer is started again, after a delay that
+grows. Any other failure ends the pipeline: a table that silently stands still is worse.
+
+To stop, no batch begins any more, and those that run may end (see ``source.holding``) for
+as long as ``stop_timeout``. A batch that is broken off then, or by a second wish to stop,
+is repeated at the next start.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from changefeed.pipeline.errors import QueryFailed, QueryRefused
+from changefeed.pipeline.progress import Board
+from changefeed.pipeline.shutdown import Stopping
+from changefeed.pipeline.source.drain import Hold
+
+_log = structlog.get_logger("changefeed")
+
+_LOOK_INTERVAL: Final = 0.25
+_REST_INTERVAL: Final = 0.05
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
+STOP_TIMEOUT: Final = 25.0
+_ADVICE = re.compile(
+    r"^(?:\w+\.)+(FeedUnavailable|FeedRefused|PipelineRefused|ObserverRefused|"
+    r"DeadLettersRefused|ObserverFailed|ObserverStuck): (.+)$",
+    re.MULTILINE,
+)
+"""The last line of a traceback. What led to an error stands before it, in lines alike."""
+
+Starter = Callable[[], StreamingQuery]
+
+
+@dataclass(kw_only=True)
+class _Kept:
+    """One table: how to start its query, and the query that runs, or when to start one."""
+
+    name: str
+    start: Starter
+    query: StreamingQuery | None = None
+    failures: int = 0  # since the last batch
+    due: float = 0.0
+    done: bool = False
+
+    @property
+    def runs(self) -> bool:
+        return self.query is not None and self.query.isActive
+
+
+def started(
+    writer: DataStreamWriter, name: str, *, checkpoint: str, interval: float | None
+) -> StreamingQuery:
+    """Start a query that begins a batch every ``interval`` seconds at the most.
+
+    Without an interval it takes in what is there now, and ends.
+    """
+    writer = writer.queryName(name).option("checkpointLocation", checkpoint)
+    if interval is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds").start()
+
+
+def keep_running(
+    starters: Mapping[str, Starter],
+    stop: Stopping,
+    hold: Hold,
+    *,
+    board: Board,
+    stop_timeout: float = STOP_TIMEOUT,
+    tries: int | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Run queries until asked to stop, or until all have ended by themselves.
+
+    ``hold`` is what the queries were made with. ``board`` is told what waits for its feed,
+    and ``look`` is called now and then. ``tries`` is how often in a row a feed may be away
+    for one query; without it, for ever. Raise ``QueryFailed`` if a query cannot go on. None
+    runs when this returns.
+    """
+    kept = [_Kept(name=name, start=start) for name, start in starters.items()]
+    try:
+        while not stop.asked and not all(x.done for x in kept):
+            for one in kept:
+                _look(one, board, stop.now(), tries)
+            look()
+            stop.wait(_LOOK_INTERVAL)
+        _come_to_rest(kept, stop, hold, stop_timeout)
+        for one in kept:
+            if one.query is not None:
+                _look(one, board, stop.now(), tries)  # it may have failed meanwhile
+    finally:
+        for one in kept:
+            if one.query is not None:
+                one.query.stop()
+
+
+def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
+    if one.done or (one.query is None and now < one.due):
+        return
+    if one.query is None:
+        one.query = one.start()
+        board.started(one.name)
+        _log.info("query.started", table=one.name)
+        return
+    if one.query.isActive:
+        if one.query.lastProgress is not None:
+            one.failures = 0
+        return
+    failure = one.query.exception()
+    if failure is None:
+        one.done = True
+        return
+    kind, reason = advice(str(failure))
+    one.failures += 1
+    if kind != "FeedUnavailable" or one.failures == tries:
+        failed = QueryRefused if kind.endswith("Refused") else QueryFailed
+        raise failed(one.name, reason) from failure
+    delay = min(_FIRST_DELAY * 2.0 ** min(one.failures - 1, 10), _LONGEST_DELAY)
+    _log.warning("query.failed", table=one.name, error=reason, again_after=delay)
+    board.in_trouble(one.name, reason)
+    one.query, one.due = None, now + delay
+
+
+def _come_to_rest(kept: list[_Kept], stop: Stopping, hold: Hold, stop_timeout: float) -> None:
+    """Wait until no query is in a batch, but not for ever."""
+    working = [x for x in kept if x.runs]
+    if not working:
+        return
+    _log.info("pipeline.stopping", tables=[x.name for x in working], budget=stop_timeout)
+    for one in working:
+        hold.begin(one.name)
+    give_up = stop.now() + stop_timeout
+    while working and not stop.at_once and stop.now() < give_up:
+        working = [x for x in working if x.runs and not _rests(x, hold)]
+        if working:
+            stop.wait(_REST_INTERVAL)
+    for one in working:
+        _log.warning(
+            "batch.broken_off", table=one.name, advice="it is repeated at the next start"
+        )
+
+
+def _rests(one: _Kept, hold: Hold) -> bool:
+    """Say whether no batch runs and none will: one that would begin meets the hold."""
+    assert one.query is not None, "it runs"
+    return hold.noticed(one.name) or not one.query.status["isTriggerActive"]
+
+
+def advice(text: str) -> tuple[str, str]:
+    """Return what our own error was, and said, from within all that Spark says around it."""
+    found = _ADVICE.findall(text)
+    if not found:
+        return "", text.strip().splitlines()[0]
+    kind, said = found[-1]
+    return kind, said.strip()

@@ -1,0 +1,161 @@
+"""Starting the queries that keep the tables."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
+from changefeed.pipeline.source.body_schema import VALUE, VARIANT, with_bodies
+from changefeed.pipeline.source.drain import Hold
+from changefeed.pipeline.source.record_batches import EVERYTHING
+from changefeed.pipeline.source.spark import stream
+from changefeed.pipeline.supervisor import started
+from changefeed.pipeline.tables.aggregates import definition, merge_of, windowed
+from changefeed.pipeline.tables.delta_sink import NAME as SINK
+from changefeed.pipeline.tables.delta_sink import register_sink
+from changefeed.pipeline.tables.delta_table import (
+    Upkeep,
+    arrow_schema,
+    ensure_table,
+    refuse_another,
+)
+from changefeed.pipeline.tables.latest import MERGE, newest
+from changefeed.pipeline.tables.merge import Merge, MergedTable, as_they_are
+from changefeed.pipeline.tables.parquet import refuse_other_files, refuse_plain_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The query of one table, not started yet, and the Delta table it needs, if any."""
+
+    name: str
+    writer: DataStreamWriter
+    interval: float
+    uri: str
+    schema: pa.Schema | None = None
+    definition: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """The queries of one pipeline. ``once``: read what is there now, then end.
+
+    ``hold`` can bring them to rest between two batches.
+    """
+
+    spark: SparkSession
+    settings: PipelineSettings
+    once: bool = False
+    hold: Hold | None = None
+
+    def starters(self) -> Mapping[str, Callable[[], StreamingQuery]]:
+        """Return what starts the query of each table that the settings name.
+
+        The Delta tables are there then. Raise ``PipelineRefused``, before anything is
+        written, if one cannot be kept as the settings say.
+        """
+        planned = self._planned()
+        for x in planned:
+            if x.schema is not None:
+                refuse_another(x.uri, x.schema, x.definition)
+        for x in planned:
+            if x.schema is not None:
+                ensure_table(x.uri, x.schema, x.definition)
+        return {x.name: partial(self._started, x) for x in planned}
+
+    def _planned(self) -> list[Planned]:
+        settings = self.settings
+        return [
+            *([self._changes()] if settings.changes.enabled else []),
+            *([self._latest()] if settings.latest.enabled else []),
+            *(self._aggregate(x) for x in settings.aggregates),
+        ]
+
+    def _changes(self) -> Planned:
+        settings, uri = self.settings.changes, self.settings.table("changes")
+        rows = self._kept("changes")
+        if settings.format == "parquet":
+            refuse_other_files(uri, rows)
+            writer = rows.writeStream.format("parquet").option("path", uri)
+            return Planned(name="changes", writer=writer, interval=settings.interval, uri=uri)
+        refuse_plain_files(uri)
+        register_sink(self.spark)
+        writer = rows.writeStream.format(SINK).options(
+            path=uri,
+            compactEvery=str(settings.compact_every),
+            keepHours=str(settings.keep_hours),
+        )
+        return Planned(
+            name="changes",
+            writer=writer,
+            interval=settings.interval,
+            uri=uri,
+            schema=arrow_schema(rows.schema),
+        )
+
+    def _latest(self) -> Planned:
+        settings, rows = self.settings.latest, self._kept("latest")
+        table = self._table("latest", MERGE, settings, newest)
+        return Planned(
+            name="latest",
+            writer=rows.writeStream.foreachBatch(table),
+            interval=settings.interval,
+            uri=table.uri,
+            schema=arrow_schema(newest(rows).schema),
+        )
+
+    def _aggregate(self, settings: AggregateSettings) -> Planned:
+        figures = windowed(self._parsed(settings.name), settings)
+        table = self._table(settings.name, merge_of(settings), settings)
+        return Planned(
+            name=settings.name,
+            writer=figures.writeStream.outputMode("update").foreachBatch(table),
+            interval=settings.interval,
+            uri=table.uri,
+            schema=arrow_schema(figures.schema),
+            definition=definition(settings),
+        )
+
+    def _table(
+        self,
+        name: str,
+        merge: Merge,
+        settings: UpkeepSettings,
+        rows: Callable[[DataFrame], DataFrame] = as_they_are,
+    ) -> MergedTable:
+        upkeep = Upkeep(every=settings.compact_every, keep_hours=settings.keep_hours)
+        return MergedTable(uri=self.settings.table(name), merge=merge, upkeep=upkeep, rows=rows)
+
+    def _kept(self, name: str) -> DataFrame:
+        """Return the rows of a table. No table can have a VARIANT: ``body`` has the same."""
+        rows = self._parsed(name)
+        schema = self.settings.body_schema
+        return rows.drop(VALUE) if schema and schema.strip().lower() == VARIANT else rows
+
+    def _parsed(self, name: str) -> DataFrame:
+        schema = self.settings.body_schema
+        return self._read(name) if schema is None else with_bodies(self._read(name), schema)
+
+    def _read(self, name: str) -> DataFrame:
+        hold = {} if self.hold is None else {"holdFile": self.hold.file(name)}
+        return stream(
+            self.spark,
+            self.settings.feed,
+            startingAt=self.settings.start,
+            columns=",".join(EVERYTHING),
+            maxChangesPerTrigger=str(self.settings.max_changes),
+            **hold,
+        )
+
+    def _started(self, planned: Planned) -> StreamingQuery:
+        return started(
+            planned.writer,
+            planned.name,
+            checkpoint=self.settings.checkpoint(planned.name),
+            interval=None if self.once else planned.interval,
+        )

@@ -1,0 +1,110 @@
+"""Settings, wherever they come from: what is common to those of a host and of a pipeline.
+
+A value is taken from the first place that has it: the command line, the environment, the
+TOML file, the default. Settings are plain values: only ``read_settings`` looks anywhere.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from changefeed.runtime.errors import Mistake
+from changefeed.runtime.settings_errors import Sources, unknown_variables, wrong_settings
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Part(BaseModel):
+    """A section, or all of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class LogSettings(Part):
+    """Structured logs on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"
+    """``auto``: for people on a terminal, JSON elsewhere."""
+
+
+class AllSettings(Part):
+    """Everything that a process is told."""
+
+    prefix: ClassVar[str]
+    """What the names of its variables in the environment begin with."""
+    maker: ClassVar[str]
+    """The command that writes a file with all of them."""
+    neighbours: ClassVar[tuple[str, ...]] = ()
+    """Sections in the environment that are another process's."""
+
+
+Told = TypeVar("Told", bound=AllSettings)
+
+
+def read_settings(model: type[Told], file: Path | None, flags: Mapping[str, Any]) -> Told:
+    """Merge a TOML file, the environment and nested ``flags`` into settings.
+
+    Raise ``Mistake``, which names each setting that is wrong, with the place it is from.
+    """
+    found_in_file = {} if file is None else _read(file, model.maker)
+    if strangers := unknown_variables(model, os.environ, model.prefix, model.neighbours):
+        raise Mistake("; ".join(strangers))
+
+    try:
+        read = _reader(model, found_in_file)(**flags)
+    except ValidationError as error:
+        sources = Sources(flags=flags, environ=os.environ, prefix=model.prefix, file=file)
+        lines = ["wrong settings", *wrong_settings(model, error, sources)]
+        raise Mistake("\n  ".join(lines)) from None
+    except SettingsError as error:
+        raise Mistake(
+            f"an environment variable is not JSON, as that of a whole section must be: "
+            f"{error}. Set single values, as in {model.prefix}LOG__LEVEL=debug"
+        ) from error
+    return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
+
+
+def _reader(model: type[Told], from_file: dict[str, Any]) -> type[BaseSettings]:
+    """Return the class that looks for the fields of ``model`` in all places."""
+
+    class Reader(model, BaseSettings):  # type: ignore[misc, valid-type]
+        model_config = SettingsConfigDict(
+            env_prefix=model.prefix, env_nested_delimiter="__", extra="forbid"
+        )
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            del dotenv_settings, file_secret_settings
+            return (init_settings, env_settings, InitSettingsSource(settings_cls, from_file))
+
+    return Reader
+
+
+def _read(file: Path, maker: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise Mistake(f"there is no file {file}; make one with: {maker} {file}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Mistake(f"the settings in {file} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise Mistake(f"{file} is no TOML: {error}") from error

@@ -1,0 +1,151 @@
+"""What is wrong with settings, in the words and names of whoever wrote them."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import groupby, takewhile
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from changefeed.runtime.settings_schema import Entry, entries, names
+
+_LONGEST = 60
+
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where settings were taken from, the first that has a value winning."""
+
+    flags: Mapping[str, Any]
+    environ: Mapping[str, str]
+    prefix: str
+    file: Path | None
+
+    def of(self, name: Name) -> str:
+        """Say where the value of a setting comes from. A list comes from one place whole."""
+        name = _before_a_number(name)
+        if _has(self.flags, name):
+            return "the command line"
+        by_upper = {x.upper(): x for x in self.environ}
+        for length in range(len(name), 0, -1):  # a whole section may be set, too
+            if variable := by_upper.get(self.variable(name[:length])):
+                return variable
+        return "the defaults" if self.file is None else str(self.file)
+
+    def variable(self, name: Name) -> str:
+        """Return the name that a setting has in the environment."""
+        return self.prefix + "__".join(name).upper()
+
+
+def wrong_settings(model: type, error: ValidationError, sources: Sources) -> list[str]:
+    """Return a line for each setting that is wrong."""
+    known = set(names(model))
+    tables = {name for name, x in entries(model).items() if x.has_names}
+    by_name = groupby(error.errors(), lambda x: _known_part(x, known, tables))
+    return [_line(name, list(errors), sources, known) for name, errors in by_name]
+
+
+def unknown_variables(
+    model: type, environ: Mapping[str, str], prefix: str, neighbours: Collection[str]
+) -> list[str]:
+    """Return a line for each variable that looks like a setting, and would not be heeded.
+
+    Those without a double underscore are left alone: an orchestrator may have made them.
+    So are sections of ``neighbours``.
+    """
+    tops = sorted({name[0] for name in names(model)})
+    settings = entries(model)
+    found = []
+    for variable in sorted(environ):
+        if not variable.upper().startswith(prefix):
+            continue
+        name = tuple(variable.upper().removeprefix(prefix).lower().split("__"))
+        if len(name) == 1 and not prefix.endswith("__"):
+            continue
+        if name[0] not in (*tops, *neighbours):
+            kind = "section" if len(name) > 1 else "setting"
+            found.append(
+                f"the environment has {variable}, but there is no {kind} "
+                f"{name[0]!r} of settings: there are {', '.join(tops)}"
+            )
+        found += _inside_a_setting(variable, name, prefix, settings)
+    return found
+
+
+def _inside_a_setting(
+    variable: str, name: Name, prefix: str, settings: Mapping[Name, Entry]
+) -> Iterator[str]:
+    """Tell of a name that goes on behind that of a setting: it would be lost."""
+    for length in range(1, len(name)):
+        whole = name[:length]
+        if whole not in settings:
+            continue
+        told = prefix + "__".join(whole).upper()
+        if settings[whole].has_names:
+            yield (
+                f"the environment has {variable}, and names in it would be in lower case: "
+                f"set {told} to all of {'.'.join(whole)}, as JSON"
+            )
+        else:
+            yield (
+                f"the environment has {variable}, but {'.'.join(whole)} is one value: "
+                f"set {told}"
+            )
+
+
+def _before_a_number(name: Name) -> Name:
+    return tuple(takewhile(lambda x: not x.isdigit(), name))
+
+
+def _known_part(error: ErrorDetails, known: Collection[Name], tables: Collection[Name]) -> Name:
+    """Return the name of the setting; what follows in it is pydantic's own.
+
+    But in a list numbers tell which of them is meant, and in a table names do.
+    """
+    name = tuple(str(x) for x in error["loc"])
+    if error["type"] == "extra_forbidden" or any(isinstance(x, int) for x in error["loc"]):
+        return name
+    while name and name not in known and name[:-1] not in tables:
+        name = name[:-1]
+    return name
+
+
+def _line(
+    path: Name, errors: list[ErrorDetails], sources: Sources, known: Collection[Name]
+) -> str:
+    name, source = ".".join(path), sources.of(path)
+    in_list = _before_a_number(path) != path
+    if errors[0]["type"] == "extra_forbidden":
+        near = [] if in_list else get_close_matches(name, [".".join(x) for x in known], n=1)
+        advice = f"; did you mean {near[0]}?" if near else ""
+        return f"{name} (from {source}): there is no such setting{advice}"
+    if errors[0]["type"] == "missing":
+        if in_list:
+            return f"{name} (from {source}): there is none, and it has to be there"
+        variable = sources.variable(path)
+        return f"{name}: there is none; name it with a flag, in {variable} or in the file"
+    texts = [x["msg"].removeprefix("Value error, ") for x in errors]
+    allowed = "should " + " or ".join(x.removeprefix("Input should ") for x in texts)
+    if not texts[0].startswith("Input should "):
+        allowed = texts[0]
+    given = errors[0]["input"]
+    if isinstance(given, Mapping) or not isinstance(given, str | int | float):
+        return f"{name}: {allowed}"  # the part that is wrong is named in the text
+    shown = repr(given)
+    if len(shown) > _LONGEST:
+        shown = f"{shown[:_LONGEST]}..."
+    return f"{name} (from {source}): {allowed}; it is {shown}"
+
+
+def _has(flags: Mapping[str, Any], path: Name) -> bool:
+    inner: Any = flags
+    for name in path:
+        if not isinstance(inner, Mapping) or name not in inner:
+            return False
+        inner = inner[name]
+    return True

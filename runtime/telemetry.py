@@ -1,0 +1,139 @@
+"""Metrics (and, if wanted, logs) by OpenTelemetry: for Prometheus to fetch, or pushed.
+
+Metrics can always be fetched at ``/metrics``, unless ``OTEL_METRICS_EXPORTER=none``. What
+the standard variables ``OTEL_METRICS_EXPORTER`` and ``OTEL_LOGS_EXPORTER`` name besides
+(``otlp``, ``console``) is pushed, if the package of that exporter is installed; such an
+exporter reads the rest of its settings from the standard variables itself.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from opentelemetry import metrics
+from opentelemetry._logs import SeverityNumber
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from prometheus_client import CollectorRegistry
+
+from changefeed.runtime.errors import Mistake
+
+_FLUSH_MILLIS = 3000
+_OTLP = ("otlp_proto_http", "otlp_proto_grpc")
+
+
+class TelemetryRefused(Mistake):
+    """The environment asks for what is not installed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """What is on: a registry to fetch metrics from, and handlers that push logs."""
+
+    registry: CollectorRegistry
+    log_handlers: tuple[logging.Handler, ...]
+
+
+@contextmanager
+def telemetry(service: str, instance: str, environ: Mapping[str, str]) -> Iterator[Telemetry]:
+    """Make OpenTelemetry's meters count, until the block is left; then push what is left.
+
+    Once for each process: OpenTelemetry keeps the first provider it is given.
+    """
+    resource = _resource(service, instance)
+    registry = CollectorRegistry()
+    readers = list(_readers(registry, environ))
+    meters = MeterProvider(readers, resource, shutdown_on_exit=False)
+    metrics.set_meter_provider(meters)
+    loggers = LoggerProvider(resource, shutdown_on_exit=False)
+    exporters = _pushed("logs", environ)
+    for exporter in exporters:
+        loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
+    handlers = (_PushedLogs(loggers),) if exporters else ()
+    try:
+        yield Telemetry(registry=registry, log_handlers=handlers)
+    finally:
+        meters.shutdown(timeout_millis=_FLUSH_MILLIS)
+        loggers.force_flush(timeout_millis=_FLUSH_MILLIS)
+        loggers.shutdown()
+
+
+def _resource(service: str, instance: str) -> Resource:
+    """Name this process; the user's ``OTEL_RESOURCE_ATTRIBUTES`` go before our names."""
+    ours = Resource.create({"service.name": service, "service.instance.id": instance})
+    return ours.merge(OTELResourceDetector().detect())
+
+
+def _readers(registry: CollectorRegistry, environ: Mapping[str, str]) -> Iterator[MetricReader]:
+    if _wanted("metrics", environ) != ["none"]:
+        yield PrometheusMetricReader(registry=registry)
+    for exporter in _pushed("metrics", environ):
+        yield PeriodicExportingMetricReader(exporter)
+
+
+def _wanted(signal: str, environ: Mapping[str, str]) -> list[str]:
+    names = environ.get(f"OTEL_{signal.upper()}_EXPORTER", "").split(",")
+    return [x.strip() for x in names if x.strip()]
+
+
+def _pushed(signal: str, environ: Mapping[str, str]) -> list[Any]:
+    """Make the exporters that the environment asks for."""
+    names = [x for x in _wanted(signal, environ) if x not in ("none", "prometheus")]
+    return [_exporter(signal, name, environ) for name in names]
+
+
+def _exporter(signal: str, name: str, environ: Mapping[str, str]) -> Any:
+    protocol = environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
+    if name != "otlp":
+        names = [name]
+    elif protocol:
+        names = [x for x in _OTLP if x.endswith("grpc") == (protocol == "grpc")]
+    else:
+        names = list(_OTLP)
+    for each in names:
+        for point in entry_points(group=f"opentelemetry_{signal}_exporter", name=each):
+            return point.load()()
+    package = f"opentelemetry-exporter-{names[0].replace('_', '-')}"
+    raise TelemetryRefused(
+        f"OTEL_{signal.upper()}_EXPORTER asks for {name!r}, which is not installed: install "
+        f"{package}, or set the variable to none"
+    )
+
+
+class _PushedLogs(logging.Handler):
+    """Hands log lines to OpenTelemetry: the event as the body, the rest as attributes."""
+
+    def __init__(self, provider: LoggerProvider) -> None:
+        super().__init__()
+        self._provider = provider
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # A line of structlog is still a mapping here; any other is text.
+        told: dict[str, Any] = (
+            {k: v for k, v in record.msg.items() if not k.startswith("_")}
+            if isinstance(record.msg, dict)
+            else {"event": record.getMessage()}
+        )
+        self._provider.get_logger(record.name).emit(
+            timestamp=int(record.created * 1e9),
+            severity_number=_severity(record.levelno),
+            severity_text=record.levelname,
+            body=str(told.pop("event", "")),
+            attributes={k: _plain(v) for k, v in told.items() if v is not None},
+        )
+
+
+def _severity(level: int) -> SeverityNumber:
+    """OpenTelemetry counts debug 5, info 9, warning 13, error 17, fatal 21."""
+    return SeverityNumber(max(1, min(level // 10, 5) * 4 + 1))
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | bool | int | float) else str(value)

@@ -1,0 +1,74 @@
+"""Lines of JSON become records, or are said to be bad."""
+
+import pytest
+
+from changefeed.cli.io.json_lines import LONGEST_LINE, BadLine, Fields, Lines, record_of
+from changefeed.feeds.eventlog import Record
+from changefeed.feeds.feed import Operation
+
+
+def test_a_line_is_the_body_and_its_fields_say_the_rest() -> None:
+    line = b' {"o": {"id": 7}, "k": "x", "at": "1970-01-01T00:00:01.5Z", "op": "DELETE"}\r'
+    fields = Fields(key="k", id="o.id", time="at", operation="op")
+    assert record_of(line, fields) == Record(
+        key="x",
+        id="7",
+        body=line.strip(),
+        operation=Operation.DELETE,
+        committed_us=1_500_000,
+    )
+
+
+def test_without_more_fields_a_line_is_an_insert_now_under_its_key() -> None:
+    assert record_of(b'{"k": 5}', Fields(key="k")) == Record(key="5", body=b'{"k": 5}')
+
+
+def test_a_field_is_found_by_its_whole_name_before_its_parts() -> None:
+    assert record_of(b'{"a.b": 1, "a": {"b": 2}}', Fields(key="a.b")) == Record(
+        key="1", body=b'{"a.b": 1, "a": {"b": 2}}'
+    )
+
+
+@pytest.mark.parametrize("line", [b"", b"  \r", b"\xef\xbb\xbf"])
+def test_a_blank_line_is_no_change(line: bytes) -> None:
+    assert record_of(line, Fields(key="k")) is None
+
+
+def test_seconds_since_1970_are_a_time() -> None:
+    record = record_of(b'{"k": "a", "t": 1.25}', Fields(key="k", time="t"))
+    assert record is not None
+    assert record.committed_us == 1_250_000
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"{", "it is no JSON: "),
+        (b"\xff", "it is no JSON: "),
+        (b"[" * 100_000, "it is no JSON: "),
+        (b"[1]", "it is JSON, but no object"),
+        (b"{}", "it has no 'k'$"),
+        (b'{"k": null}', "it has no 'k' that is text or a number, but 'None'"),
+        (b'{"k": true}', "it has no 'k' that is text or a number, but 'True'"),
+        (b'{"k": "a"}', "it has no 't'$"),
+        (b'{"k": "a", "t": "yesterday"}', "its 't' is no time: "),
+        (b'{"k": "a", "t": "2026-01-01T00:00:00"}', "does not say its time zone"),
+        (b'{"k": "a", "t": 1, "op": "upsert"}', "one of insert, replace, delete, but 'upsert'"),
+        (b'{"k": "a", "t": 1, "op": {}}', "one of insert, replace, delete, but"),
+        (b" " + b"x" * (LONGEST_LINE + 1), "it is longer than"),
+    ],
+    ids=lambda x: x[:30] if isinstance(x, bytes) else "",
+)
+def test_a_bad_line_says_why(line: bytes, says: str) -> None:
+    with pytest.raises(BadLine, match=says):
+        record_of(line, Fields(key="k", time="t", operation="op"))
+
+
+def test_lines_are_cut_wherever_blocks_end_and_the_last_needs_no_newline() -> None:
+    lines = Lines()
+    assert [lines.cut(x) for x in (b"a\nb", b"c\n\nd", b"")] == [[b"a"], [b"bc", b""], [b"d"]]
+
+
+def test_a_line_without_end_takes_no_endless_memory() -> None:
+    lines = Lines()
+    assert [len(x) for x in lines.cut(b"x" * (LONGEST_LINE + 1))] == [LONGEST_LINE + 1]

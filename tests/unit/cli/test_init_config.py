@@ -1,0 +1,54 @@
+"""The file that ``init-config`` writes."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from changefeed.cli import app
+from changefeed.cli.init_config import config_text
+from changefeed.host.settings import Settings, load_settings
+from changefeed.runtime.settings_schema import sections
+
+_SETTING = re.compile(r"^#(\w+ = .+)$", re.MULTILINE)
+
+
+def test_the_file_loads_as_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "changefeed.toml"
+    assert CliRunner().invoke(app, ["init-config", str(file)]).exit_code == 0
+    assert load_settings(file, {}).model_dump() == Settings().model_dump()
+
+
+def test_every_default_in_it_is_what_it_says_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "changefeed.toml"
+    text, count = _SETTING.subn(r"\1", config_text())
+    file.write_text(text)
+    with_default = [x for s in sections(Settings) for x in s.entries if x.default is not None]
+    assert count == len(with_default)
+    assert load_settings(file, {}).model_dump() == Settings().model_dump()
+
+
+def test_every_section_and_setting_stands_in_it() -> None:
+    text = config_text()
+    for section in sections(Settings):
+        assert f"\n[{'.'.join(section.path)}]\n" in text
+        for entry in section.entries:
+            assert f"\n#{entry.name} =" in text
+
+
+def test_what_is_said_about_a_setting_stands_above_it() -> None:
+    assert (
+        "# A host that shows no sign of life for this long loses its leases.\n"
+        "#expiration = 30.0\n"
+    ) in config_text()
+
+
+@pytest.mark.parametrize(("more", "code"), [([], 2), (["--force"], 0)])
+def test_a_file_that_is_there_is_overwritten_by_force_only(
+    tmp_path: Path, more: list[str], code: int
+) -> None:
+    file = tmp_path / "changefeed.toml"
+    file.write_text("mine")
+    assert CliRunner().invoke(app, ["init-config", str(file), *more]).exit_code == code
+    assert (file.read_text() == "mine") == bool(code)

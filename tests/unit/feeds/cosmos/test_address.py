@@ -1,0 +1,97 @@
+"""Addresses of Cosmos DB containers, and the secrets that must not be in them."""
+
+import pytest
+
+from changefeed.feeds.cosmos.address import (
+    EMULATOR_KEY,
+    AddressWrong,
+    CosmosAccess,
+    account_of,
+    read_address,
+)
+
+SECRET = "c2VjcmV0"
+STRING = f"AccountEndpoint=https://acc.documents.azure.com:443/;AccountKey={SECRET}==;"
+
+
+def test_an_address_names_endpoint_database_container_and_options() -> None:
+    read = read_address("cosmos", "//acc.example:444/shop/or%20ders?mode=x", known={"mode"})
+    assert read.endpoint == "https://acc.example:444/"
+    assert (read.database, read.container) == ("shop", "or ders")
+    assert account_of(read, CosmosAccess()).host == "acc.example"
+    assert read.options == {"mode": "x"}
+    assert str(read) == "https://acc.example:444/shop/or ders"
+
+
+def test_plain_http_is_a_scheme_of_its_own() -> None:
+    read = read_address("cosmos+http", "//[::1]:8081/d/c", known=())
+    assert read.endpoint == "http://[::1]:8081/"
+    assert account_of(read, CosmosAccess()).host == "::1"
+
+
+@pytest.mark.parametrize(
+    ("place", "advice"),
+    [
+        ("", "no address of Cosmos DB"),
+        ("acc/d/c", "no address of Cosmos DB"),
+        ("//acc", "names no container: write it as cosmos://HOST/DATABASE/CONTAINER"),
+        ("//acc/d", "names no container"),
+        ("//acc/d/c/e", "names no container"),
+        ("//acc/d/", "names no container"),
+        ("//acc:no/d/c", "no address of Cosmos DB"),
+        ("//acc/d/c?mod=x", "no option 'mod' here; there are: mode"),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused_with_advice(place: str, advice: str) -> None:
+    with pytest.raises(AddressWrong, match=advice):
+        read_address("cosmos", place, known={"mode"})
+
+
+@pytest.mark.parametrize(
+    "place", [f"//user:{SECRET}@acc/d/c", f"//{SECRET}@acc/d/c", f"//acc/d/c?key={SECRET}"]
+)
+def test_a_key_in_an_address_is_refused_and_not_repeated(place: str) -> None:
+    with pytest.raises(AddressWrong, match="CHANGEFEED_COSMOS__KEY") as refused:
+        read_address("cosmos", place, known={"mode"})
+    assert SECRET not in str(refused.value)
+
+
+def test_a_secret_is_never_shown() -> None:
+    access = CosmosAccess(key=SECRET, connection_string=STRING)
+    account = account_of(read_address("cosmos", "///d/c", known=()), access)
+    assert SECRET not in repr(access) + repr(account)
+    assert account.key == f"{SECRET}=="
+
+
+def test_the_connection_string_may_say_where_the_account_is() -> None:
+    access = CosmosAccess.of({"CHANGEFEED_COSMOS__CONNECTION_STRING": STRING})
+    nowhere = read_address("cosmos", "///d/c", known=())
+    assert account_of(nowhere, access).endpoint == "https://acc.documents.azure.com:443/"
+    same = read_address("cosmos", "//acc.documents.azure.com/d/c", known=())
+    assert account_of(same, access).endpoint == "https://acc.documents.azure.com/"
+    other = read_address("cosmos", "//other/d/c", known=())
+    with pytest.raises(AddressWrong, match="leave the host out of the address"):
+        account_of(other, access)
+    with pytest.raises(AddressWrong, match="names no host"):
+        account_of(nowhere, CosmosAccess())
+
+
+def test_half_a_connection_string_is_refused_and_not_repeated() -> None:
+    access = CosmosAccess(connection_string=f"AccountKey={SECRET}")
+    with pytest.raises(AddressWrong, match="lacks AccountEndpoint") as refused:
+        account_of(read_address("cosmos", "///d/c", known=()), access)
+    assert SECRET not in str(refused.value)
+
+
+def test_without_a_key_this_machine_has_an_emulator_and_azure_asks_for_identity() -> None:
+    here = read_address("cosmos+http", "//127.0.0.1:8081/d/c", known=())
+    assert account_of(here, CosmosAccess()).key == EMULATOR_KEY
+    assert account_of(here, CosmosAccess(key="mine")).key == "mine"
+    away = read_address("cosmos", "//acc.documents.azure.com/d/c", known=())
+    assert account_of(away, CosmosAccess()).key is None
+
+
+def test_plain_http_is_for_this_machine_only() -> None:
+    away = read_address("cosmos+http", "//acc.documents.azure.com/d/c", known=())
+    with pytest.raises(AddressWrong, match="use cosmos:// instead"):
+        account_of(away, CosmosAccess(key=SECRET))

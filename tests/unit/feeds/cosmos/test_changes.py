@@ -1,0 +1,139 @@
+"""Pages of both modes of a change feed, and the changes they become."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from changefeed.feeds.cosmos.changes import Changes
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Change, Operation, RangeId
+
+RANGE = RangeId("0")
+
+
+def page(*documents: Any) -> bytes:
+    return msgspec.json.encode({"_rid": "rid=", "Documents": documents, "_count": 1})
+
+
+def item(**values: Any) -> dict[str, Any]:
+    return {"id": "a", "pk": "p", "_ts": 1_700_000_000, "_lsn": 7, **values}
+
+
+def latest(*documents: Any, paths: Sequence[str] = ("/pk",)) -> Sequence[Change]:
+    return Changes(paths, all_versions=False).decode(RANGE, page(*documents)).changes
+
+
+def versions(*documents: Any, paths: Sequence[str] = ("/pk",)) -> Sequence[Change]:
+    return Changes(paths, all_versions=True).decode(RANGE, page(*documents)).changes
+
+
+def test_a_latest_version_is_a_replace_with_the_item_as_its_body_byte_for_byte() -> None:
+    raw = b'{"Documents":[ { "id":"a", "pk":"p", "x":1.0, "_ts":5, "_lsn":7 } ],"_rid":"rid="}'
+    found = Changes(["/pk"], all_versions=False).decode(RANGE, raw)
+    assert found.container_rid == "rid="
+    assert found.changes == [
+        Change(
+            range_id=RANGE,
+            sequence=(7 << 16) | 0xFFFF,
+            key="p",
+            id="a",
+            operation=Operation.REPLACE,
+            body=b'{ "id":"a", "pk":"p", "x":1.0, "_ts":5, "_lsn":7 }',
+            committed_us=5_000_000,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paths", "values", "key"),
+    [
+        (["/pk"], {"pk": "text"}, "text"),
+        (["/pk"], {"pk": ""}, ""),
+        (["/pk"], {"pk": 7}, "7"),
+        (["/pk"], {"pk": 1.5}, "1.5"),
+        (["/pk"], {"pk": None}, "null"),
+        (["/pk"], {"pk": True}, "true"),
+        (["/other"], {}, ""),
+        (["/id"], {}, "a"),
+        (["/a/b"], {"a": {"b": "deep"}}, "deep"),
+        (["/a/b"], {"a": "flat"}, ""),
+        (['/"odd name"'], {"odd name": "x"}, "x"),
+        (["/a/b", "/a/c", "/id"], {"a": {"b": "x", "c": 2}}, '["x",2,"a"]'),
+        (["/tenant", "/user"], {"tenant": "t"}, '["t",{}]'),
+        (["/_ts"], {}, "1700000000"),
+    ],
+)
+def test_the_key_is_the_partition_key_as_text(
+    paths: list[str], values: dict[str, Any], key: str
+) -> None:
+    (change,) = latest(item(**values), paths=paths)
+    assert change.key == key
+
+
+def test_items_of_one_transaction_have_sequences_of_their_own() -> None:
+    changes = latest(item(id="a"), item(id="b"), item(id="c", _lsn=8))
+    assert [x.sequence >> 16 for x in changes] == [7, 7, 8]
+    assert len({x.sequence for x in changes}) == 3
+
+
+def version(operation: str, lsn: int, **more: Any) -> dict[str, Any]:
+    metadata = {"operationType": operation, "lsn": lsn, "crts": 1_700_000_000}
+    return {"metadata": {**metadata, **more.pop("metadata", {})}, **more}
+
+
+def test_all_versions_tell_operation_image_before_and_delete() -> None:
+    first, second = item(_lsn=7, n=1), item(_lsn=8, n=2)
+    changes = versions(
+        version("create", 7, current=first),
+        version("replace", 8, current=second, previous=first),
+        version(
+            "delete",
+            9,
+            current={},
+            previous=second,
+            metadata={"id": "a", "partitionKey": {"pk": "p"}},
+        ),
+    )
+    assert [(x.operation, x.key, x.id, x.sequence >> 16) for x in changes] == [
+        (Operation.INSERT, "p", "a", 7),
+        (Operation.REPLACE, "p", "a", 8),
+        (Operation.DELETE, "p", "a", 9),
+    ]
+    encoded = [msgspec.json.encode(x) for x in (first, second)]
+    assert [x.body for x in changes] == [*encoded, b""]
+    assert [x.previous for x in changes] == [None, *encoded]
+    assert {x.committed_us for x in changes} == {1_700_000_000_000_000}
+
+
+def test_a_delete_without_an_image_is_known_by_its_metadata() -> None:
+    told = {"id": "gone", "partitionKey": {"a": {"b": 3}}}
+    (change,) = versions(version("delete", 4, metadata=told), paths=["/a/b"])
+    assert (change.id, change.key, change.body, change.previous) == ("gone", "3", b"", None)
+
+
+def test_a_delete_without_a_key_in_its_metadata_is_known_by_its_image() -> None:
+    (change,) = versions(version("delete", 4, current={}, previous=item(pk="last")))
+    assert (change.id, change.key) == ("a", "last")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"{}", b'{"Documents":[1]}', b'{"Documents":[{"id":3}]}']
+)
+@pytest.mark.parametrize("all_versions", [False, True])
+def test_what_is_no_page_is_refused(body: bytes, *, all_versions: bool) -> None:
+    with pytest.raises(FeedRefused, match="no page of a change feed"):
+        Changes(["/pk"], all_versions=all_versions).decode(RANGE, body)
+
+
+def test_an_operation_that_nobody_knows_is_refused_and_not_guessed() -> None:
+    with pytest.raises(FeedRefused, match="truncate"):
+        versions(version("truncate", 4, current=item()))
+
+
+def test_an_item_without_an_lsn_is_refused_for_it_has_no_place() -> None:
+    document = item()
+    del document["_lsn"]
+    with pytest.raises(FeedRefused, match="_lsn"):
+        latest(document)

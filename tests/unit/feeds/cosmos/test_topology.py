@@ -1,0 +1,190 @@
+"""Ranges of Cosmos DB that are split and merged: where each is read, and what follows it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.feeds.cosmos.topology import Bounds, Place, Topology
+from changefeed.feeds.errors import FeedRefused, RangeUnknown
+from changefeed.feeds.feed import FeedRange, RangeId
+
+
+def made(name: str, low: str, high: str, *parents: str) -> FeedRange:
+    return FeedRange(
+        id=RangeId(name), low=low, high=high, parents=tuple(RangeId(x) for x in parents)
+    )
+
+
+WHOLE = made("0", "", "FF")
+LOW, HIGH = made("1", "", "20", "0"), made("2", "20", "FF", "0")
+MERGED = made("3", "", "FF", "0", "1", "2")
+
+
+def parts(found: Place | tuple[FeedRange, ...]) -> tuple[FeedRange, ...]:
+    assert not isinstance(found, Place)
+    return found
+
+
+def ids(found: Place | tuple[FeedRange, ...]) -> list[str]:
+    return [x.id for x in parts(found)]
+
+
+def test_a_range_that_is_there_is_read_as_it_is() -> None:
+    found = Topology(physical=[LOW, HIGH]).find(RangeId("2"))
+    assert found == Place(
+        physical=RangeId("2"), bounds=Bounds(low="20", high="FF"), original=False
+    )
+    whole = Topology(physical=[WHOLE]).find(RangeId("0"))
+    assert isinstance(whole, Place)
+    assert whole.original
+
+
+def test_what_was_never_there_is_unknown() -> None:
+    for name in ("7", "nowhere", "", "-", "FF-00", "20-20", "x-y"):
+        with pytest.raises(RangeUnknown):
+            Topology(physical=[LOW, HIGH]).find(RangeId(name))
+
+
+def test_a_range_that_was_split_several_times_goes_on_in_what_is_left_at_the_end() -> None:
+    grandchildren = [
+        made("3", "", "10", "0", "1"),
+        made("4", "10", "20", "0", "1"),
+        made("2", "20", "FF", "0"),
+    ]
+    fresh = Topology(physical=grandchildren)
+    assert ids(fresh.find(RangeId("0"))) == ["3", "4", "2"]
+    assert ids(fresh.find(RangeId("1"))) == ["3", "4"]
+    assert fresh.find(RangeId("1")) == tuple(grandchildren[:2])
+
+
+def test_halves_of_a_merged_range_are_read_on_within_their_own_bounds() -> None:
+    topology = Topology(physical=[LOW, HIGH]).replaced_by([MERGED])
+    low, high = (part for x in "12" for part in parts(topology.find(RangeId(x))))
+    assert low == made("-20", "", "20", "1")
+    assert high == made("20-FF", "20", "FF", "2")
+    assert topology.find(low.id) == Place(
+        physical=RangeId("3"), bounds=Bounds(low="", high="20"), original=False
+    )
+
+
+def test_nobody_begins_with_a_merged_range_while_its_halves_are_read() -> None:
+    topology = Topology(physical=[MERGED]).recalling([made("-20", "", "20", "1"), HIGH])
+    assert topology.listed() == [made("3", "", "FF", "0", "1", "2", "-20")]
+
+
+def test_a_half_outlives_the_merged_range_and_becomes_a_whole_one_where_it_can() -> None:
+    topology = Topology(physical=[MERGED]).recalling([made("-20", "", "20", "1")])
+    split = topology.replaced_by(
+        [made("4", "", "10", "0", "1", "2", "3"), made("5", "10", "FF", "0", "1", "2", "3")]
+    )
+    assert ids(split.find(RangeId("-20"))) == ["4", "10-20"]
+    assert [x.parents[-1] for x in split.listed()] == ["-20", "-20"]
+    at_the_old_cut = topology.replaced_by(
+        [made("4", "", "20", "0", "1", "2", "3"), made("5", "20", "FF", "0", "1", "2", "3")]
+    )
+    found = at_the_old_cut.find(RangeId("-20"))
+    assert isinstance(found, Place)
+    assert found.physical == "4"
+
+
+def test_bounds_are_recalled_from_leases() -> None:
+    fresh = Topology(physical=[MERGED])
+    for name in "12":
+        with pytest.raises(FeedRefused, match="merged with another while nobody was looking"):
+            fresh.find(RangeId(name))
+    recalled = fresh.recalling([LOW, HIGH])
+    assert ids(recalled.find(RangeId("1"))) == ["-20"]
+    assert ids(recalled.find(RangeId("2"))) == ["20-FF"]
+
+
+def test_a_merge_is_seen_in_the_family_tree_also_after_further_splits() -> None:
+    low, high = (
+        made("4", "", "10", "0", "1", "2", "3"),
+        made("5", "10", "FF", "0", "1", "2", "3"),
+    )
+    topology = Topology(physical=[low, high])
+    for name in "0123":  # rather once too often than keys that nobody reads
+        with pytest.raises(FeedRefused):
+            topology.find(RangeId(name))
+    assert ids(topology.recalling([made("2", "20", "FF")]).find(RangeId("2"))) == ["20-FF"]
+
+
+def test_a_list_with_a_gap_is_not_complete() -> None:
+    assert Topology(physical=[LOW, HIGH]).complete
+    assert not Topology(physical=[LOW]).complete
+    assert not Topology(physical=[HIGH]).complete
+    assert not Topology(physical=[]).complete
+
+
+# A container whose ranges are split and merged at random, and a reader who looks now and then.
+
+STEPS = st.lists(st.tuples(st.sampled_from("sml"), st.integers(0, 1000)), max_size=40)
+
+
+class Container:
+    """Cuts and joins ranges as Cosmos DB does; hashes are two digits here."""
+
+    def __init__(self) -> None:
+        self.ranges = [WHOLE]
+        self._count = 0
+
+    def split(self, choice: int) -> None:
+        held = self.ranges[choice % len(self.ranges)]
+        low, high = int(held.low or "0", 16), int(held.high, 16)
+        if high - low >= 2:
+            cut = f"{low + 1 + choice % (high - low - 1):02X}"
+            self._replace([held], [(held.low, cut), (cut, held.high)])
+
+    def merge(self, choice: int) -> None:
+        if len(self.ranges) > 1:
+            at = choice % (len(self.ranges) - 1)
+            pair = self.ranges[at : at + 2]
+            self._replace(pair, [(pair[0].low, pair[1].high)])
+
+    def _replace(self, old: list[FeedRange], bounds: list[tuple[str, str]]) -> None:
+        parents = dict.fromkeys(y for x in old for y in (*x.parents, x.id))
+        for low, high in bounds:
+            self._count += 1
+            self.ranges.append(made(str(self._count), low, high, *parents))
+        self.ranges = sorted((x for x in self.ranges if x not in old), key=lambda x: x.low)
+
+
+def followed(topology: Topology, leases: list[FeedRange]) -> list[FeedRange]:
+    """Replace leases of ended ranges by those of what follows, until all can be read."""
+    found: list[FeedRange] = []
+    for lease in leases:
+        place = topology.find(lease.id)
+        found += [lease] if isinstance(place, Place) else followed(topology, list(place))
+    return found
+
+
+def covers_every_hash_once(leases: list[FeedRange]) -> bool:
+    leases = sorted(leases, key=lambda x: x.low)
+    return [*(x.low for x in leases), "FF"] == ["", *(x.high for x in leases)]
+
+
+@given(STEPS, st.booleans())
+def test_leases_that_are_followed_cover_every_hash_once_whatever_was_split_and_merged(
+    steps: list[tuple[str, int]],
+    forgetful: bool,  # noqa: FBT001 - drawn by hypothesis
+) -> None:
+    container = Container()
+    leases = list(container.ranges)
+    topology = Topology(physical=container.ranges)
+    for step, choice in [*steps, ("l", 0)]:
+        if step != "l":
+            (container.split if step == "s" else container.merge)(choice)
+            continue
+        if forgetful:  # started anew: only the leases know
+            topology = Topology(physical=[])
+        topology = topology.replaced_by(container.ranges).recalling(leases)
+        unfinished = {x.id for x in leases}
+        for x in topology.listed():  # nobody may begin with what is being read
+            assert x.id in unfinished or not unfinished.isdisjoint(x.parents)
+        leases = followed(topology, leases)
+        assert covers_every_hash_once(leases)
+        topology = topology.recalling(leases)
+        for x in leases:
+            place = topology.find(x.id)
+            assert isinstance(place, Place)
+            assert (place.bounds.low, place.bounds.high) == (x.low, x.high)

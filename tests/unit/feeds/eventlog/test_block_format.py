@@ -1,0 +1,175 @@
+"""What is frozen in the event log's files. If one of these fails, old logs are misread.
+
+The vectors were computed once and written down. Do not adjust them: make a new format.
+"""
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog.block_format import Layout, changes_of, joined, lay_out
+from changefeed.feeds.eventlog.hashing import place_of
+from changefeed.feeds.eventlog.ids import position, range_id, sequence_of
+from changefeed.feeds.eventlog.records import Record, encode_record
+from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
+
+IDENTITY = "0123456789abcdef0123456789abcdef"
+RANGE = RangeId("e1.p03.v00-ff")
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("", (5, 202)),
+        ("a", (6, 39)),
+        ("order-1", (3, 86)),
+        ("Zürich", (8, 144)),
+        ("日本語", (0, 124)),
+        ("🦆", (6, 158)),
+    ],
+)
+def test_a_key_stays_in_its_part_and_virtual_part_for_good(
+    key: str, place: tuple[int, int]
+) -> None:
+    assert place_of(key, 12) == place
+
+
+def test_a_hash_spreads_keys_over_parts_and_virtual_parts() -> None:
+    places = [place_of(f"key-{n}", 12) for n in range(48_000)]
+    for part in range(12):
+        assert 3_700 < sum(x == part for x, _ in places) < 4_300
+    assert {x for _, x in places} == set(range(256))
+    assert len(set(places)) == 12 * 256
+
+
+def test_half_a_surrogate_pair_has_no_place() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        place_of("\ud83e", 12)
+
+
+def test_ranges_and_positions_are_written_the_way_leases_keep_them() -> None:
+    assert range_id(era=1, part=3, low=0, high=255) == "e1.p03.v00-ff"
+    assert range_id(era=12, part=107, low=128, high=191) == "e12.p107.v80-bf"
+    assert position(IDENTITY, 17) == "01234567/17"
+    assert sequence_of(Continuation("01234567/17"), IDENTITY) == 17
+
+
+def test_a_position_of_a_log_that_was_made_anew_is_refused_with_advice() -> None:
+    with pytest.raises(FeedRefused, match=r"made anew.*Reset the leases"):
+        sequence_of(Continuation("76543210/17"), IDENTITY)
+
+
+PLAIN = Record(key="k", body=b"{}", committed_us=1)
+FULL = Record(
+    key="é",
+    id="i",
+    body=b"[1]",
+    operation=Operation.REPLACE,
+    previous=b"[]",
+    committed_us=1_767_225_600_000_000,
+)
+DELETE = Record(key="k", operation=Operation.DELETE, committed_us=-2)
+LAID_OUT = Layout(
+    kinds=bytes.fromhex("000d02"),
+    times=bytes.fromhex("0100000000000000" + "0040204648470600" + "feffffffffffffff"),
+    key_sizes=bytes.fromhex("01000000" + "02000000" + "01000000"),
+    keys=bytes.fromhex("6bc3a96b"),
+    id_sizes=bytes.fromhex("01000000"),
+    ids=b"i",
+    body_sizes=bytes.fromhex("02000000" + "03000000" + "00000000"),
+    bodies=b"{}[1]",
+    previous_sizes=bytes.fromhex("02000000"),
+    previous=b"[]",
+)
+CHANGES = [
+    Change(
+        range_id=RANGE,
+        sequence=41,
+        key="k",
+        id="k",
+        operation=Operation.INSERT,
+        body=b"{}",
+        committed_us=1,
+    ),
+    Change(
+        range_id=RANGE,
+        sequence=42,
+        key="é",
+        id="i",
+        operation=Operation.REPLACE,
+        body=b"[1]",
+        committed_us=1_767_225_600_000_000,
+        previous=b"[]",
+    ),
+    Change(
+        range_id=RANGE,
+        sequence=43,
+        key="k",
+        id="k",
+        operation=Operation.DELETE,
+        body=b"",
+        committed_us=-2,
+    ),
+]
+
+
+def test_records_are_laid_out_as_they_always_were() -> None:
+    encoded = [encode_record(x, 9) for x in (PLAIN, FULL, DELETE)]
+    assert lay_out(encoded) == LAID_OUT
+    assert sum(x[-1] for x in encoded) == sum(map(len, LAID_OUT))
+
+
+def test_blocks_written_once_are_read_for_good() -> None:
+    assert changes_of(RANGE, 41, 3, LAID_OUT) == CHANGES
+
+
+def test_a_block_grows_by_appending_to_its_columns() -> None:
+    parts = [lay_out([encode_record(x, 9)]) for x in (PLAIN, FULL, DELETE)]
+    assert joined(parts) == LAID_OUT
+
+
+@pytest.mark.parametrize("key", ["", "\r", "\r\n", "a\rb\n", "\x00", "é\r\n"])
+def test_a_key_may_hold_any_sign(key: str) -> None:
+    layout = lay_out(
+        [encode_record(Record(key=x, id=y), 9) for x, y in ((key, "i"), ("k", key))]
+    )
+    changes = changes_of(RANGE, 1, 2, layout)
+    assert [(x.key, x.id) for x in changes] == [(key, "i"), ("k", key)]
+
+
+@pytest.mark.parametrize(
+    ("count", "damage"),
+    [
+        (2, {}),
+        (4, {}),
+        (3, {"kinds": b"\0\0"}),
+        (3, {"kinds": b"\0\x0d\x03"}),  # there is no fourth operation
+        (3, {"kinds": b"\0\x0d\x06"}),  # an id more than there are
+        (3, {"kinds": b"\0\x0d\x0a"}),  # an image more
+        (3, {"times": LAID_OUT.times[:-1]}),
+        (3, {"keys": b"k"}),
+        (3, {"keys": b"k\xff\xffk"}),
+        (3, {"key_sizes": LAID_OUT.key_sizes[4:]}),
+        (3, {"bodies": b"{}[1]x"}),
+        (3, {"body_sizes": LAID_OUT.body_sizes + b"\0\0\0\0"}),
+        (3, {"previous": b""}),
+    ],
+)
+def test_a_block_that_does_not_hold_what_it_says_is_damage(
+    count: int, damage: dict[str, bytes]
+) -> None:
+    with pytest.raises(FeedRefused, match="from 1 on cannot be read: the log is damaged"):
+        changes_of(RANGE, 1, count, LAID_OUT._replace(**damage))
+
+
+def test_a_record_without_a_time_gets_that_of_the_append() -> None:
+    assert encode_record(Record(key="k"), 9)[0] == 9
+
+
+@pytest.mark.parametrize(
+    "record",
+    [Record(key="k", body=b"x" * (16 << 20)), Record(key="k", committed_us=2**63)],
+    ids=["too large", "no time"],
+)
+def test_what_cannot_be_stored_is_refused_before_anything_is_written(record: Record) -> None:
+    with pytest.raises(FeedRefused):
+        encode_record(record, 0)

@@ -1,0 +1,97 @@
+"""What the feed in memory does beyond the contract of feeds: stories steer it by hand."""
+
+import pytest
+
+from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
+from changefeed.feeds.memory import MemoryFeed
+
+
+def name(text: str) -> RangeId:
+    return RangeId(text)
+
+
+async def test_two_feeds_told_the_same_story_are_the_same() -> None:
+    async def story() -> list[object]:
+        feed = MemoryFeed(4, clock=lambda: 1.5)
+        told: list[object] = [feed.append(f"key-{n}") for n in range(50)]
+        told += feed.split(name("r1"))
+        told.append(feed.merge(name("r2"), name("r3")))
+        told += feed.begin_era(3)
+        told += [feed.append(f"key-{n}") for n in range(50)]
+        return [*told, *await feed.ranges()]
+
+    assert await story() == await story()
+
+
+async def test_ranges_are_counted_or_named_and_never_get_a_name_twice() -> None:
+    assert [x.id for x in await MemoryFeed(3).ranges()] == ["r0", "r1", "r2"]
+    feed = MemoryFeed(["left", "r0"])
+    assert [x.id for x in feed.split(name("left"))] == ["r1", "r2"]
+    with pytest.raises(ValueError, match="one name"):
+        MemoryFeed(["a", "a"])
+
+
+def test_commit_times_come_from_the_clock_unless_given() -> None:
+    now = 10.0
+    feed = MemoryFeed(clock=lambda: now)
+    assert feed.append("a").committed_us == 10_000_000
+    now = 11.5
+    assert feed.append("a").committed_us == 11_500_000
+    assert feed.append("a", committed_us=7).committed_us == 7
+
+
+def test_a_change_can_be_put_into_the_range_a_story_needs() -> None:
+    feed = MemoryFeed(["a", "b"])
+    assert [feed.append("k", range_id=name("b")).sequence for _ in range(2)] == [1, 2]
+    with pytest.raises(RangeUnknown):
+        feed.append("k", range_id=name("c"))
+
+
+async def test_children_halve_the_hashes_and_a_merge_joins_them_again() -> None:
+    feed = MemoryFeed()
+    low, high = feed.split(name("r0"))
+    assert (low.low, low.high, high.low, high.high) == (
+        "000000000",
+        "080000000",
+        "080000000",
+        "100000000",
+    )
+    assert feed.merge(high.id, low.id) == FeedRange(
+        id=name("r3"), low="000000000", high="100000000", parents=(low.id, high.id)
+    )
+
+
+async def test_a_new_era_passes_hashes_on_across_every_boundary() -> None:
+    feed = MemoryFeed(2)
+    fresh = feed.begin_era(3)
+    assert [x.parents for x in fresh] == [("r0",), ("r0", "r1"), ("r1",)]
+    with pytest.raises(RangeEnded, match="goes on in r2, r3") as caught:
+        await feed.read(name("r0"), await feed.settle(name("r0"), "now"), 1)
+    assert [x.range for x in caught.value.successors] == list(fresh[:2])
+
+
+async def test_a_range_closed_for_good_goes_on_in_nothing_and_its_keys_are_refused() -> None:
+    feed = MemoryFeed()
+    feed.append("a")
+    assert feed.close(name("r0"), 0) == ()
+    with pytest.raises(ValueError, match="closed for good"):
+        feed.append("a")
+    with pytest.raises(ValueError, match="closed for good"):
+        feed.begin_era(2)
+    with pytest.raises(RangeEnded, match="goes on in nothing"):
+        await feed.read(name("r0"), await feed.settle(name("r0"), "now"), 1)
+
+
+def test_what_has_ended_takes_no_changes_and_cannot_end_again() -> None:
+    feed = MemoryFeed(3)
+    feed.split(name("r0"))
+    for attempt in (
+        lambda: feed.append("k", range_id=name("r0")),
+        lambda: feed.split(name("r0")),
+        lambda: feed.merge(name("r0"), name("r1")),
+    ):
+        with pytest.raises(ValueError, match="has ended"):
+            attempt()
+    with pytest.raises(ValueError, match="not neighbours"):
+        feed.merge(name("r2"), name("r3"))

@@ -1,0 +1,205 @@
+"""What one host makes of what it listed. Times are of its own clock; nothing here waits."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.host.balancing.balancer import Balancer, Steal
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.expiry import Moment
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.plan import Duty
+
+ME, B, C = HostName("a"), HostName("b"), HostName("c")
+
+
+def balancer(**settings: Any) -> Balancer:
+    """Expiration 30 s, quiet 5 s, handoffs of 30 s at the most, unless told otherwise."""
+    return Balancer(ME, LeaseSettings.model_validate(settings))
+
+
+def lease(n: int, owner: HostName | None = None) -> Lease:
+    made = Lease(range=FeedRange(id=RangeId(f"r{n}")))
+    return made if owner is None else made.taken_by(owner, Incarnation(f"{owner}-1"))
+
+
+def member(name: HostName, *, beats: int = 0, stopping: bool = False) -> Member:
+    return Member(
+        name=name, incarnation=Incarnation(f"{name}-1"), heartbeats=beats, stopping=stopping
+    )
+
+
+def duties(
+    mine: Balancer,
+    leases: Sequence[Lease],
+    members: Sequence[Member],
+    at: float,
+    held: Collection[str] = (),
+) -> list[tuple[Duty, str]]:
+    moment = Moment(asked=at, answered=at, wall=0.0)
+    line = mine.line(leases, members, moment, held=[RangeId(x) for x in held])
+    return [(duty, x.range_id) for duty, x in line]
+
+
+def test_a_host_that_stops_is_given_nothing_and_its_leases_are_asked_for() -> None:
+    mine = balancer(rebalance_delay=0)
+    leases = [lease(0), lease(1), lease(2, B)]
+    members = [member(ME), member(B, stopping=True)]
+    assert duties(mine, leases, members, 0) == [(Duty.ACQUIRE, "r0"), (Duty.ACQUIRE, "r1")]
+    assert mine.fleet == {ME}
+
+
+def test_a_steal_waits_until_membership_has_been_quiet_for_long_enough() -> None:
+    mine = balancer()
+    leases = [lease(0, B), lease(1, B)]
+    both = [member(ME), member(B)]
+    assert duties(mine, leases, both, 0) == []
+    assert duties(mine, leases, both, 4.9) == []
+    assert duties(mine, leases, both, 5) == [(Duty.STEAL, "r1")]
+
+
+def test_whoever_comes_or_goes_begins_the_quiet_anew() -> None:
+    mine = balancer()
+    leases = [lease(n, B) for n in range(6)]
+    duties(mine, leases, [member(ME), member(B)], 0)
+    three = [member(ME), member(B), member(C)]
+    assert duties(mine, leases, three, 4) == []
+    assert duties(mine, leases, three, 8.9) == []
+    assert {x for x, _ in duties(mine, leases, three, 9)} == {Duty.STEAL}
+
+
+def test_what_has_expired_is_taken_over_however_restless_membership_is() -> None:
+    mine = balancer(rebalance_delay=1000)
+    dead = [lease(0, B), lease(1, B)]
+    assert duties(mine, dead, [member(ME), member(C)], 0) == []
+    found = duties(mine, dead, [member(ME), member(C, beats=1)], 30)
+    assert [x for x, _ in found] == [Duty.ACQUIRE_EXPIRED]
+
+
+def test_what_nobody_has_is_taken_at_once() -> None:
+    assert duties(balancer(), [lease(0)], [member(ME)], 0) == [(Duty.ACQUIRE, "r0")]
+
+
+def test_a_dead_host_is_given_nothing_though_its_record_is_there() -> None:
+    mine = balancer()
+    both = [member(ME), member(B)]
+    assert duties(mine, [lease(0), lease(1)], both, 0) == [(Duty.ACQUIRE, "r0")]
+    found = duties(mine, [lease(0), lease(1)], [member(ME, beats=6), member(B)], 30)
+    assert found == [(Duty.ACQUIRE, "r0"), (Duty.ACQUIRE, "r1")]
+
+
+def test_a_record_is_forgotten_when_its_host_is_dead_and_owns_nothing_any_more() -> None:
+    mine = balancer()
+    leases, members = [lease(0, B)], [member(ME), member(B), member(C)]
+    duties(mine, leases, members, 0)
+    assert mine.to_forget(leases, members) == []
+    members = [replace(x, heartbeats=1) if x.name == ME else x for x in members]
+    duties(mine, leases, members, 30)
+    assert [x.name for x in mine.to_forget(leases, members)] == [C]
+    assert [x.name for x in mine.to_forget([], members)] == [B, C]
+
+
+# Steals
+
+
+def seen(mine: Balancer, stolen: Lease, at: float) -> None:
+    """Let it list two leases of a living owner, one of which is ours to steal."""
+    members = [member(ME, beats=int(at)), member(B, beats=int(at))]
+    duties(mine, [lease(0, B), stolen], members, at)
+
+
+def test_an_owner_is_asked_and_has_its_time_and_an_expiration_and_is_then_robbed() -> None:
+    mine, theirs = balancer(), lease(1, B)
+    seen(mine, theirs, 0)
+    assert mine.steal(theirs, now=10) is Steal.ASK
+    asked = theirs.asked_by(ME)
+    assert mine.steal(asked, now=11) is Steal.WAIT
+    assert mine.steal(asked, now=11 + 60 - 0.1) is Steal.WAIT
+    assert mine.steal(asked, now=11 + 60) is Steal.TAKE
+
+
+def test_a_request_that_another_write_has_wiped_out_is_made_again() -> None:
+    mine, theirs = balancer(), lease(1, B)
+    seen(mine, theirs, 0)
+    assert mine.steal(theirs, now=10) is Steal.ASK
+    assert mine.steal(theirs.asked_by(ME), now=11) is Steal.WAIT
+    assert mine.steal(theirs.asked_by(C), now=50) is Steal.ASK
+    assert mine.steal(theirs.asked_by(ME), now=51) is Steal.WAIT
+    assert mine.steal(theirs.asked_by(ME), now=11 + 60) is Steal.WAIT
+    assert mine.steal(theirs.asked_by(ME), now=51 + 60) is Steal.TAKE
+
+
+def test_a_new_epoch_of_the_same_owner_has_all_the_time_again() -> None:
+    mine, theirs = balancer(), lease(1, B)
+    seen(mine, theirs, 0)
+    mine.steal(theirs.asked_by(ME), now=10)
+    again = theirs.taken_by(B, Incarnation("b-2")).asked_by(ME)
+    assert mine.steal(again, now=50) is Steal.WAIT
+    assert mine.steal(again, now=71) is Steal.WAIT
+    assert mine.steal(again, now=50 + 60) is Steal.TAKE
+
+
+def test_the_time_of_a_steal_that_the_plan_gave_up_does_not_run_on() -> None:
+    mine, theirs = balancer(rebalance_delay=0), lease(1, B)
+    seen(mine, theirs, 0)
+    mine.steal(theirs.asked_by(ME), now=10)
+    duties(
+        mine, [theirs, lease(0, ME)], [member(ME, beats=20), member(B, beats=20)], 20, ["r0"]
+    )
+    seen(mine, theirs, 40)
+    assert mine.steal(theirs.asked_by(ME), now=71) is Steal.WAIT
+
+
+def test_the_time_of_a_steal_begins_anew_for_a_host_that_was_away_for_long() -> None:
+    mine = balancer(rebalance_delay=0)
+    asked_for = lease(1, B).asked_by(ME)
+    seen(mine, asked_for, 0)
+    assert mine.steal(asked_for, now=0) is Steal.WAIT
+    seen(mine, asked_for.renewed(), 60)  # nothing in between: we may have seemed dead
+    assert mine.steal(asked_for, now=60) is Steal.WAIT
+    for at in range(70, 120, 10):
+        asked_for = asked_for.renewed()
+        seen(mine, asked_for, at)
+        assert mine.steal(asked_for, now=at) is Steal.WAIT
+    seen(mine, asked_for.renewed(), 120)
+    assert mine.steal(asked_for, now=120) is Steal.TAKE
+
+
+def test_without_time_for_handoffs_a_lease_is_taken_at_once() -> None:
+    mine, theirs = balancer(max_handoff_time=0), lease(1, B)
+    seen(mine, theirs, 0)
+    assert mine.steal(theirs, now=0) is Steal.TAKE
+
+
+def test_a_host_of_another_kind_counts_as_long_as_its_leases_move() -> None:
+    mine, only_me = balancer(rebalance_delay=0), [member(ME)]
+    theirs = [replace(lease(n), owner=B, renewals=1) for n in range(2)]
+    assert duties(mine, theirs, only_me, 0) == [(Duty.STEAL, "r1")]
+    assert mine.fleet == {ME, B}
+    assert mine.steal(theirs[1], now=0) is Steal.TAKE
+
+
+def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
+    mine = balancer(rebalance_delay=0)
+    theirs = [lease(0, B), lease(1, B)]
+    assert duties(mine, theirs, [member(ME)], 0) == [(Duty.STEAL, "r1")]
+    assert mine.steal(theirs[1], now=0) is Steal.ASK
+
+
+# When to look again
+
+
+def test_the_next_look_is_after_an_interval_or_when_something_would_expire() -> None:
+    mine = balancer()
+    duties(mine, [lease(0, B)], [member(ME), member(B)], 0)
+    assert mine.next_look(now=0, jitter=1.1) == 5.5
+    assert mine.next_look(now=27, jitter=1.1) == 3
+    assert mine.next_look(now=30, jitter=1.1) == 0.05  # never at full speed
+
+
+def test_the_next_look_is_soon_while_leases_are_about_to_change_hands() -> None:
+    mine = balancer()
+    leases = [lease(0, B), lease(1, B)]
+    duties(mine, leases, [member(ME), member(B)], 0)
+    assert mine.next_look(now=0, jitter=1.0) == 0.5

@@ -1,0 +1,281 @@
+"""Which ranges need a lease, and which leases nobody needs any more."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.range_sync import (
+    RangeTender,
+    create_missing,
+    create_successors,
+    forget_finished,
+)
+from changefeed.host.events import Journal
+from changefeed.host.retries import Patience
+from changefeed.host.settings import FeedSettings
+from changefeed.leases.errors import LeaseLost
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryLeases
+
+JOURNAL = Journal(HostName("a"))
+R0, R1, R2, R3, R4 = (RangeId(f"r{n}") for n in range(5))
+
+
+async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
+    """Create what is missing; return what there is."""
+    before = await leases.list()
+    ranges = await feed.ranges()
+    any_missing = await create_missing(
+        feed, leases, "now", ranges=ranges, leases=before, journal=JOURNAL
+    )
+    after = sorted(x.range_id for x in await leases.list())
+    assert any_missing == (len(after) > len(before))
+    return [str(x) for x in after]
+
+
+async def forgotten(leases: MemoryLeases, ranges: Sequence[FeedRange] = ()) -> list[str]:
+    """Forget what is over; return what is gone."""
+    before = await leases.list()
+    did = await forget_finished(leases, ranges=ranges, leases=before, journal=JOURNAL)
+    left = {x.range_id for x in await leases.list()}
+    gone = [str(x.range_id) for x in before if x.range_id not in left]
+    assert did == bool(gone)
+    return gone
+
+
+async def finish(leases: MemoryLeases, range_id: RangeId) -> None:
+    stored = await leases.read(range_id)
+    assert stored is not None
+    await leases.replace(stored.finished())
+
+
+async def checkpoint(leases: MemoryLeases, range_id: RangeId) -> None:
+    stored = await leases.read(range_id)
+    assert stored is not None
+    taken = await leases.acquire(stored.taken_by(HostName("a"), Incarnation("a-1")))
+    await leases.checkpoint(taken.advanced_to(Continuation("1")))
+
+
+async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    feed.append("k", range_id=R0)
+    assert await created(feed, leases) == ["r0", "r1"]
+    feed.append("k", range_id=R0)
+    assert await created(feed, leases) == ["r0", "r1"]
+    stored = await leases.read(R0)
+    assert stored is not None
+    assert stored.continuation == "1"
+
+
+async def test_a_child_gets_its_lease_from_whoever_reads_its_parent_to_the_end() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await created(feed, leases)
+    feed.split(R0)
+    assert await created(feed, leases) == ["r0"]
+    feed.split(R1)  # its children wait as well, though their parent has no lease
+    assert await created(feed, leases) == ["r0"]
+
+
+async def test_what_nobody_reads_any_more_keeps_no_child_waiting() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    await created(feed, leases)
+    feed.split(R0)
+    await finish(leases, R0)
+    assert await created(feed, leases) == ["r0", "r1", "r2"]
+
+
+async def test_in_a_new_container_every_range_gets_a_lease_but_for_those_of_a_later_era() -> (
+    None
+):
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    feed.begin_era(1)
+    assert await created(feed, leases) == ["r0", "r1", "r2"]
+
+
+async def ended_and_its_children() -> MemoryLeases:
+    """The lease of r0, read to its end, and those of its children r1 and r2."""
+    leases = MemoryLeases()
+    for name, parents in ((R0, ()), (R1, (R0,)), (R2, (R0,))):
+        made = FeedRange(id=name, parents=parents)
+        await leases.create(Lease(range=made, continuation=Continuation("0")))
+    await finish(leases, R0)
+    return leases
+
+
+async def test_a_tombstone_stays_until_each_successor_has_a_checkpoint() -> None:
+    leases = await ended_and_its_children()
+    assert await forgotten(leases) == []
+    await checkpoint(leases, R1)
+    assert await forgotten(leases) == []
+    await checkpoint(leases, R2)
+    assert await forgotten(leases) == ["r0"]
+
+
+async def test_a_successor_that_has_ended_itself_needs_no_checkpoint() -> None:
+    leases = await ended_and_its_children()
+    await checkpoint(leases, R1)
+    await finish(leases, R2)
+    assert await forgotten(leases) == ["r0", "r2"]
+
+
+async def test_a_tombstone_stays_as_long_as_the_feed_lists_its_range() -> None:
+    leases = await ended_and_its_children()
+    await checkpoint(leases, R1)
+    await checkpoint(leases, R2)
+    assert await forgotten(leases, [FeedRange(id=R0)]) == []
+    assert await forgotten(leases, [FeedRange(id=R1), FeedRange(id=R2)]) == ["r0"]
+
+
+async def test_what_is_still_read_is_never_forgotten() -> None:
+    leases = await ended_and_its_children()
+    await checkpoint(leases, R1)
+    await checkpoint(leases, R2)
+    await forgotten(leases)
+    assert await forgotten(leases) == []
+    assert {x.range_id for x in await leases.list()} == {R1, R2}
+
+
+class Splitting(MemoryFeed):
+    """A feed whose first range is split as soon as it has been listed, and is then gone."""
+
+    _gone = False
+
+    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+        if range_id == R0:
+            if not self._gone:
+                self.split(R0)
+            self._gone = True
+            raise RangeUnknown(R0)
+        await asyncio.sleep(0.1)
+        return await super().settle(range_id, start)
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        listed = await super().ranges()
+        return [replace(x, parents=()) for x in listed if x.id != R0] if self._gone else listed
+
+
+async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -> None:
+    leases, settings = MemoryLeases(), FeedSettings()
+    tender = RangeTender(Splitting(2), leases, settings, journal=JOURNAL, changed=lambda: None)
+    tending = asyncio.create_task(tender.tend_for_ever())
+    await asyncio.sleep(1)
+    assert [x.range_id for x in await leases.list()] == ["r1"]
+    await asyncio.sleep(5)  # it looks again sooner than otherwise
+    tending.cancel()
+    assert {x.range_id for x in await leases.list()} == {"r1", "r2", "r3"}
+
+
+class Handing(MemoryFeed):
+    """A feed whose ranges hand on the positions of their readers."""
+
+    def recall(self, ranges: Iterable[FeedRange]) -> None:
+        """Nothing is forgotten here."""
+
+
+async def superseded_by(
+    *successors: FeedRange, ended: FeedRange, there: FeedRange, feed: Feed | None = None
+) -> list[tuple[str, str]]:
+    """End a range at 7 while the lease of another is there, at 3; return what there is then."""
+    leases = MemoryLeases()
+    await leases.create(Lease(range=ended, continuation=Continuation("7")))
+    await leases.create(Lease(range=there, continuation=Continuation("3")))
+    await create_successors(
+        ended,
+        [Successor(range=x, start=Continuation("7")) for x in successors],
+        feed=feed or MemoryFeed(1),
+        container=leases,
+        patience=Patience(JOURNAL, Random(1)),
+        journal=JOURNAL,
+        check=lambda: None,
+    )
+    found = [await leases.read(x.range_id) for x in await leases.list()]
+    return sorted((x.range_id, x.continuation or "") for x in found if x is not None)
+
+
+WHOLE = FeedRange(id=R0, low="0", high="8")
+HALF = FeedRange(id=R1, low="0", high="4", parents=(R0,))
+
+
+async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
+    def lost() -> None:
+        raise LeaseLost(Lease(range=WHOLE), "it could not be renewed in time")
+
+    leases = MemoryLeases()
+    patience = Patience(JOURNAL, Random(1))
+    with pytest.raises(LeaseLost):
+        await create_successors(
+            WHOLE,
+            [Successor(range=HALF, start=Continuation("7"))],
+            feed=MemoryFeed(1),
+            container=leases,
+            patience=patience,
+            journal=JOURNAL,
+            check=lost,
+        )
+    assert await leases.list() == []
+
+
+async def test_what_a_dead_owner_made_for_keys_that_went_elsewhere_is_not_left_beside_it() -> (
+    None
+):
+    merged = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
+    assert await superseded_by(merged, ended=WHOLE, there=HALF) == [("r0", "7"), ("r3", "7")]
+
+
+async def test_what_a_dead_owner_made_stays_if_it_still_goes_on_there() -> None:
+    other = FeedRange(id=R2, low="4", high="8", parents=(R0,))
+    found = await superseded_by(HALF, other, ended=WHOLE, there=HALF)
+    assert found == [("r0", "7"), ("r1", "3"), ("r2", "7")]
+
+
+async def test_what_waited_for_a_range_that_lived_on_begins_where_that_has_ended() -> None:
+    found = await superseded_by(HALF, ended=WHOLE, there=HALF, feed=Handing(1))
+    assert found == [("r0", "7"), ("r1", "7")]
+
+
+async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> None:
+    leases = MemoryLeases()
+    beside = FeedRange(id=R2, low="8", high="a", parents=(R0,))
+    unbounded = FeedRange(id=R4)
+    for x in (WHOLE, beside, unbounded):
+        await leases.create(Lease(range=x, continuation=Continuation("7")))
+    await create_successors(
+        WHOLE,
+        [Successor(range=replace(HALF, parents=(R0, R2, R4)), start=Continuation("7"))],
+        feed=MemoryFeed(1),
+        container=leases,
+        patience=Patience(JOURNAL, Random(1)),
+        journal=JOURNAL,
+        check=lambda: None,
+    )
+    made = await leases.read(R1)
+    assert made is not None
+    assert made.range.parents == (R0, R4)
+
+
+async def test_a_range_that_is_read_in_parts_is_not_created_as_a_whole() -> None:
+    leases = MemoryLeases()
+    part = FeedRange(id=RangeId("0-4"), low="0", high="4")
+    await leases.create(Lease(range=part, continuation=Continuation("7")))
+    other = FeedRange(id=R4, low="8", high="a")
+    await create_missing(
+        Handing([R0, R4]),
+        leases,
+        "beginning",
+        ranges=[WHOLE, other],
+        leases=[],  # a listing that lacks the part
+        journal=JOURNAL,
+    )
+    assert {x.range_id for x in await leases.list()} == {"0-4", "r4"}
+
+
+async def test_what_holds_other_keys_stays_though_it_names_the_range_an_ancestor() -> None:
+    beside = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
+    found = await superseded_by(HALF, ended=WHOLE, there=beside)
+    assert found == [("r0", "7"), ("r1", "7"), ("r4", "3")]

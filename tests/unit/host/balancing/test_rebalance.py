@@ -1,0 +1,262 @@
+"""Rounds of balancing over a container that is slow, loses answers, or is written by others."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.balancer import Balancer
+from changefeed.host.balancing.rebalance import Rounds
+from changefeed.host.events import Journal
+from changefeed.host.workers.owned_lease import HeldLease
+from changefeed.host.workers.pool import Crew
+from changefeed.host.workers.worker import Worker
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.observer import CloseReason
+from tests.support.fleet import Fleet, settings
+from tests.support.proxies import Cutting, proxied
+
+A, B, C = HostName("a"), HostName("b"), HostName("c")
+A1, B1, C1 = Incarnation("a-1"), Incarnation("b-1"), Incarnation("c-1")
+R0 = RangeId("r0")
+
+
+async def test_a_listing_that_takes_long_makes_no_living_owner_look_dead() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    now = asyncio.get_running_loop().time
+    renewed = 0.0
+    tried = 0
+
+    async def slow_to_renew(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal renewed
+        if name == "replace":
+            await asyncio.sleep(7)  # so that 21 s lie between two signs of life
+            renewed = now()
+        return await call()
+
+    async def slow_to_list(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal tried
+        tried += name == "acquire"
+        answer = await call()
+        if name == "list" and now() - renewed > 14:
+            await asyncio.sleep(24)  # what it shows is that old when it arrives
+        return answer
+
+    parts = {"leases": {"renew_interval": 14.0, "call_timeout": 25.0, "rebalance_delay": 1000}}
+    async with Fleet(feed, container, parts=parts) as fleet:
+        fleet.start("a", container=proxied(container, slow_to_renew))
+        await asyncio.sleep(1)
+        fleet.start("b", container=proxied(container, slow_to_list))
+        await asyncio.sleep(300)
+        assert await fleet.loads() == {"a": 2, "b": 0}  # one is to be b's, in good time
+        assert tried == 0
+
+
+async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() -> None:
+    feed, container = MemoryFeed(40), MemoryLeases()
+    acquired = 0
+
+    async def slow_to_acquire(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal acquired
+        if name == "acquire":
+            acquired += 1
+            await asyncio.sleep(1)
+        return await call()
+
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a", container=proxied(container, slow_to_acquire))
+        await asyncio.sleep(0.5)
+        await fleet.stop("a")
+        assert acquired == 16  # so many at once
+        assert set((await fleet.owners()).values()) == {None}
+
+
+async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again() -> None:
+    feed, container = MemoryFeed(1), MemoryLeases()
+    feed.append("k")
+    cut = Cutting(ContainerUnavailable("lost"), at=1, only=lambda x: x == "acquire")
+    async with Fleet(feed, container) as fleet:
+        host = fleet.start("a", container=proxied(container, cut))
+        await asyncio.sleep(1)
+        assert (dict(host.leases), fleet.log.opened) == ({}, [])
+        await asyncio.sleep(10)
+        assert [x.epoch for x in host.leases.values()] == [1]
+        assert fleet.log.opened == [("a", R0)]
+
+
+async def test_a_claim_that_got_through_without_an_answer_is_taken_up_in_the_next_round() -> (
+    None
+):
+    feed, container = MemoryFeed(1), MemoryLeases()
+    cut = Cutting(ContainerUnavailable("lost"), at=1, after=True, only=lambda x: x == "acquire")
+    async with Fleet(feed, container) as fleet:
+        host = fleet.start("a", container=proxied(container, cut))
+        await asyncio.sleep(1)
+        assert (await fleet.owners(), dict(host.leases)) == ({R0: A}, {})
+        await asyncio.sleep(10)
+        assert [x.epoch for x in host.leases.values()] == [2]
+
+
+async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    quicker = (B, B1)
+
+    async def too_late(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "acquire":
+            stored = await container.read(R0)
+            if stored is not None and stored.owner is None:
+                await container.acquire(stored.taken_by(*quicker))
+        return await call()
+
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a", container=proxied(container, too_late))
+        await asyncio.sleep(10)
+        assert await fleet.owners() == {"r0": B, "r1": A}
+        assert not fleet.running["a"].done()
+
+
+# Leaving
+
+
+@asynccontextmanager
+async def rounds_of_c(container: LeaseContainer) -> AsyncIterator[Rounds]:
+    """The rounds of a host c that has no workers."""
+
+    def nobody(held: HeldLease) -> Worker:
+        raise AssertionError(f"{held.range_id} needs no worker here")
+
+    own = settings("c", {"leases": {"rebalance_delay": 0}})
+    async with asyncio.TaskGroup() as group:
+        yield Rounds(
+            C,
+            C1,
+            own,
+            feed=MemoryFeed(1),
+            container=container,
+            balancer=Balancer(C, own.leases),
+            crew=Crew(nobody, group=group, failed=_raise, ended=lambda: None),
+            journal=Journal(C),
+            wall=lambda: 0.0,
+            stopping=lambda: False,
+        )
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+async def leased_by(*owners: tuple[HostName, Incarnation | None]) -> MemoryLeases:
+    """Leases r0, r1, ... of these owners."""
+    leases = MemoryLeases()
+    for n, (owner, incarnation) in enumerate(owners):
+        made = Lease(range=FeedRange(id=RangeId(f"r{n}")), continuation=Continuation("0"))
+        stored = await leases.create(made)
+        await leases.acquire(stored.taken_by(owner, incarnation or Incarnation("")))
+    return leases
+
+
+async def stored(leases: MemoryLeases, range_id: str = "r0") -> Lease:
+    lease = await leases.read(RangeId(range_id))
+    assert lease is not None
+    return lease
+
+
+async def test_who_leaves_takes_back_its_requests_and_no_others() -> None:
+    leases = await leased_by((A, A1), (A, A1))
+    await leases.replace((await stored(leases, "r0")).asked_by(C))
+    await leases.replace((await stored(leases, "r1")).asked_by(B))
+    async with rounds_of_c(leases) as rounds:
+        await rounds.leave_nothing()
+    assert [x.next_owner for x in await leases.list()] == [None, B]
+    assert [x.owner for x in await leases.list()] == [A, A]
+
+
+async def test_who_leaves_releases_what_it_is_granted_at_the_last_moment() -> None:
+    leases = await leased_by((A, A1))
+    await leases.replace((await stored(leases)).asked_by(C))
+
+    async def granted_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "replace" and (await stored(leases)).owner == A:
+            await leases.replace((await stored(leases)).handed_over())
+        return await call()
+
+    async with rounds_of_c(proxied(leases, granted_first)) as rounds:
+        await rounds.leave_nothing()
+    left = await stored(leases)
+    assert (left.owner, left.next_owner) == (None, None)
+
+
+async def test_who_leaves_lets_be_what_another_start_of_its_name_holds() -> None:
+    leases = await leased_by((C, Incarnation("c-2")), (C, C1))
+    async with rounds_of_c(leases) as rounds:
+        await rounds.leave_nothing()
+    assert [x.owner for x in await leases.list()] == [C, None]
+
+
+async def test_a_host_that_stops_leaves_no_request_behind() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    for n in range(100):
+        feed.append(f"key-{n}")
+    async with Fleet(feed, container, pace=1.0) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        fleet.start("b")
+        await asyncio.sleep(12)
+        assert [x.next_owner for x in await container.list()].count(B) == 1
+        await fleet.stop("b")
+        assert [x.next_owner for x in await container.list()] == [None, None]
+
+
+# Asking
+
+
+async def alive(leases: MemoryLeases, *names: HostName) -> None:
+    for name in names:
+        await leases.put_member(Member(name=name, incarnation=Incarnation(f"{name}-1")))
+
+
+async def test_a_lease_that_has_changed_hands_since_it_was_listed_is_not_asked_for() -> None:
+    leases = await leased_by(*[(A, A1)] * 3)
+    await alive(leases, A, B, C)
+
+    async def taken_by_b_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "read":
+            for lease in await leases.list():
+                if lease.owner == A:
+                    await leases.acquire(lease.taken_by(B, B1))
+        return await call()
+
+    async with rounds_of_c(proxied(leases, taken_by_b_first)) as rounds:
+        await rounds.look_and_act()
+    assert [(x.owner, x.next_owner) for x in await leases.list()] == [(B, None)] * 3
+
+
+async def test_a_request_of_another_host_is_not_withdrawn() -> None:
+    leases = await leased_by((A, A1))
+    await alive(leases, A, C)
+    await leases.replace((await stored(leases)).asked_by(C))
+    paused = (await stored(leases)).paused_because("for a test")
+    await leases.replace(paused)
+
+    async def asked_by_b_meanwhile(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "read":
+            await leases.replace((await stored(leases)).asked_by(B))
+        return await call()
+
+    async with rounds_of_c(proxied(leases, asked_by_b_meanwhile)) as rounds:
+        await rounds.look_and_act()
+    assert (await stored(leases)).next_owner == B
+
+
+async def test_the_observers_of_what_a_host_leaves_are_told_that_it_stops() -> None:
+    feed, container = MemoryFeed(3), MemoryLeases()
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        await fleet.stop("a")
+        assert [reason for _, _, reason in fleet.log.closed] == [CloseReason.STOPPING] * 3

@@ -1,0 +1,274 @@
+"""Stories of real hosts over one feed and one container, told in virtual seconds."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.membership import NameTaken
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import HostName
+from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.stores import SeparateStores
+from changefeed.observers.observer import CloseReason
+from tests.support.fleet import Fleet
+
+SETTLED = 25.0  # three balancing rounds and the rebalance delay
+
+
+@pytest.fixture(params=["combined", "separate"])
+def container(request: pytest.FixtureRequest) -> LeaseContainer:
+    if request.param == "combined":
+        return MemoryLeases()
+    return SeparateStores(MemoryOwnership(), MemoryCheckpoints())
+
+
+def fill(feed: MemoryFeed, changes: int, *, first: int = 0, keys: int = 50) -> None:
+    for n in range(first, first + changes):
+        feed.append(f"key-{n % keys}", b'{"n": %d}' % n)
+
+
+async def stored(container: LeaseContainer, range_id: str) -> str:
+    lease = await container.read(RangeId(range_id))
+    assert lease is not None
+    assert lease.continuation is not None
+    return lease.continuation
+
+
+async def test_every_change_is_delivered_once_and_in_order(container: LeaseContainer) -> None:
+    feed = MemoryFeed(4)
+    fill(feed, 5_000)
+    async with Fleet(feed, container) as fleet:
+        for name in "abc":
+            fleet.start(name)
+        await asyncio.sleep(SETTLED)
+        for name in "abc":
+            await fleet.stop(name)
+        assert len(fleet.log.times) == 5_000
+        by_range = defaultdict(list)
+        for change in fleet.log.changes:
+            by_range[change.range_id].append(change.sequence)
+        first_times = [list(dict.fromkeys(x)) for x in by_range.values()]
+        assert all(x == sorted(x) for x in first_times)
+
+
+async def test_stopping_releases_every_lease_and_keeps_every_position(
+    container: LeaseContainer,
+) -> None:
+    feed = MemoryFeed(3)
+    fill(feed, 300)
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        await fleet.stop("a")
+        assert set((await fleet.owners()).values()) == {None}
+        assert await container.members() == []
+        assert [x[2] for x in fleet.log.closed] == [CloseReason.STOPPING] * 3
+        fleet.start("b")
+        await asyncio.sleep(1)
+        assert await fleet.loads() == {"b": 3}
+        await fleet.stop("b")
+        assert len(fleet.log.delivered) == 300  # nothing twice
+
+
+async def test_a_host_that_stops_lets_its_observer_finish_what_it_has_in_hand() -> None:
+    feed, container = MemoryFeed(1), MemoryLeases()
+    fill(feed, 10)
+    async with Fleet(feed, container, pace=1.0) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        began = asyncio.get_running_loop().time()
+        await fleet.stop("a")
+        assert 4 < asyncio.get_running_loop().time() - began < 6
+        assert len(fleet.log.delivered) == 10
+        fleet.start("b")
+        await asyncio.sleep(20)
+        assert len(fleet.log.delivered) == 10
+
+
+async def test_an_observer_that_outlasts_the_stop_budget_is_cut_short_and_comes_again() -> None:
+    feed, container = MemoryFeed(1), MemoryLeases()
+    fill(feed, 100)
+    async with Fleet(feed, container, pace=1.0) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        began = asyncio.get_running_loop().time()
+        await fleet.stop("a")
+        assert 25 <= asyncio.get_running_loop().time() - began < 28
+        assert set((await fleet.owners()).values()) == {None}  # nobody has to wait
+        assert fleet.log.delivered == []  # cancelled is not done
+        fleet.start("b")
+        await asyncio.sleep(101)
+        assert len(fleet.log.delivered) == 100
+
+
+async def test_a_second_request_to_stop_stops_at_once() -> None:
+    feed = MemoryFeed(1)
+    fill(feed, 100)
+    async with Fleet(feed, MemoryLeases(), pace=1.0) as fleet:
+        host = fleet.start("a")
+        await asyncio.sleep(5)
+        began = asyncio.get_running_loop().time()
+        host.stop()
+        await fleet.stop("a")
+        assert asyncio.get_running_loop().time() - began < 1
+
+
+async def test_a_range_goes_on_elsewhere_within_an_expiration_and_a_balancing_interval(
+    container: LeaseContainer,
+) -> None:
+    feed = MemoryFeed(6)
+    async with Fleet(feed, container) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(SETTLED)
+        orphans = [x for x, owner in (await fleet.owners()).items() if owner == "b"]
+        await fleet.kill("b")
+        await asyncio.sleep(30 + 5.5)
+        assert len(orphans) == 3
+        assert set((await fleet.owners()).values()) == {HostName("a")}
+
+
+async def test_what_a_dead_host_had_not_checkpointed_comes_again_and_nothing_else(
+    container: LeaseContainer,
+) -> None:
+    feed = MemoryFeed(1)
+    fill(feed, 40)
+    async with Fleet(feed, container, pace=1.0, parts={"feed": {"page_size": 10}}) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(25)  # in the middle of the third batch
+        await fleet.kill("a")
+        assert await stored(container, "r0") == "20"
+        fleet.start("b")
+        await asyncio.sleep(80)
+        assert len(fleet.log.times) == 40
+        assert max(fleet.log.times.values()) == 1  # the killed batch was never finished
+
+
+async def test_a_host_that_restarts_under_its_name_gets_its_own_leases_and_none_moves(
+    container: LeaseContainer,
+) -> None:
+    feed = MemoryFeed(8)
+    async with Fleet(feed, container) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(SETTLED)
+        before = {x.range_id: (x.owner, x.epoch) for x in await container.list()}
+        await fleet.kill("b")
+        fleet.start("b")
+        await asyncio.sleep(60)
+        after = {x.range_id: (x.owner, x.epoch) for x in await container.list()}
+        assert {x: owner for x, (owner, _) in before.items()} == {
+            x: owner for x, (owner, _) in after.items()
+        }
+        gained = {x: after[x][1] - before[x][1] for x in after}
+        assert gained == {x: int(owner == "b") for x, (owner, _) in before.items()}
+
+
+async def test_a_second_host_under_the_name_of_a_living_one_is_refused(
+    container: LeaseContainer,
+) -> None:
+    async with Fleet(MemoryFeed(2), container) as fleet:
+        first = fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        second = Fleet(fleet.feed, container)
+        second.start("a")
+        with pytest.raises(NameTaken, match=f"incarnation {first.incarnation}"):
+            await second.running["a"]
+        assert await fleet.loads() == {"a": 2}
+        assert second.log.opened == []
+
+
+async def test_start_now_is_settled_once_so_that_nothing_written_later_is_lost(
+    container: LeaseContainer,
+) -> None:
+    feed = MemoryFeed(2)
+    fill(feed, 100)
+    async with Fleet(feed, container, pace=1000.0, parts={"feed": {"start": "now"}}) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(1)
+        fill(feed, 40)
+        await asyncio.sleep(5)
+        await fleet.kill("a")  # before the first checkpoint
+    async with Fleet(feed, container, parts={"feed": {"start": "now"}}) as fleet:
+        fleet.start("b")
+        await asyncio.sleep(60)
+        assert len(fleet.log.delivered) == 40
+
+
+async def test_a_time_to_start_from_leaves_out_what_was_committed_before() -> None:
+    feed, container = MemoryFeed(1, clock=lambda: now), MemoryLeases()
+    now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    fill(feed, 7)
+    now = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
+    fill(feed, 5)
+    parts = {"feed": {"start": "2026-01-01T12:00:00Z"}}
+    async with Fleet(feed, container, parts=parts) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(1)
+        assert len(fleet.log.delivered) == 5
+
+
+async def test_order_by_key_survives_splits_and_merges(container: LeaseContainer) -> None:
+    feed = MemoryFeed(2)
+    fill(feed, 1_000)
+    async with Fleet(feed, container, pace=0.01) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(3)
+        left, right = feed.split(RangeId("r0"))
+        fill(feed, 1_000, first=1_000)
+        await asyncio.sleep(3)
+        feed.split(left.id)
+        feed.merge(right.id, RangeId("r1"))
+        fill(feed, 1_000, first=2_000)
+        await asyncio.sleep(200)
+        assert len(fleet.log.delivered) == 3_000
+        by_key = defaultdict(list)
+        for change in fleet.log.changes:
+            by_key[change.key].append(change.value()["n"])
+        assert all(x == sorted(x) for x in by_key.values())
+        closed = {r: reason for _, r, reason in fleet.log.closed}
+        assert closed[RangeId("r0")] is CloseReason.RANGE_ENDED
+
+
+async def test_a_range_nobody_can_read_yet_waits_for_its_parents() -> None:
+    feed = MemoryFeed(1)
+    fill(feed, 100)
+    feed.split(RangeId("r0"))
+    fill(feed, 100)
+    async with Fleet(feed, MemoryLeases(), pace=0.5) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(40)
+        assert {x for _, x in fleet.log.opened} == {"r0"}
+        await asyncio.sleep(100)
+        assert len(fleet.log.times) == 200
+
+
+class Deaf(MemoryFeed):
+    """A feed that answers who reads, but not who asks for its ranges a second time."""
+
+    def __init__(self, ranges: int) -> None:
+        super().__init__(ranges)
+        self._asked = 0
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        self._asked += 1
+        if self._asked > 2:  # once for each host
+            await asyncio.sleep(1_000_000)
+        return await super().ranges()
+
+
+async def test_a_feed_that_does_not_tell_its_ranges_holds_up_no_takeover() -> None:
+    async with Fleet(Deaf(4), MemoryLeases()) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(SETTLED + 30)
+        assert await fleet.loads() == {"a": 2, "b": 2}
+        await fleet.kill("b")
+        await asyncio.sleep(30 + 5.5)
+        assert await fleet.loads() == {"a": 4}

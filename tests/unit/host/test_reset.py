@@ -1,0 +1,161 @@
+"""Moving a position: by whom it may be done, and what comes of hosts in the way."""
+
+import asyncio
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.reset import RangeInUse, carry_out, planned, refuse_in_use, start_in
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseGone
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryLeases
+from tests.support.fleet import Fleet
+from tests.support.proxies import proxied
+
+R0 = RangeId("r0")
+BETA = HostName("beta")
+SETTINGS = LeaseSettings()
+
+
+def wall() -> float:
+    """The wall-clock time of a fleet in virtual time."""
+    return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+
+async def read_up_to_the_end(changes: int) -> tuple[MemoryFeed, MemoryLeases]:
+    """A range with so many changes, all of them observed, that nobody owns."""
+    feed, container = MemoryFeed(ranges=1), MemoryLeases()
+    for n in range(changes):
+        feed.append(f"key-{n}", b"{}")
+    end = await feed.settle(R0, "now")
+    (only,) = await feed.ranges()
+    await container.create(Lease(range=only, continuation=end))
+    return feed, container
+
+
+async def the_lease(container: LeaseContainer) -> Lease:
+    lease = await container.read(R0)
+    assert lease is not None
+    return lease
+
+
+async def test_what_lies_after_the_new_position_is_delivered_again() -> None:
+    feed, container = await read_up_to_the_end(10)
+    move = await planned(feed, container, R0, "beginning")
+    assert move.again == 10
+    await carry_out(container, move)
+    async with Fleet(feed, container) as fleet:
+        fleet.start("anna")
+        await asyncio.sleep(20)
+        assert [n for _, _, n in fleet.log.delivered] == list(range(1, 11))
+
+
+async def test_a_position_further_on_skips_and_says_how_much() -> None:
+    feed, container = await read_up_to_the_end(10)
+    for n in range(5):
+        feed.append(f"more-{n}", b"{}")
+    move = await planned(feed, container, R0, "now")
+    assert move.again == -5
+    await carry_out(container, move)
+    moved = await the_lease(container)
+    assert (moved.continuation, moved.epoch, moved.checkpoint_epoch) == (move.to, 1, 1)
+
+
+async def test_a_continuation_is_tried_on_the_feed_before_it_is_written() -> None:
+    feed, container = await read_up_to_the_end(10)
+    (third,) = (await feed.read(R0, await feed.settle(R0, "beginning"), 3)).changes[2:]
+    move = await planned(feed, container, R0, feed.continuation_after(third))
+    assert (move.to, move.again) == (feed.continuation_after(third), 7)
+    with pytest.raises(FeedRefused):
+        await planned(feed, container, R0, "nonsense")
+    with pytest.raises(LeaseGone):
+        await planned(feed, container, RangeId("r9"), "now")
+
+
+def test_a_place_to_start_is_a_word_a_time_or_else_a_continuation() -> None:
+    assert start_in("now") == "now"
+    assert str(start_in("2026-01-31T12:00Z")) == "2026-01-31 12:00:00+00:00"
+    assert start_in('"7052"') is None
+    assert start_in("27296216/3") is None
+    with pytest.raises(ValueError, match="has no zone"):
+        start_in("2026-01-31T12:00")
+
+
+async def test_a_range_of_a_living_host_is_refused_as_soon_as_that_renews() -> None:
+    feed, container = await read_up_to_the_end(10)
+    async with Fleet(feed, container) as fleet:
+        fleet.start("anna")
+        await asyncio.sleep(20)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(RangeInUse, match="pause the range first"):
+            await refuse_in_use(container, SETTINGS, [R0], wall=wall)
+        assert 0 < asyncio.get_running_loop().time() - began < 11
+
+
+async def test_a_range_of_a_dead_host_is_free_after_the_expiration() -> None:
+    feed, container = await read_up_to_the_end(10)
+    async with Fleet(feed, container) as fleet:
+        fleet.start("anna")
+        await asyncio.sleep(20)
+        await fleet.kill("anna")
+        began = asyncio.get_running_loop().time()
+        await refuse_in_use(container, SETTINGS, [R0], wall=wall)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(30, abs=1)
+        # A stamp that is older than the expiration and any error of clocks says it at once.
+        await refuse_in_use(container, SETTINGS, [R0], wall=lambda: wall() + 400)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(30, abs=1)
+
+
+async def test_the_owner_of_a_paused_range_cannot_write_over_the_new_position() -> None:
+    feed, container = await read_up_to_the_end(10)
+    mine = await container.acquire(
+        (await the_lease(container)).taken_by(BETA, Incarnation("1"))
+    )
+    await container.replace((await the_lease(container)).paused_because("to reset it"))
+    await refuse_in_use(container, SETTINGS, [R0])
+    move = await planned(feed, container, R0, "beginning")
+    busy = await container.replace((await the_lease(container)).renewed())  # still at it
+    await carry_out(container, move)
+    moved = await the_lease(container)
+    assert (moved.owner, moved.continuation) == (None, move.to)
+    assert moved.paused == "to reset it"
+    assert (mine.epoch, moved.epoch) == (1, 2)
+    assert busy.version != moved.version
+
+
+async def test_a_host_that_takes_the_range_in_the_midst_of_it_keeps_its_position() -> None:
+    feed, container = await read_up_to_the_end(10)
+    move = await planned(feed, container, R0, "beginning")
+
+    async def quick(name: str, call: object) -> object:
+        answer = await call()  # type: ignore[operator]
+        if name == "acquire":
+            await container.acquire(
+                (await the_lease(container)).taken_by(BETA, Incarnation("1"))
+            )
+        return answer
+
+    with pytest.raises(RangeInUse, match="owned by beta"):
+        await carry_out(proxied(container, quick), move)
+    assert (await the_lease(container)).continuation == move.lease.continuation
+
+
+async def test_a_host_that_took_the_range_since_the_plan_is_found_out() -> None:
+    feed, container = await read_up_to_the_end(10)
+    move = await planned(feed, container, R0, "beginning")
+    await container.acquire((await the_lease(container)).taken_by(BETA, Incarnation("1")))
+    with pytest.raises(RangeInUse):
+        await carry_out(container, move)
+    assert (await the_lease(container)).owner == BETA
+
+
+async def test_a_lease_that_was_deleted_since_is_told() -> None:
+    feed, container = await read_up_to_the_end(1)
+    move = await planned(feed, container, R0, "beginning")
+    await container.delete(await the_lease(container))
+    with pytest.raises(LeaseGone):
+        await carry_out(container, move)

@@ -1,0 +1,147 @@
+"""Many children, some of which die: in virtual time, with children that only pretend."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from changefeed.host.supervisor import Supervisor, child_names, exit_code, next_delay
+
+
+class Pretender:
+    """A child that ends with a code after a while, and minds signals as it is told to."""
+
+    def __init__(self, code: int, lives: float, *, minds: bool = True) -> None:
+        self.pid = 1
+        self.heard: list[int] = []
+        self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._minds = minds
+        self._code_when_told = 0
+        asyncio.get_running_loop().call_later(lives, self._end, code)
+
+    def send_signal(self, number: int) -> None:
+        self.heard.append(number)
+        if number == signal.SIGKILL:
+            self._end(-number)
+        elif self._minds:
+            self._end(self._code_when_told)
+
+    async def wait(self) -> int:
+        return await self._code
+
+    def _end(self, code: int) -> None:
+        if not self._code.done():
+            self._code.set_result(code)
+
+
+class Nursery:
+    """Starts pretenders, and remembers when."""
+
+    def __init__(self, make: Callable[[str, int], Pretender]) -> None:
+        self._make = make
+        self.started: list[tuple[str, float]] = []
+        self.children: list[Pretender] = []
+
+    async def __call__(self, name: str) -> Pretender:
+        nth = sum(1 for x, _ in self.started if x == name)
+        self.started.append((name, asyncio.get_running_loop().time()))
+        self.children.append(self._make(name, nth))
+        return self.children[-1]
+
+
+FOR_EVER = 1e9
+
+
+async def test_a_stop_is_passed_on_to_every_child_and_the_end_is_orderly() -> None:
+    nursery = Nursery(lambda *_: Pretender(0, FOR_EVER))
+    supervisor = Supervisor(nursery, budget=10)
+    asyncio.get_running_loop().call_later(5, supervisor.stop)
+
+    assert await supervisor.run(["a", "b"]) == 0
+
+    assert [x.heard for x in nursery.children] == [[signal.SIGTERM], [signal.SIGTERM]]
+    assert asyncio.get_running_loop().time() == 5
+
+
+async def test_a_child_that_dies_is_started_again_ever_later_until_it_has_lived_long() -> None:
+    lives = [0.0, 0.0, 0.0, 100.0, 0.0, FOR_EVER]
+    nursery = Nursery(lambda _, nth: Pretender(1, lives[nth]))
+    supervisor = Supervisor(nursery, budget=10)
+    asyncio.get_running_loop().call_later(200, supervisor.stop)
+
+    await supervisor.run(["a"])
+
+    assert [at for _, at in nursery.started] == [0, 0.5, 1.5, 3.5, 104, 105]
+
+
+async def test_a_child_that_was_told_to_stop_by_others_is_started_again_too() -> None:
+    nursery = Nursery(lambda _, nth: Pretender(0, FOR_EVER if nth else 1))
+    supervisor = Supervisor(nursery, budget=10)
+    asyncio.get_running_loop().call_later(5, supervisor.stop)
+    assert await supervisor.run(["a"]) == 0
+    assert len(nursery.started) == 2
+
+
+async def test_a_mistake_that_only_a_person_can_mend_stops_all() -> None:
+    nursery = Nursery(
+        lambda name, _: Pretender(2, 1) if name == "b" else Pretender(0, FOR_EVER)
+    )
+    assert await Supervisor(nursery, budget=10).run(["a", "b", "c"]) == 2
+    assert [name for name, _ in nursery.started] == ["a", "b", "c"]
+    assert asyncio.get_running_loop().time() == 1
+
+
+async def test_a_second_signal_kills_those_that_are_left() -> None:
+    nursery = Nursery(lambda name, _: Pretender(0, FOR_EVER, minds=name == "a"))
+    supervisor = Supervisor(nursery, budget=10)
+    for at in (5, 6):
+        asyncio.get_running_loop().call_later(at, supervisor.stop)
+
+    assert await supervisor.run(["a", "b"]) == 1
+
+    assert nursery.children[1].heard == [signal.SIGTERM, signal.SIGKILL]
+    assert asyncio.get_running_loop().time() == 6
+
+
+async def test_so_does_the_end_of_the_time_they_have() -> None:
+    nursery = Nursery(lambda *_: Pretender(0, FOR_EVER, minds=False))
+    supervisor = Supervisor(nursery, budget=10)
+    asyncio.get_running_loop().call_later(5, supervisor.stop)
+    assert await supervisor.run(["a"]) == 1
+    assert asyncio.get_running_loop().time() == 15
+
+
+async def test_a_stop_while_a_restart_is_waited_for_starts_nothing() -> None:
+    nursery = Nursery(lambda *_: Pretender(1, 0))
+    supervisor = Supervisor(nursery, budget=10)
+    asyncio.get_running_loop().call_later(0.2, supervisor.stop)
+    assert await supervisor.run(["a"]) == 1
+    assert len(nursery.started) == 1
+
+
+async def test_a_child_that_is_only_just_being_started_hears_of_the_stop() -> None:
+    async def slowly(_: str) -> Pretender:
+        await asyncio.sleep(3)
+        return Pretender(0, FOR_EVER)
+
+    supervisor = Supervisor(slowly, budget=10)
+    asyncio.get_running_loop().call_later(1, supervisor.stop)
+    assert await supervisor.run(["a"]) == 0
+    assert asyncio.get_running_loop().time() == 3
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"), [([], 0), ([0, 0], 0), ([0, 1], 1), ([2, 1, 0], 2), ([0, -9], 1)]
+)
+def test_the_exit_code_is_the_worst(codes: list[int], worst: int) -> None:
+    assert exit_code(codes) == worst
+
+
+def test_delays_double_up_to_a_limit_and_begin_anew_after_a_long_life() -> None:
+    assert [next_delay(x, lived=1) for x in (0.0, 0.5, 8, 20, 30)] == [0.5, 1, 16, 30, 30]
+    assert next_delay(30, lived=60) == 0.5
+
+
+def test_children_are_numbered_from_one() -> None:
+    assert child_names("vm", 2) == ["vm-1", "vm-2"]

@@ -1,0 +1,132 @@
+"""When a checkpoint is due, and what the one writer writes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.host.events import Journal
+from changefeed.host.retries import Patience
+from changefeed.host.settings import LeaseSettings, ObserverSettings
+from changefeed.host.workers.checkpointer import CheckpointPolicy, Checkpoints
+from changefeed.host.workers.owned_lease import acquire
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryLeases
+from tests.support.proxies import proxied
+
+A, A1 = HostName("a"), Incarnation("a-1")
+R0 = RangeId("r0")
+
+
+class Slow:
+    """A container whose checkpoints take five seconds each, and which were written."""
+
+    def __init__(self) -> None:
+        self.leases = MemoryLeases()
+
+    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "checkpoint":
+            await asyncio.sleep(5)
+        return await call()
+
+    async def stored(self) -> str | None:
+        lease = await self.leases.read(R0)
+        return None if lease is None else lease.continuation
+
+
+@asynccontextmanager
+async def writing(slow: Slow) -> AsyncIterator[Checkpoints]:
+    container = proxied(slow.leases, slow)
+    created = await container.create(
+        Lease(range=FeedRange(id=R0), continuation=Continuation("0"))
+    )
+    held = await acquire(
+        container,
+        created,
+        taken=lambda x: x.taken_by(A, A1),
+        settings=LeaseSettings(),
+        wall=lambda: 0.0,
+    )
+    journal = Journal(A)
+    checkpoints = Checkpoints(held, journal, Patience(journal, Random(1)))
+    writer = asyncio.create_task(checkpoints.write_for_ever())
+    yield checkpoints
+    writer.cancel()
+
+
+def reach(checkpoints: Checkpoints, position: str) -> int:
+    checkpoints.reached = Continuation(position)
+    return checkpoints.advance()
+
+
+async def test_of_the_positions_said_meanwhile_only_the_newest_is_written() -> None:
+    slow = Slow()
+    async with writing(slow) as checkpoints:
+        reach(checkpoints, "1")
+        await asyncio.sleep(1)
+        for position in "234":
+            reach(checkpoints, position)
+        await asyncio.sleep(4.5)
+        assert (await slow.stored(), checkpoints.unwritten) == ("1", "4")
+        await asyncio.sleep(5)
+        assert (await slow.stored(), checkpoints.unwritten) == ("4", None)
+
+
+async def test_a_write_under_way_does_not_count_for_what_was_said_after_it() -> None:
+    async with writing(Slow()) as checkpoints:
+        first = reach(checkpoints, "1")
+        await asyncio.sleep(1)
+        second = reach(checkpoints, "2")
+        await checkpoints.written(first)
+        assert asyncio.get_running_loop().time() == 5
+        await checkpoints.written(second)
+        assert asyncio.get_running_loop().time() == 10
+
+
+async def test_who_stops_it_waits_for_the_write_under_way_and_gets_the_rest() -> None:
+    slow = Slow()
+    async with writing(slow) as checkpoints:
+        reach(checkpoints, "1")
+        await asyncio.sleep(1)
+        reach(checkpoints, "2")
+        assert await checkpoints.stop() == "2"
+        assert asyncio.get_running_loop().time() == 5
+        await asyncio.sleep(60)
+        assert await slow.stored() == "1"  # the last write of the lease carries the other
+
+
+async def test_what_was_not_moved_is_not_written() -> None:
+    slow = Slow()
+    async with writing(slow) as checkpoints:
+        assert checkpoints.advance() == 0
+        assert checkpoints.unwritten is None
+        await checkpoints.written()
+        assert asyncio.get_running_loop().time() == 0
+
+
+def policy(mode: str) -> CheckpointPolicy:
+    settings = ObserverSettings.model_validate(
+        {"checkpoint": mode, "checkpoint_count": 10, "checkpoint_interval": 5.0}
+    )
+    return CheckpointPolicy(settings, now=0.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "due"),
+    [
+        ("batch", [True, True, True, True, True, True]),
+        ("count", [False, False, True, False, False, True]),
+        ("interval", [False, True, False, False, True, False]),
+        ("manual", [False] * 6),
+    ],
+)
+def test_a_checkpoint_is_due_after_each_batch_a_count_a_time_or_never(
+    mode: str, due: list[bool]
+) -> None:
+    """Each batch has 4 changes; they end at 3, 6, 7, 9, 12 and 13 seconds."""
+    decide = policy(mode)
+    assert [decide.due(4, now=now) for now in (3.0, 6.0, 7.0, 9.0, 12.0, 13.0)] == due

@@ -1,0 +1,317 @@
+"""Whole hosts whose observers fail: what is put aside, what pauses; nothing is lost."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.events import Journal
+from changefeed.host.settings import ObserverSettings
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.operations.pause import pause, resume
+from changefeed.observers.dead_letters import MemoryDeadLetters
+from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.observer import CloseReason, Context
+from tests.support.fleet import Fleet, Log, LoggingObserver
+
+SETTLED = 25.0
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """A feed, and a fleet whose observers fail on what ``fails_on`` says."""
+
+    feed: MemoryFeed
+    observer: dict[str, Any]
+    fails_on: Callable[[Change], bool] = lambda _: False
+    pace: float = 0.0
+    container: MemoryLeases = field(default_factory=MemoryLeases)
+    letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
+    log: Log = field(default_factory=Log)
+    calls: list[tuple[float, int]] = field(default_factory=list)
+
+    def fleet(self, **feed: object) -> Fleet:
+        settings = ObserverSettings.model_validate(self.observer)
+        aside = settings.on_failure == "dead-letter"
+        return Fleet(
+            self.feed,
+            self.container,
+            parts={"observer": self.observer, "feed": feed},
+            make_observer=wrapped(
+                lambda: Failing(self),
+                settings,
+                Journal(HostName("fleet")),
+                Random(1),
+                dead_letters=self.letters if aside else None,
+            ),
+        )
+
+    async def put_aside(self) -> list[int]:
+        return [x.change.value()["n"] for x in await self.letters.list()]
+
+    async def lease(self, range_id: str = "r0") -> Lease:
+        lease = await self.container.read(RangeId(range_id))
+        assert lease is not None
+        return lease
+
+    def delivered(self) -> list[int]:
+        return [x.value()["n"] for x in self.log.changes]
+
+
+class Failing(LoggingObserver):
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage.log, pace=stage.pace)
+        self._stage = stage
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        self._stage.calls.append((now(), len(changes)))
+        for change in changes:
+            if self._stage.fails_on(change):
+                raise ValueError(f"cannot take {change.sequence}")
+        await super().process(context, changes)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    while not happened():  # noqa: ASYNC110 - what happens here sets no event
+        await asyncio.sleep(0.05)
+
+
+def filled(ranges: int, changes: int, *, keys: int = 50) -> MemoryFeed:
+    feed = MemoryFeed(ranges)
+    for n in range(changes):
+        feed.append(f"key-{n % keys}", b'{"n": %d}' % n)
+    return feed
+
+
+def number_in(*numbers: int) -> Callable[[Change], bool]:
+    return lambda change: change.value()["n"] in numbers
+
+
+def in_order_by_key(changes: Sequence[Change]) -> bool:
+    by_key = defaultdict(list)
+    for change in changes:
+        by_key[change.key].append(change.value()["n"])
+    return all(x == sorted(x) for x in by_key.values())
+
+
+DEAD_LETTER = {"on_failure": "dead-letter"}
+STOP_RANGE = {"on_failure": "stop-range", "retry": {"attempts": 3}}
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_poison_is_put_aside_and_everything_else_is_delivered(concurrency: int) -> None:
+    poison = [0, 1234, 1235, 1999]
+    stage = Stage(
+        feed=filled(4, 2000),
+        observer={**DEAD_LETTER, "concurrency": concurrency},
+        fails_on=number_in(*poison),
+    )
+    async with stage.fleet() as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(1500)
+        assert sorted(await stage.put_aside()) == poison
+        assert sorted(stage.delivered()) == [n for n in range(2000) if n not in poison]
+        assert in_order_by_key(stage.log.changes)
+        for found in await stage.feed.ranges():
+            end = await stage.lease(found.id)
+            assert end.continuation is not None
+            assert await stage.feed.lag(found.id, end.continuation) == 0
+
+
+async def test_an_outage_puts_nothing_aside_and_is_never_asked_fast() -> None:
+    stage = Stage(
+        feed=filled(2, 400), observer=DEAD_LETTER, fails_on=lambda _: now() < 4 * 3600
+    )
+    async with stage.fleet() as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(4 * 3600)
+        assert stage.log.delivered == []
+        assert len(stage.calls) / 2 < 4 * 3600 / 7  # for each range
+        await asyncio.sleep(600)
+        assert await stage.put_aside() == []
+        assert sorted(stage.delivered()) == list(range(400))
+        assert in_order_by_key(stage.log.changes)
+
+
+async def test_an_outage_of_single_changes_costs_one_letter_however_often_it_is_opened() -> (
+    None
+):
+    stage = Stage(feed=filled(1, 3), observer=DEAD_LETTER, fails_on=lambda _: now() < 4 * 3600)
+    async with stage.fleet(page_size=1) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(4 * 3600)
+        assert len(stage.log.opened) > 10
+        assert await stage.put_aside() == [0]
+        await asyncio.sleep(600)
+        assert await stage.put_aside() == [0]
+        assert stage.delivered() == [1, 2]
+
+
+async def test_a_host_killed_while_it_isolates_repeats_no_half_that_is_done() -> None:
+    stage = Stage(feed=filled(1, 1000), observer=DEAD_LETTER, fails_on=number_in(900))
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await until(lambda: any(size == 1 for _, size in stage.calls))
+        await asyncio.sleep(5)
+        await fleet.kill("a")
+        assert (await stage.lease()).continuation == "900"
+        fleet.start("b")
+        await asyncio.sleep(1000)
+        assert await stage.put_aside() == [900]
+        assert sorted(stage.delivered()) == [n for n in range(1000) if n != 900]
+
+
+async def test_a_host_that_stops_in_an_outage_stops_soon_and_puts_nothing_aside() -> None:
+    stage = Stage(feed=filled(1, 10), observer=DEAD_LETTER, fails_on=lambda _: True)
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(200)
+        began = now()
+        await fleet.stop("a")
+        assert now() - began < 1
+        assert await stage.put_aside() == []
+        assert (await stage.lease()).owner is None
+        assert stage.log.closed[-1][2] is CloseReason.STOPPING
+
+
+async def test_by_default_a_failing_observer_is_opened_anew_again_and_again() -> None:
+    stage = Stage(feed=filled(1, 10), observer={}, fails_on=lambda _: now() < 3600)
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(3600)
+        closed = [reason for _, _, reason in stage.log.closed]
+        assert set(closed) == {CloseReason.FAILED}
+        assert 10 < len(closed) < 3600 / 120
+        assert len(stage.log.opened) in (len(closed), len(closed) + 1)
+        await asyncio.sleep(100)
+        assert stage.delivered() == list(range(10))
+
+
+async def test_a_range_that_stops_is_paused_for_all_hosts_until_it_is_resumed() -> None:
+    broken = [True]
+    stage = Stage(
+        feed=filled(4, 400),
+        observer=STOP_RANGE,
+        fails_on=lambda x: x.range_id == "r0" and x.sequence == 7 and broken[0],
+    )
+    async with stage.fleet(page_size=5) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(300)
+        lease = await stage.lease()
+        assert lease.owner is None
+        assert lease.continuation == "5"
+        assert lease.paused == (
+            "the observer failed on sequences 6..10 of range 'r0', 3 attempts: "
+            "ValueError: cannot take 7"
+        )
+        assert ("r0", CloseReason.FAILED) in [x[1:] for x in stage.log.closed]
+        assert sum(r == "r0" for _, r in stage.log.opened) == 1
+        others = sum(x.range_id != "r0" for x in stage.log.changes)
+        assert len(stage.delivered()) == others + 5
+        assert sorted((await fleet.loads()).values()) == [1, 2]
+        for host in fleet.hosts.values():
+            assert host.paused == {"r0": lease.paused}
+
+        broken[0] = False
+        await fleet.stop("b")
+        assert await resume(stage.container, [RangeId("r0")]) == ["r0"]
+        await asyncio.sleep(30)
+        assert stage.delivered() != sorted(stage.delivered())
+        assert sorted(stage.delivered()) == list(range(400))
+        assert in_order_by_key(stage.log.changes)
+        assert fleet.hosts["a"].paused == {}
+
+
+async def test_a_range_paused_from_outside_rests_and_goes_on_where_it_was() -> None:
+    stage = Stage(feed=filled(2, 200), observer={}, pace=0.1)
+    async with stage.fleet(page_size=10) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(3)
+        await pause(stage.container, [RangeId("r0")], "maintenance")
+        await asyncio.sleep(20)
+        seen = sum(x.range_id == "r0" for x in stage.log.changes)
+        assert 0 < seen < 60
+        assert (await stage.lease()).owner is None
+        assert ("a", "r0", CloseReason.PAUSED) in stage.log.closed
+        await asyncio.sleep(100)
+        assert sum(x.range_id == "r0" for x in stage.log.changes) == seen
+        await resume(stage.container, None)
+        await asyncio.sleep(60)
+        assert sorted(stage.delivered()) == list(range(200))
+
+
+async def test_an_observer_that_hangs_has_failed_in_time_and_is_called_again() -> None:
+    class HangingOnce(Failing):
+        hung = False
+
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            if not HangingOnce.hung and changes[0].sequence == 1:
+                HangingOnce.hung = True
+                await asyncio.Event().wait()
+            await super().process(context, changes)
+
+    stage = Stage(feed=filled(1, 10), observer={"timeout": 60.0})
+    fleet = Fleet(
+        stage.feed,
+        stage.container,
+        make_observer=wrapped(
+            lambda: HangingOnce(stage),
+            ObserverSettings.model_validate(stage.observer),
+            Journal(HostName("fleet")),
+            Random(1),
+        ),
+    )
+    async with fleet:
+        fleet.start("a")
+        await asyncio.sleep(59)
+        assert stage.delivered() == []
+        await asyncio.sleep(3)
+        assert stage.delivered() == list(range(10))
+        assert stage.log.closed == []
+
+
+async def seconds_for(concurrency: int) -> float:
+    """Return how long a fleet of one takes for 4000 changes of 64 keys, 5 ms each."""
+    stage = Stage(
+        feed=filled(1, 4000, keys=64), observer={"concurrency": concurrency}, pace=0.005
+    )
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        began = now()
+        await until(lambda: len(stage.log.changes) == 4000)
+        assert set(stage.log.times.values()) == {1}
+        assert in_order_by_key(stage.log.changes)
+        return now() - began
+
+
+async def test_several_keys_at_once_are_so_many_times_as_fast_and_keep_their_order() -> None:
+    assert 7 < await seconds_for(1) / await seconds_for(8) < 8.5
+
+
+async def test_lanes_in_the_hands_of_a_host_that_dies_lose_nothing_and_repeat_little() -> None:
+    stage = Stage(feed=filled(2, 2000), observer={"concurrency": 4}, pace=0.1)
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(22)
+        await fleet.kill("a")
+        before = len(stage.log.changes)
+        fleet.start("b")
+        await asyncio.sleep(200)
+        assert set(stage.delivered()) == set(range(2000))
+        repeated = len(stage.log.changes) - 2000
+        assert before == 2 * 4 * 200
+        assert repeated < 100

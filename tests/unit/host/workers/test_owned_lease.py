@@ -1,0 +1,346 @@
+"""One lease in the hands of one host: its fence, its unclear writes, its one lock."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.host.settings import LeaseSettings
+from changefeed.host.workers.owned_lease import HeldLease, acquire
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
+from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from changefeed.leases.memory import MemoryLeases
+from tests.support.proxies import Cutting, proxied
+
+A, B = HostName("a"), HostName("b")
+A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")
+R0 = RangeId("r0")
+C5, C9 = Continuation("5"), Continuation("9")
+LOST = ContainerUnavailable("lost on its way")
+
+
+async def one_lease() -> MemoryLeases:
+    leases = MemoryLeases()
+    await leases.create(Lease(range=FeedRange(id=R0), continuation=Continuation("0")))
+    return leases
+
+
+async def hold(container: LeaseContainer) -> HeldLease:
+    """Acquire the lease as host a: expiration 30 s, fence margin 1 s."""
+    (listed,) = await container.list()
+    return await acquire(
+        container,
+        listed,
+        taken=lambda x: x.taken_by(A, A1),
+        settings=LeaseSettings(),
+        wall=lambda: 1_700_000_000.0,
+    )
+
+
+async def stored(leases: MemoryLeases) -> Lease:
+    lease = await leases.read(R0)
+    assert lease is not None
+    return lease
+
+
+def taking(seconds: float, *names: str) -> Callable[..., Awaitable[Any]]:
+    """Let some calls take their time before they have an effect."""
+
+    async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name in names:
+            await asyncio.sleep(seconds)
+        return await call()
+
+    return around
+
+
+# The fence
+
+
+async def test_the_fence_counts_from_the_moment_the_acquisition_was_sent() -> None:
+    held = await hold(proxied(await one_lease(), taking(4, "acquire")))
+    assert asyncio.get_running_loop().time() == 4
+    assert held.fence_at == 29
+
+
+async def test_the_fence_counts_from_the_moment_the_renewal_was_sent() -> None:
+    held = await hold(proxied(await one_lease(), taking(5, "replace")))
+    await asyncio.sleep(10)
+    await held.renew()
+    assert asyncio.get_running_loop().time() == 15
+    assert held.fence_at == 39
+
+
+async def test_a_renewal_without_an_answer_moves_no_fence() -> None:
+    cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
+    held = await hold(proxied(await one_lease(), cut))
+    await asyncio.sleep(10)
+    with pytest.raises(ContainerUnavailable):
+        await held.renew()
+    assert held.fence_at == 29
+
+
+async def test_behind_the_fence_nothing_is_delivered_and_nothing_checkpointed() -> None:
+    leases = await one_lease()
+    held = await hold(leases)
+    await asyncio.sleep(28.9)
+    assert held.may_act
+    await asyncio.sleep(0.2)
+    assert not held.may_act
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):
+        await held.checkpoint(C5)
+    with pytest.raises(LeaseLost):
+        await held.give_up(Lease.released, C5)
+    assert (await stored(leases)).continuation == "0"
+
+
+async def test_the_fence_alone_stops_a_checkpoint() -> None:
+    leases = await one_lease()
+    held = await hold(leases)
+    await asyncio.sleep(29)
+    with pytest.raises(LeaseLost):
+        await held.give_up(Lease.released, C5)
+    assert (await stored(leases)).owner == A  # it was not even tried
+
+
+async def test_behind_the_fence_a_lease_that_is_still_ours_may_be_released() -> None:
+    leases = await one_lease()
+    held = await hold(leases)
+    await asyncio.sleep(100)
+    await held.give_up(Lease.released, None)
+    assert (await stored(leases)).owner is None
+
+
+async def test_but_not_one_that_another_host_has_taken_meanwhile() -> None:
+    leases = await one_lease()
+    held = await hold(leases)
+    await asyncio.sleep(100)
+    await leases.acquire((await stored(leases)).taken_by(B, B1))
+    with pytest.raises(LeaseLost, match="now held by 'b'"):
+        await held.give_up(Lease.released, None)
+    assert (await stored(leases)).owner == B
+
+
+# Unclear writes
+
+
+@pytest.mark.parametrize("lost", ["before its effect", "after its effect"])
+async def test_a_renewal_whose_answer_was_lost_is_looked_up_and_renewed_again(
+    lost: str,
+) -> None:
+    leases = await one_lease()
+    after = lost == "after its effect"
+    cut = Cutting(LOST, at=1, after=after, only=lambda x: x == "replace")
+    held = await hold(proxied(leases, cut))
+    before = (await stored(leases)).renewals
+    with pytest.raises(ContainerUnavailable):
+        await held.renew()
+    await held.renew()
+    assert (await stored(leases)).renewals == before + 1 + after
+    assert not held.lost
+
+
+@pytest.mark.parametrize("lost", ["before its effect", "after its effect"])
+async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: str) -> None:
+    leases = await one_lease()
+    cut = Cutting(
+        LOST, at=1, after=lost == "after its effect", only=lambda x: x == "checkpoint"
+    )
+    held = await hold(proxied(leases, cut))
+    with pytest.raises(ContainerUnavailable):
+        await held.checkpoint(C5)
+    await held.checkpoint(C9)
+    assert (held.continuation, (await stored(leases)).continuation) == (C9, C9)
+
+
+async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() -> None:
+    leases = await one_lease()
+    cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
+    held = await hold(proxied(leases, cut))
+    with pytest.raises(ContainerUnavailable):
+        await held.give_up(Lease.released, C5)
+    await held.give_up(Lease.released, C5)
+    assert ((await stored(leases)).owner, (await stored(leases)).continuation) == (None, C5)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        pytest.param(lambda x: replace(x.taken_by(B, B1), write_id=WriteId("b's")), id="ours"),
+        pytest.param(lambda x: replace(x, owner=B), id="another kind, that keeps our write_id"),
+    ],
+)
+async def test_a_release_whose_answer_was_lost_is_not_done_again_to_the_next_owner(
+    taken: Callable[[Lease], Lease],
+) -> None:
+    leases = await one_lease()
+    cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
+    held = await hold(proxied(leases, cut))
+    with pytest.raises(ContainerUnavailable):
+        await held.give_up(Lease.released, C5)
+    assert (await leases.acquire(taken(await stored(leases)))).continuation == C5
+    with pytest.raises(LeaseLost):
+        await held.give_up(Lease.released, C5)
+    assert (await stored(leases)).owner == B
+
+
+class Late:
+    """Holds up the first call of one name: it has no answer, and happens only later."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._held_up: Callable[[], Awaitable[Any]] | None = None
+
+    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == self._name and self._held_up is None:
+            self._held_up = call
+            raise LOST
+        return await call()
+
+    async def happens(self) -> Any:
+        assert self._held_up is not None
+        return await self._held_up()
+
+
+async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it() -> None:
+    leases, late = await one_lease(), Late("checkpoint")
+    held = await hold(proxied(leases, late))
+    with pytest.raises(ContainerUnavailable):
+        await held.checkpoint(C5)
+    await held.checkpoint(C9)
+    with pytest.raises(LeaseConflict):
+        await late.happens()
+    assert (await stored(leases)).continuation == C9
+
+
+async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_again() -> None:
+    leases, late = await one_lease(), Late("checkpoint")
+    held = await hold(proxied(leases, late))
+    with pytest.raises(ContainerUnavailable):
+        await held.checkpoint(C5)
+
+    async def lands_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "replace" and (await stored(leases)).continuation == "0":
+            await late.happens()
+        return await call()
+
+    held._container = proxied(leases, lands_first)
+    await held.renew()
+    assert held.continuation == C5
+    assert (await stored(leases)).continuation == C5
+
+
+async def test_a_claim_that_lands_late_is_our_own_and_acquired_again() -> None:
+    leases, late = await one_lease(), Late("acquire")
+    with pytest.raises(ContainerUnavailable):
+        await hold(proxied(leases, late))
+    assert (await stored(leases)).owner is None  # unknown is not owned
+    await late.happens()
+    held = await hold(leases)
+    assert held.lease.epoch == 2
+
+
+# Whose it is
+
+
+@pytest.mark.parametrize(
+    "rewritten",
+    [
+        pytest.param(lambda x: x.taken_by(B, B1), id="another host"),
+        pytest.param(lambda x: x.taken_by(A, A1), id="another epoch"),
+        pytest.param(lambda x: replace(x, incarnation=A2), id="another incarnation"),
+        pytest.param(lambda x: replace(x, owner=B), id="a host that knows no epochs"),
+        pytest.param(Lease.released, id="nobody"),
+    ],
+)
+async def test_what_others_have_taken_is_lost_and_left_as_it_is(
+    rewritten: Callable[[Lease], Lease],
+) -> None:
+    leases = await one_lease()
+    held = await hold(leases)
+    taken = await leases.replace(rewritten(await stored(leases)))
+    for write in (held.renew(), held.checkpoint(C5)):
+        with pytest.raises(LeaseLost):
+            await write
+    assert held.lost
+    assert await stored(leases) == taken
+
+
+async def test_a_lease_that_was_deleted_is_gone() -> None:
+    leases = await one_lease()
+    held = await hold(leases)
+    await leases.delete(await stored(leases))
+    with pytest.raises(LeaseGone):
+        await held.renew()
+    assert not held.may_act
+
+
+async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
+    leases = await one_lease()
+    held = await hold(leases)
+    await held.renew()
+    assert not held.noticed.is_set()
+    await leases.replace((await stored(leases)).asked_by(B))
+    await held.renew()
+    assert held.noticed.is_set()
+    assert held.lease.next_owner == B
+    assert (await stored(leases)).next_owner == B
+
+
+async def test_the_last_write_sees_a_request_that_was_withdrawn_meanwhile() -> None:
+    leases = await one_lease()
+    held = await hold(leases)
+    await leases.replace((await stored(leases)).asked_by(B))
+    await held.renew()
+    await leases.replace((await stored(leases)).asked_by(None))
+
+    def passed_on(lease: Lease) -> Lease:
+        return lease.released() if lease.next_owner is None else lease.handed_over()
+
+    await held.give_up(passed_on, C5)
+    last = await stored(leases)
+    assert (last.owner, last.continuation) == (None, C5)
+
+
+# One writer
+
+
+async def test_writes_take_turns_so_that_none_takes_another_for_a_thief() -> None:
+    leases = await one_lease()
+    calls = list[str]()
+    under_way = 0
+
+    async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal under_way
+        calls.append(name)
+        under_way += 1
+        assert under_way == 1, f"{calls} at once"
+        await asyncio.sleep(1)
+        answer = await call()
+        under_way -= 1
+        return answer
+
+    held = await hold(proxied(leases, around))
+    calls.clear()
+    await asyncio.gather(held.renew(), held.checkpoint(C5), held.renew(), held.checkpoint(C9))
+    assert calls == ["replace", "checkpoint", "replace", "checkpoint"]
+    assert (await stored(leases)).continuation == C9
+
+
+async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() -> None:
+    leases = await one_lease()
+
+    async def asked_again_and_again(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "replace":
+            await leases.replace((await stored(leases)).asked_by(B))
+        return await call()
+
+    held = await hold(leases)
+    held._container = proxied(leases, asked_again_and_again)
+    with pytest.raises(ContainerUnavailable, match="written by others 5 times in a row"):
+        await held.renew()
+    assert held.may_act

@@ -1,0 +1,53 @@
+"""The workers of one host, when it stops and when one of them cannot go on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.observer import CloseReason
+from tests.support.fleet import Fleet
+from tests.support.proxies import proxied
+
+
+async def test_a_lease_that_is_acquired_while_the_host_stops_is_released_at_once() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    for n in range(100):
+        feed.append(f"key-{n}")
+
+    async def slow_to_acquire(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await call()
+        if name == "acquire":
+            await asyncio.sleep(5)
+        return answer
+
+    async with Fleet(feed, container, pace=1.0) as fleet:
+        fleet.start("a", container=proxied(container, slow_to_acquire))
+        await asyncio.sleep(1)
+        await fleet.stop("a")
+        assert asyncio.get_running_loop().time() < 6
+        assert set((await fleet.owners()).values()) == {None}
+        assert {reason for _, _, reason in fleet.log.closed} <= {CloseReason.STOPPING}
+        assert fleet.log.delivered == []
+
+
+async def test_what_asking_again_cannot_mend_stops_the_host_and_is_raised() -> None:
+    feed, container = MemoryFeed(3), MemoryLeases()
+
+    async def damaged(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "read" and asyncio.get_running_loop().time() > 10:
+            await asyncio.sleep(0.1)
+            raise FeedRefused("the log is damaged")
+        return await call()
+
+    async with Fleet(proxied(feed, damaged), container) as fleet:
+        fleet.start("a")
+        with pytest.raises(FeedRefused, match="the log is damaged"):
+            await asyncio.wait_for(fleet.running["a"], 60)
+        assert asyncio.get_running_loop().time() < 15
+        assert set((await fleet.owners()).values()) == {None}
+        assert len(fleet.log.closed) == 3

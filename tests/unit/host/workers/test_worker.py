@@ -1,0 +1,288 @@
+"""One worker and its lease: what is delivered, what is checkpointed, and how it ends."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.events import Journal
+from changefeed.host.settings import ObserverSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.observer import CloseReason, Context, ObserverFactory
+from tests.support.fleet import Fleet, Parts
+from tests.support.observing import change
+from tests.support.proxies import proxied
+
+if TYPE_CHECKING:
+    from tests.support.virtual_time import VirtualTimeLoop
+
+R0 = RangeId("r0")
+MANUAL = {"observer": {"checkpoint": "manual", "max_unacknowledged": 7}}
+
+
+def filled(ranges: int, changes: int) -> MemoryFeed:
+    feed = MemoryFeed(ranges)
+    for n in range(changes):
+        feed.append(f"key-{n % 50}")
+    return feed
+
+
+async def the_lease(container: MemoryLeases, range_id: RangeId = R0) -> Lease:
+    lease = await container.read(range_id)
+    assert lease is not None
+    return lease
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Cable:
+    """Lies between a host and its container, until it is pulled out."""
+
+    def __init__(self) -> None:
+        self.out = False
+
+    async def __call__(self, _: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if self.out:
+            raise ContainerUnavailable("no route to the container")
+        return await call()
+
+
+class Handed:
+    """An observer that only keeps what it was handed, and under which epochs."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.epochs: list[int] = []
+        self.contexts: list[Context] = []
+
+    async def open(self, context: Context) -> None:
+        self.contexts.append(context)
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        self.epochs.append(context.epoch)
+        self.changes += changes
+
+    async def close(self, _context: Context, _reason: CloseReason) -> None:
+        """Have nothing to let go of."""
+
+
+def fleet(
+    feed: MemoryFeed, container: LeaseContainer, make: ObserverFactory, parts: Parts
+) -> Fleet:
+    """A fleet with the observers that ``make`` makes, wrapped as its settings say."""
+    observer = ObserverSettings.model_validate(parts.get("observer", {}))
+    maker = wrapped(make, observer, Journal(HostName("fleet")), Random(1))
+    return Fleet(feed, container, parts=parts, make_observer=maker)
+
+
+# Losing it
+
+
+async def test_an_observer_in_mid_call_is_cancelled_where_the_lease_can_be_lost() -> None:
+    feed, container, cable = filled(1, 100), MemoryLeases(), Cable()
+    async with Fleet(feed, container, pace=1.0) as fleet:
+        fleet.start("a", container=proxied(container, cable))
+        await asyncio.sleep(15)
+        cable.out = True  # the last renewal was sent between 5 and 15
+        await asyncio.sleep(18)
+        assert fleet.log.closed == []
+        await asyncio.sleep(12)
+        assert fleet.log.closed == [("a", R0, CloseReason.LEASE_LOST)]
+        assert fleet.log.delivered == []
+
+
+class OnceBroken(Handed):
+    """Fails on its first call."""
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        if len(self.epochs) == 1:
+            raise RuntimeError("not yet")
+
+
+async def test_a_process_that_was_frozen_between_two_attempts_does_not_call_again() -> None:
+    feed, container, observer, cable = filled(1, 10), MemoryLeases(), OnceBroken(), Cable()
+    parts = {"observer": {"retry": {"first_delay": 3.0, "jitter": 0.0}}}
+    async with fleet(feed, container, lambda: observer, parts) as running:
+        running.start("a", container=proxied(container, cable))
+        await asyncio.sleep(1)
+        cable.out = True  # else it might renew first: nobody else has taken the lease
+        cast("VirtualTimeLoop", asyncio.get_running_loop()).skip(60)
+        await asyncio.sleep(1)
+        cable.out = False
+        await asyncio.sleep(20)
+        assert observer.epochs == [1, 2]  # its own lease still, but it had to be acquired anew
+
+
+async def test_the_epoch_that_an_observer_is_told_is_that_of_its_lease() -> None:
+    feed, container, observer = filled(1, 10), MemoryLeases(), Handed()
+    async with fleet(feed, container, lambda: observer, {}) as running:
+        for _ in range(2):
+            running.start("a")
+            await asyncio.sleep(30)
+            assert observer.contexts[-1].epoch == (await the_lease(container)).epoch
+            await running.stop("a")
+        assert [x.epoch for x in observer.contexts] == [1, 2]
+
+
+# What may be said of changes
+
+
+async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
+    feed, container, observer = filled(1, 100), MemoryLeases(), Handed()
+    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+        running.start("a")
+        await asyncio.sleep(60)
+        assert len(observer.changes) == 7
+        observer.contexts[0].acknowledge(observer.changes[0])
+        await asyncio.sleep(60)
+        assert len(observer.changes) == 7  # the next seven have no room yet
+        observer.contexts[0].checkpoint(observer.changes[6])
+        await asyncio.sleep(60)
+        assert len(observer.changes) == 14
+
+
+async def test_what_nobody_has_acknowledged_comes_again_though_the_range_is_at_its_end() -> (
+    None
+):
+    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
+    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+        running.start("a")
+        await asyncio.sleep(60)
+        observer.contexts[0].checkpoint(observer.changes[1])
+        await asyncio.sleep(60)
+        assert (await the_lease(container)).continuation == "2"
+        await running.kill("a")
+        running.start("a")
+        await asyncio.sleep(60)
+        assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5, 3, 4, 5]
+
+
+async def test_a_range_has_ended_when_all_of_it_is_acknowledged_and_not_before() -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
+    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+        running.start("a")
+        await asyncio.sleep(5)
+        for child in feed.split(R0):
+            feed.append("k", range_id=child.id)
+        await asyncio.sleep(60)
+        assert {x.range_id for x in observer.changes} == {R0}
+        assert not (await the_lease(container)).ended
+        observer.contexts[0].checkpoint(observer.changes[-1])
+        await asyncio.sleep(20)
+        assert (await the_lease(container)).ended
+        assert [x.range_id for x in observer.changes[:5]] == [R0] * 5
+        assert sorted(x.range_id for x in observer.changes[5:]) == ["r1", "r2"]
+
+
+async def test_an_owner_that_parts_at_the_end_of_a_range_leaves_the_end_to_the_next() -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
+    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+        running.start("a")
+        await asyncio.sleep(5)
+        feed.split(R0)
+        await asyncio.sleep(5)
+        await running.stop("a")
+        left = await the_lease(container)
+        assert (left.owner, left.ended, left.continuation) == (None, False, "0")
+
+
+@pytest.mark.parametrize("say", [Context.checkpoint, Context.acknowledge])
+@pytest.mark.parametrize(
+    "strange", [change(6, range_id="r0"), change(1, range_id="r1")], ids=["later", "elsewhere"]
+)
+async def test_what_was_not_delivered_cannot_be_done(
+    say: Callable[[Context, Change], None], strange: Change
+) -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
+    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+        running.start("a")
+        await asyncio.sleep(5)
+        with pytest.raises(ValueError, match="was not delivered to the observer of range 'r0'"):
+            getattr(observer.contexts[0], say.__name__)(strange)
+
+
+# Checkpoints
+
+
+def slow_checkpoints(seconds: float) -> Callable[..., Awaitable[Any]]:
+    async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "checkpoint":
+            await asyncio.sleep(seconds)
+        return await call()
+
+    return around
+
+
+async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() -> None:
+    feed, container, observer = filled(1, 100), MemoryLeases(), Handed()
+    slow = proxied(container, slow_checkpoints(6))
+    parts = {"feed": {"page_size": 10}, "observer": {"max_unacknowledged": 20}}
+    async with fleet(feed, slow, lambda: observer, parts) as running:
+        running.start("a")
+        await asyncio.sleep(5)
+        assert len(observer.changes) == 20 + 10  # and the batch that went over the limit
+        await asyncio.sleep(6)
+        assert len(observer.changes) == 30 + 10
+
+
+async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:
+    feed, container = filled(1, 100), MemoryLeases()
+    parts = {"observer": {"checkpoint": "count", "checkpoint_count": 1000}}
+    async with Fleet(
+        feed, container, pace=0.1, parts={**parts, "feed": {"page_size": 10}}
+    ) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5.5)
+        assert (await the_lease(container)).continuation == "0"
+        await fleet.stop("a")
+        assert (await the_lease(container)).continuation == "60"
+        fleet.start("a")
+        await asyncio.sleep(30)
+        assert set(fleet.log.times.values()) == {1}
+        assert len(fleet.log.times) == 100
+
+
+# Handing it over, and ending it
+
+
+async def test_a_lease_is_not_handed_to_a_host_that_died_while_it_waited() -> None:
+    feed, container = filled(2, 200), MemoryLeases()
+    parts = {"leases": {"max_handoff_time": 150.0}}
+    async with Fleet(feed, container, pace=1.0, parts=parts) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        fleet.start("b")  # asks at about 10, while about 100 seconds of work are in hand
+        await asyncio.sleep(20)
+        assert [x.next_owner for x in await container.list()].count(HostName("b")) == 1
+        await fleet.kill("b")
+        while not fleet.log.closed:  # noqa: ASYNC110 - the log sets no event
+            await asyncio.sleep(0.5)
+        assert 70 < now() < 130
+        await asyncio.sleep(6)
+        assert await fleet.loads() == {"a": 2}
+
+
+async def test_successors_begin_where_their_parent_ends_and_not_where_new_ranges_do() -> None:
+    feed, container = filled(1, 10), MemoryLeases()
+    async with Fleet(feed, container, pace=1.0, parts={"feed": {"start": "now"}}) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(1)
+        assert fleet.log.delivered == []
+        feed.append("k", range_id=R0)
+        for child in feed.split(R0):
+            feed.append("k", range_id=child.id)
+        await asyncio.sleep(60)
+        delivered = [(x, n) for _, x, n in fleet.log.delivered]
+        assert delivered[0] == ("r0", 11)
+        assert sorted(delivered[1:]) == [("r1", 1), ("r2", 1)]

@@ -1,0 +1,69 @@
+"""What plain observers say from threads of their own, or after they have returned."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from changefeed.feeds.feed import Change, Continuation, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.events import Journal
+from changefeed.host.settings import ObserverSettings
+from changefeed.leases.lease import HostName
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.adapters import adapt
+from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.observer import Context
+from tests.support.fleet import Fleet, Parts
+
+pytestmark = pytest.mark.real_time
+
+
+class Keeping:
+    """A plain observer that leaves its changes to somebody else."""
+
+    def __init__(self, kept: list[tuple[Context, Change]]) -> None:
+        self._kept = kept
+
+    def process(self, context: Context, changes: Sequence[Change]) -> None:
+        self._kept += [(context, x) for x in changes]
+
+
+class Threads(MemoryFeed):
+    """Remembers in which threads positions were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.seen = set[int]()
+
+    def continuation_after(self, change: Change) -> Continuation:
+        self.seen.add(threading.get_ident())
+        return super().continuation_after(change)
+
+
+async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> None:
+    feed, container = Threads(), MemoryLeases()
+    kept = list[tuple[Context, Change]]()
+    for _ in range(3):
+        feed.append("k")
+    parts: Parts = {"observer": {"checkpoint": "manual"}, "leases": {"balance_interval": 0.2}}
+    settings = ObserverSettings.model_validate(parts["observer"])
+    make = adapt(Keeping, {"kept": kept})
+    maker = wrapped(make, settings, Journal(HostName("fleet")), Random(1))
+    fleet = Fleet(feed, container, parts=parts, make_observer=maker)
+    async with asyncio.timeout(10), fleet:
+        fleet.start("a")
+        while len(kept) < 3:  # noqa: ASYNC110 - a thread sets no event of the loop
+            await asyncio.sleep(0.01)
+        context = kept[0][0]
+        await asyncio.to_thread(context.acknowledge, kept[1][1])
+        await asyncio.to_thread(context.checkpoint, kept[0][1])
+        await context.flush()
+        stored = await container.read(RangeId("r0"))
+        assert stored is not None
+        assert stored.continuation == "2"
+        assert feed.seen == {threading.get_ident()}
+        await asyncio.to_thread(context.acknowledge, kept[2][1])
+        await fleet.stop("a")

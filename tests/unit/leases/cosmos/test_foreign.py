@@ -1,0 +1,49 @@
+"""Leases of other processors, fitted to the ranges that a feed has."""
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.cosmos.foreign import ForeignLease, imported
+
+MIDDLE = "1FFFFFFFFFFFFFFF"
+LOWER = FeedRange(id=RangeId("1"), high=MIDDLE, parents=(RangeId("0"),))
+UPPER = FeedRange(id=RangeId("2"), low=MIDDLE, high="FF", parents=(RangeId("0"),))
+
+
+def foreign(
+    name: str, low: str = "", high: str = "", continuation: str | None = '"7"'
+) -> ForeignLease:
+    return ForeignLease(
+        range=FeedRange(id=RangeId(name), low=low, high=high),
+        continuation=None if continuation is None else Continuation(continuation),
+        owner="java-1",
+        stamp=100.0,
+    )
+
+
+def ranges_of(*found: ForeignLease) -> list[FeedRange]:
+    return [x.range for x in imported(found, [LOWER, UPPER])]
+
+
+def test_a_lease_of_a_range_that_the_feed_has_gets_its_bounds_and_parents() -> None:
+    assert ranges_of(foreign("1"), foreign("2")) == [LOWER, UPPER]
+
+
+def test_a_lease_that_is_named_by_the_bounds_of_a_range_becomes_the_lease_of_that() -> None:
+    assert ranges_of(foreign(f"-{MIDDLE}", "", MIDDLE)) == [LOWER]
+
+
+def test_parts_and_ranges_that_are_gone_stay_what_they_are() -> None:
+    part, gone = foreign("3F-FF", "3F", "FF"), foreign("0", "", "FF")
+    assert ranges_of(part, gone) == [part.range, gone.range]
+
+
+def test_a_range_that_was_never_read_starts_where_the_settings_say() -> None:
+    assert ranges_of(foreign("1", continuation=None), foreign("2")) == [UPPER]
+    (lease,) = imported([foreign("2")], [UPPER])
+    assert (lease.continuation, lease.epoch, lease.owner) == ('"7"', 0, None)
+
+
+@pytest.mark.parametrize(("now", "alive"), [(100.0, True), (159.0, True), (160.0, False)])
+def test_who_wrote_lately_may_be_alive(now: float, alive: bool) -> None:  # noqa: FBT001
+    assert foreign("1").may_be_alive(now=now, expiration=60.0) == alive

@@ -1,0 +1,75 @@
+import asyncio
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.errors import LeaseConflict
+from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.operations.pause import pause, resume
+from tests.support.proxies import Cutting, proxied
+
+R0, R1, R2 = (RangeId(f"r{n}") for n in range(3))
+
+
+async def three_leases() -> MemoryLeases:
+    leases = MemoryLeases()
+    for name in (R0, R1, R2):
+        await leases.create(Lease(range=FeedRange(id=name), continuation=Continuation("7")))
+    return leases
+
+
+async def paused(leases: MemoryLeases) -> dict[str, str]:
+    return {x.range_id: x.paused for x in await leases.list() if x.paused is not None}
+
+
+async def test_the_named_ranges_are_paused_and_resumed_and_keep_their_position() -> None:
+    leases = await three_leases()
+    assert await pause(leases, [R1, R2], "maintenance") == [R1, R2]
+    assert await paused(leases) == {R1: "maintenance", R2: "maintenance"}
+    assert await resume(leases, [R0, R1]) == [R1]
+    assert await paused(leases) == {R2: "maintenance"}
+    stored = await leases.read(R1)
+    assert stored is not None
+    assert stored.continuation == "7"
+
+
+async def test_all_ranges_are_meant_where_none_is_named_and_the_first_reason_stays() -> None:
+    leases = await three_leases()
+    await pause(leases, [R1], "broken")
+    assert await pause(leases, None, "maintenance") == [R0, R2]
+    assert (await paused(leases))[R1] == "broken"
+    assert await resume(leases, None) == [R0, R1, R2]
+
+
+async def test_what_has_ended_or_does_not_exist_is_passed_over() -> None:
+    leases = await three_leases()
+    stored = await leases.read(R0)
+    assert stored is not None
+    await leases.replace(stored.finished())
+    assert await pause(leases, [R0, RangeId("r9")], "x") == []
+    assert await paused(leases) == {}
+
+
+async def test_a_write_that_its_owner_won_is_tried_again() -> None:
+    leases = await three_leases()
+    stored = await leases.read(R0)
+    assert stored is not None
+    cut = Cutting(LeaseConflict(stored, "written since"), at=1, only=lambda x: x == "replace")
+    assert await pause(proxied(leases, cut), [R0], "x") == [R0]
+    assert cut.calls == 2
+
+
+async def test_a_lease_that_others_never_stop_writing_is_given_up() -> None:
+    leases = await three_leases()
+
+    class Busy(MemoryLeases):
+        async def replace(self, lease: Lease) -> Lease:
+            raise LeaseConflict(lease, "written since")
+
+    busy = Busy()
+    await busy.create(Lease(range=FeedRange(id=R0), continuation=Continuation("7")))
+    with pytest.raises(LeaseConflict):
+        await pause(busy, None, "x")
+    assert asyncio.get_running_loop().time() < 3
+    assert await paused(leases) == {}

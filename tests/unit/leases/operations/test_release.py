@@ -1,0 +1,110 @@
+"""A lease that an operator takes away: what its owner, and the next one, make of it."""
+
+import asyncio
+import time
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.settings import LeaseSettings
+from changefeed.host.workers.owned_lease import acquire
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.operations.release import release
+from changefeed.leases.stores import SeparateStores
+from changefeed.observers.observer import CloseReason
+from tests.support.fleet import Fleet
+from tests.support.proxies import Cutting, proxied
+
+R0 = RangeId("r0")
+ANNA = HostName("anna")
+
+
+async def one_lease(container: MemoryLeases | SeparateStores) -> Lease:
+    return await container.create(Lease(range=FeedRange(id=R0), continuation=Continuation("7")))
+
+
+async def stored(container: MemoryLeases | SeparateStores) -> Lease:
+    lease = await container.read(R0)
+    assert lease is not None
+    return lease
+
+
+@pytest.mark.parametrize(
+    "make",
+    [MemoryLeases, lambda: SeparateStores(MemoryOwnership(), MemoryCheckpoints())],
+    ids=["together", "apart"],
+)
+async def test_a_former_owner_can_write_neither_a_renewal_nor_a_checkpoint(
+    make: type[MemoryLeases],
+) -> None:
+    container = make()
+    taken = (await one_lease(container)).taken_by(ANNA, Incarnation("1"))
+    held = await container.acquire(taken)
+    before = await release(container, R0)
+    assert before is not None
+    assert (before.owner, before.epoch) == (ANNA, 1)
+    now = await stored(container)
+    assert (now.owner, now.incarnation, now.epoch, now.continuation) == (None, None, 2, "7")
+    with pytest.raises(LeaseConflict):
+        await container.replace(held.renewed())
+    with pytest.raises(LeaseConflict):
+        await container.checkpoint(held.advanced_to(Continuation("9")))
+    assert (await stored(container)).continuation == "7"
+
+
+async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_for_it() -> None:
+    container = MemoryLeases()
+    cut = Cutting(
+        ContainerUnavailable("no answer"), at=1, after=True, only=lambda x: x == "replace"
+    )
+    held = await acquire(
+        proxied(container, cut),
+        await one_lease(container),
+        taken=lambda x: x.taken_by(ANNA, Incarnation("1")),
+        settings=LeaseSettings(),
+        wall=time.time,
+    )
+    with pytest.raises(ContainerUnavailable):
+        await held.renew()
+    await release(container, R0)
+    with pytest.raises(LeaseLost):
+        await held.renew()
+
+
+async def test_what_nobody_owns_is_left_alone_and_what_is_not_there_is_told() -> None:
+    container = MemoryLeases()
+    before = await one_lease(container)
+    assert await release(container, R0) is None
+    assert (await stored(container)).version == before.version
+    with pytest.raises(LeaseGone):
+        await release(container, RangeId("r9"))
+
+
+async def test_a_release_that_loses_to_a_renewal_is_tried_again() -> None:
+    container = MemoryLeases()
+    held = await container.acquire(
+        (await one_lease(container)).taken_by(ANNA, Incarnation("1"))
+    )
+    cut = Cutting(LeaseConflict(held, "written since"), at=1, only=lambda x: x == "acquire")
+    assert await release(proxied(container, cut), R0) is not None
+    assert cut.calls == 2
+    assert (await stored(container)).epoch == 2
+
+
+async def test_a_living_owner_loses_the_lease_within_a_renewal_and_the_range_goes_on() -> None:
+    feed, container = MemoryFeed(ranges=1), MemoryLeases()
+    async with Fleet(feed, container, pace=0.1) as fleet:
+        fleet.start("anna")
+        await asyncio.sleep(10)
+        for n in range(600):
+            feed.append(f"key-{n}", b"{}")
+        await asyncio.sleep(5)
+        await release(container, R0)
+        await asyncio.sleep(20)
+        assert (await stored(container)).owner == ANNA  # the only one there is
+        assert fleet.log.closed == [("anna", R0, CloseReason.LEASE_LOST)]
+        await asyncio.sleep(200)
+        assert sorted({n for _, _, n in fleet.log.delivered}) == list(range(1, 601))

@@ -1,0 +1,323 @@
+"""Two stores that cannot be written at once: every place to die or be overtaken between."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import (
+    ContainerRefused,
+    ContainerUnavailable,
+    LeaseConflict,
+    LeaseError,
+)
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
+from changefeed.leases.stores import SeparateStores
+from tests.support.proxies import Around, Cutting, proxied
+
+A, B, C = HostName("a"), HostName("b"), HostName("c")
+START = Incarnation("1")
+R0 = RangeId("r0")
+DIED = ContainerUnavailable("the process died here")
+
+
+def at(position: int) -> Continuation:
+    return Continuation(str(position))
+
+
+NEW = Lease(range=FeedRange(id=R0), continuation=at(0))
+
+
+class Stores:
+    """Both stores, and containers over them with something in between."""
+
+    def __init__(self) -> None:
+        self.ownership = MemoryOwnership()
+        self.checkpoints = MemoryCheckpoints()
+        self.leases = SeparateStores(self.ownership, self.checkpoints)
+
+    def through(self, around: Around) -> LeaseContainer:
+        return SeparateStores(
+            proxied(self.ownership, around), proxied(self.checkpoints, around)
+        )
+
+    def with_checkpoints_through(self, around: Around) -> LeaseContainer:
+        return SeparateStores(self.ownership, proxied(self.checkpoints, around))
+
+    async def owned_by_a(self) -> Lease:
+        lease = await self.leases.create(NEW)
+        return await self.leases.acquire(lease.taken_by(A, START))
+
+    async def whole(self) -> Lease:
+        lease = await self.leases.read(R0)
+        assert lease is not None
+        return lease
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return Stores()
+
+
+class Story:
+    """What one owner does from first to last, and what it was told of each step."""
+
+    def __init__(self) -> None:
+        self.lease = NEW
+        self.position = 0  # the last that was surely written
+        self.tried = 0  # the last that may have been
+
+    async def run(self, leases: LeaseContainer) -> None:
+        self.lease = await leases.create(self.lease)
+        self.lease = await leases.acquire(self.lease.taken_by(A, START))
+        await self._reach(1, leases.checkpoint)
+        self.lease = await leases.replace(self.lease.without_continuation().renewed())
+        await self._reach(2, leases.checkpoint)
+        await self._reach(3, leases.replace)
+        (listed,) = await leases.list()
+        self.lease = replace(listed, renewals=listed.renewals + 1)
+        await self._reach(4, leases.replace)
+        self.lease = self.lease.taken_by(B, START)
+        await self._reach(5, leases.replace)
+
+    async def _reach(self, position: int, write: Callable[[Lease], Awaitable[Lease]]) -> None:
+        self.tried = position
+        wanted = self.lease.advanced_to(at(position))
+        self.lease = await write(wanted)
+        self.position = position
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_wherever_an_owner_dies_the_next_goes_on_from_what_it_wrote(
+    *, after: bool
+) -> None:
+    for n in range(1, 100):
+        stores, story = Stores(), Story()
+        cut = Cutting(DIED, at=n, after=after)
+        try:
+            await story.run(stores.through(cut))
+        except ContainerUnavailable:
+            pass
+        else:
+            assert n > 15, "the story is shorter than it should be"
+            break
+        await stores.leases.create(NEW)
+        (listed,) = await stores.leases.list()
+        won = await stores.leases.acquire(listed.taken_by(C, START))
+        assert won.continuation in {at(story.position), at(story.tried)}
+        assert await stores.whole() == won
+        zombie = replace(story.lease, epoch=won.epoch - 1).advanced_to(at(9))
+        for copy in (zombie, replace(zombie, version=won.version)):
+            with pytest.raises(LeaseError):
+                await stores.leases.checkpoint(copy)
+        with pytest.raises(LeaseError):
+            await stores.leases.replace(zombie)
+        done = await stores.leases.checkpoint(won.advanced_to(at(7)))
+        assert (await stores.whole()).continuation == at(7)
+        await stores.leases.replace(done.released())
+    else:
+        pytest.fail("the story has no end")
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_wherever_a_write_is_cut_the_owner_who_lives_on_can_go_on(*, after: bool) -> None:
+    steps: list[Callable[[LeaseContainer, Lease], Awaitable[Lease]]] = [
+        lambda leases, held: leases.checkpoint(held.advanced_to(at(1))),
+        lambda leases, held: leases.replace(held.advanced_to(at(1))),
+        lambda leases, held: leases.replace(held.without_continuation().renewed()),
+        lambda leases, held: leases.replace(held.advanced_to(at(1)).taken_by(B, START)),
+    ]
+    for step in steps:
+        for n in (1, 2):
+            stores = Stores()
+            held = await stores.owned_by_a()
+            cut = Cutting(DIED, at=n, after=after)
+            try:
+                await step(stores.through(cut), held)
+            except ContainerUnavailable:
+                found = await stores.whole()
+                if found.owner == A:
+                    assert found.epoch == held.epoch
+                    found = await stores.leases.checkpoint(found.advanced_to(at(2)))
+                    await stores.leases.replace(found.without_continuation().released())
+                    assert (await stores.whole()).continuation == at(2)
+                else:
+                    assert (found.owner, found.continuation, after, n) == (B, at(1), True, 2)
+
+
+async def test_an_acquisition_cut_short_is_finished_by_acquiring_again(
+    stores: Stores,
+) -> None:
+    zombie = await stores.owned_by_a()
+    (listed,) = await stores.leases.list()
+    cut = Cutting(DIED, at=1, only=lambda name: name == "write")
+    with pytest.raises(ContainerUnavailable):
+        await stores.with_checkpoints_through(cut).acquire(listed.taken_by(B, START))
+    found = await stores.whole()
+    assert (found.owner, found.epoch) == (B, 2)
+    await stores.leases.checkpoint(zombie.advanced_to(at(1)))  # not shut out yet
+    won = await stores.leases.acquire(found.renewed())
+    assert (won.epoch, won.continuation) == (2, at(1))
+    with pytest.raises(LeaseConflict, match="claimed for epoch 2"):
+        await stores.leases.checkpoint(replace(zombie.advanced_to(at(2)), version=won.version))
+
+
+async def test_a_checkpoint_that_was_delayed_past_the_claim_is_refused(
+    stores: Stores,
+) -> None:
+    zombie = await stores.owned_by_a()
+    go = asyncio.Event()
+
+    async def delayed(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        await go.wait()
+        return await call()
+
+    late = asyncio.ensure_future(
+        stores.with_checkpoints_through(delayed).checkpoint(zombie.advanced_to(at(9)))
+    )
+    (listed,) = await stores.leases.list()
+    won = await stores.leases.acquire(listed.taken_by(B, START))
+    go.set()
+    with pytest.raises(LeaseConflict):
+        await late
+    assert await stores.whole() == won
+
+
+async def test_the_old_owners_last_checkpoint_is_claimed_if_it_comes_in_between(
+    stores: Stores,
+) -> None:
+    zombie = await stores.owned_by_a()
+    (listed,) = await stores.leases.list()
+
+    async def just_before(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal zombie
+        if name == "write" and zombie.continuation == at(0):
+            zombie = await stores.leases.checkpoint(zombie.advanced_to(at(1)))
+        return await call()
+
+    leases = stores.with_checkpoints_through(just_before)
+    won = await leases.acquire(listed.taken_by(B, START))
+    assert won.continuation == at(1)
+    with pytest.raises(LeaseConflict):
+        await stores.leases.checkpoint(zombie.advanced_to(at(2)))
+
+
+async def test_claiming_gives_up_when_the_old_owner_does_not_stop_writing(
+    stores: Stores,
+) -> None:
+    zombie = await stores.owned_by_a()
+    (listed,) = await stores.leases.list()
+
+    async def always_before(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal zombie
+        if name == "write":
+            zombie = await stores.leases.checkpoint(zombie.advanced_to(at(1)))
+        return await call()
+
+    with pytest.raises(ContainerUnavailable, match="faster than it can be claimed"):
+        await stores.with_checkpoints_through(always_before).acquire(listed.taken_by(B, START))
+
+
+async def test_a_winner_who_is_overtaken_before_his_claim_is_told(stores: Stores) -> None:
+    await stores.owned_by_a()
+    (listed,) = await stores.leases.list()
+    third: Lease | None = None
+
+    async def overtaken(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal third
+        if third is None:
+            (now,) = await stores.leases.list()
+            third = await stores.leases.acquire(now.taken_by(C, START))
+        return await call()
+
+    with pytest.raises(LeaseConflict, match="claimed for epoch 3"):
+        await stores.with_checkpoints_through(overtaken).acquire(listed.taken_by(B, START))
+    assert third is not None
+    assert (await stores.leases.checkpoint(third.advanced_to(at(1)))).epoch == 3
+
+
+async def test_an_old_continuation_that_is_carried_along_is_not_written_by_acquiring(
+    stores: Stores,
+) -> None:
+    held = await stores.owned_by_a()
+    copy = await stores.whole()
+    await stores.leases.checkpoint(held.advanced_to(at(1)))  # ownership has not moved
+    won = await stores.leases.acquire(copy.taken_by(B, START))
+    assert won.continuation == at(1)
+
+
+async def test_balancing_touches_no_checkpoint(stores: Stores) -> None:
+    await stores.owned_by_a()
+    cut = Cutting(DIED)
+    leases = stores.with_checkpoints_through(cut)
+    (listed,) = await leases.list()
+    await leases.replace(replace(listed, next_owner=B))
+    await leases.create(NEW)
+    assert cut.calls == 0
+
+
+async def test_a_lease_whose_checkpoint_was_wiped_is_refused_with_advice(
+    stores: Stores,
+) -> None:
+    held = await stores.owned_by_a()
+    await stores.checkpoints.delete(R0)
+    await stores.leases.create(NEW)  # does not make it anew
+    with pytest.raises(ContainerRefused, match=r"'r0' has no checkpoint .* delete the lease"):
+        await stores.leases.read(R0)
+    with pytest.raises(ContainerRefused, match="has no checkpoint"):
+        await stores.leases.acquire(held.taken_by(B, START))
+    (listed,) = await stores.leases.list()
+    await stores.leases.delete(listed)
+    assert (await stores.owned_by_a()).continuation == at(0)
+
+
+async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
+    stores: Stores,
+) -> None:
+    held = await stores.owned_by_a()
+    held = await stores.leases.checkpoint(held.advanced_to(at(3)))
+    cut = Cutting(DIED, at=1, only=lambda name: name == "delete")
+    with pytest.raises(ContainerUnavailable):
+        await stores.with_checkpoints_through(cut).delete(held)
+    again = await stores.leases.create(NEW)
+    assert (again.continuation, again.epoch) == (at(3), 1)
+    won = await stores.leases.acquire(again.taken_by(B, START))
+    assert (won.continuation, won.epoch) == (at(3), 2)
+    await stores.leases.delete(won)
+    assert (await stores.leases.create(NEW)).continuation == at(0)
+
+
+async def test_a_lease_deleted_while_it_is_read_is_not_there(stores: Stores) -> None:
+    held = await stores.owned_by_a()
+    deleted = False
+
+    async def deleting(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal deleted
+        if not deleted:
+            deleted = True
+            await stores.leases.delete(held)
+        return await call()
+
+    assert await stores.with_checkpoints_through(deleting).read(R0) is None
+
+
+async def test_who_is_seen_as_the_next_owner_is_seen_with_the_last_checkpoint(
+    stores: Stores,
+) -> None:
+    held = await stores.owned_by_a()
+
+    async def handed_over_after(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await call()
+        if name == "read" and (await stores.whole()).owner == A:
+            passed_on = held.asked_by(B).handed_over()
+            await stores.leases.replace(passed_on.advanced_to(at(9)))
+        return answer
+
+    seen = await stores.with_checkpoints_through(handed_over_after).read(R0)
+    assert seen is not None
+    assert (seen.owner, seen.continuation) in [(A, at(0)), (B, at(9))]

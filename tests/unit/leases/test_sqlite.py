@@ -1,0 +1,256 @@
+"""What is SQLite's own: the file, its errors, and readable columns."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
+from changefeed.leases.stores import SeparateStores
+
+pytestmark = pytest.mark.real_time
+
+A = HostName("host a")
+A1 = Incarnation("1")
+R0 = RangeId("r0")
+NEW = Lease(range=FeedRange(id=R0), continuation=Continuation("c0"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "leases.db"
+
+
+def fresh(count: int) -> list[Lease]:
+    return [replace(NEW, range=FeedRange(id=RangeId(f"r{n}"))) for n in range(count)]
+
+
+def rows(path: Path, statement: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+
+
+async def test_a_person_can_read_the_leases(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        await leases.replace(lease.taken_by(A, A1).advanced_to(Continuation("c1")))
+        found = rows(path, "select range_id, owner, epoch, continuation from leases")
+    assert found == [("r0", "host a", 1, "c1")]
+
+
+async def test_a_write_that_is_refused_leaves_the_file_free_for_the_next(path: Path) -> None:
+    async with SqliteLeases(path) as leases, SqliteLeases(path, busy_timeout=0.2) as others:
+        stale = await leases.create(NEW)
+        taken = await leases.acquire(stale.taken_by(A, A1))
+        with pytest.raises(LeaseConflict):
+            await leases.replace(stale.renewed())
+        renewed = await others.replace(taken.without_continuation().renewed())
+        assert (await leases.replace(renewed.renewed())).renewals == 3
+
+
+async def test_a_listing_does_not_even_read_the_continuations(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        await leases.create(NEW)
+        assert [x.continuation for x in await leases._leases.all()] == [None]
+
+
+async def test_both_stores_may_be_in_one_file(path: Path) -> None:
+    async with SqliteOwnership(path) as ownership, SqliteCheckpoints(path) as checkpoints:
+        leases = SeparateStores(ownership, checkpoints)
+        lease = await leases.create(NEW)
+        await leases.acquire(lease.taken_by(A, A1))
+        assert rows(path, "select range_id, owner, epoch from ownership") == [("r0", A, 1)]
+        found = rows(path, "select range_id, continuation, epoch from checkpoints")
+        assert found == [("r0", "c0", 1)]
+
+
+async def test_everything_is_there_after_it_was_closed(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+    async with SqliteLeases(path) as leases:
+        assert await leases.read(R0) == lease
+    assert rows(path, "pragma journal_mode") == [("wal",)]
+
+
+async def test_many_may_open_a_new_file_at_once(path: Path) -> None:
+    async def count() -> int:
+        async with SqliteLeases(path) as leases:
+            await leases.create(NEW)
+            return len(await leases.list())
+
+    assert await asyncio.gather(*(count() for _ in range(8))) == [1] * 8
+
+
+async def test_a_write_that_waits_too_long_is_unavailable_and_not_done(path: Path) -> None:
+    async with SqliteLeases(path, busy_timeout=0.05) as leases:
+        lease = await leases.create(NEW)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            with pytest.raises(ContainerUnavailable, match="did not finish its write in time"):
+                await leases.acquire(lease.taken_by(A, A1))
+            assert await leases.read(R0) == lease  # readers do not wait for writers
+        assert (await leases.acquire(lease.taken_by(A, A1))).owner == A
+
+
+async def test_a_cancelled_write_leaves_the_connection_clean(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        for turns in range(12):
+            lease = (await leases.read(R0)) or lease
+            write = asyncio.ensure_future(leases.replace(lease.renewed()))
+            for _ in range(turns):
+                await asyncio.sleep(0.0002)
+            write.cancel()
+            await asyncio.wait([write])
+            found = await leases.read(R0)
+            assert found is not None
+            assert found.renewals - lease.renewals in {0, 1}
+            async with SqliteLeases(path, busy_timeout=0.5) as other:
+                assert (await other.replace(found.renewed())).renewals == found.renewals + 1
+
+
+async def test_a_refused_write_is_rolled_back(path: Path) -> None:
+    async with SqliteLeases(path) as leases, SqliteLeases(path, busy_timeout=0.1) as other:
+        lease = await leases.create(NEW)
+        await leases.replace(lease.renewed())
+        with pytest.raises(LeaseConflict):
+            await leases.replace(lease.renewed())
+        found = await other.read(R0)
+        assert found is not None
+        await other.replace(found.renewed())  # nobody holds a transaction open
+
+
+async def test_a_full_disk_is_unavailable_with_advice(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        await leases._file.select("pragma max_page_count = 1")
+        large = lease.advanced_to(Continuation("x" * 100_000))
+        with pytest.raises(ContainerUnavailable, match="full; make room on the disk"):
+            await leases.replace(large)
+        assert await leases.read(R0) == lease
+
+
+async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(
+    path: Path,
+) -> None:
+    said: list[str] = []
+
+    def refused(connection: sqlite3.Connection) -> None:
+        connection.execute("update leases set stamp = 7")
+        raise LeaseConflict(NEW, "it was told to")
+
+    async with SqliteLeases(path) as leases:
+        made = [await leases.create(x) for x in fresh(50)]
+        await leases._file._run(lambda connection: connection.set_trace_callback(said.append))
+        answers = await asyncio.gather(
+            *(leases.replace(x.renewed()) for x in made[:25]),
+            leases._file.change(refused),
+            *(leases.replace(x.renewed()) for x in made[25:]),
+            return_exceptions=True,
+        )
+        assert isinstance(answers.pop(25), LeaseConflict)
+        found = [await leases.read(x.range_id) for x in made]
+        assert [x and (x.renewals, x.stamp) for x in found] == [(1, None)] * 50
+    assert said.count("commit") <= 2
+
+
+async def test_a_change_is_the_only_writer_before_it_has_written_anything(path: Path) -> None:
+    def another_writer(_: sqlite3.Connection) -> str:
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+            try:
+                other.execute("begin immediate")
+            except sqlite3.OperationalError as error:
+                return str(error)
+        return "may write"
+
+    async with SqliteLeases(path) as leases:
+        assert await leases._file.change(another_writer) == "database is locked"
+
+
+async def test_changes_are_written_though_every_task_is_cancelled(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lost = asyncio.ensure_future(leases.create(NEW))
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.wait([lost])
+        assert lost.cancelled()
+        async with asyncio.timeout(5):
+            await leases.create(fresh(2)[1])
+        assert await leases.read(NEW.range_id) is not None
+
+
+async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        with pytest.raises(ContainerRefused, match="no such table"):
+            await leases._file.change(lambda opened: opened.execute("delete from nowhere"))
+        assert (await leases.replace(lease.renewed())).renewals == 1
+
+
+async def test_what_is_asked_for_before_closing_is_done(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        writes = [asyncio.ensure_future(leases.create(x)) for x in fresh(9)[1:]]
+        await asyncio.sleep(0)
+    written = [lease, *[await x for x in writes]]
+    async with SqliteLeases(path) as leases:
+        assert [await leases.read(x.range_id) for x in written] == written
+
+
+async def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ContainerRefused, match=r"there is no directory .*; make it first"):
+        async with SqliteLeases(tmp_path / "nowhere" / "leases.db"):
+            pass
+
+
+async def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ContainerRefused, match="let this process read and write"):
+        async with SqliteLeases(tmp_path):
+            pass
+
+
+@pytest.fixture
+def no_database(path: Path) -> Path:
+    path.write_text("these are not the leases you are looking for\n" * 100)
+    return path
+
+
+async def test_what_is_no_database_is_refused(no_database: Path) -> None:
+    with pytest.raises(ContainerRefused, match="not a database; it is no SQLite file"):
+        async with SqliteLeases(no_database):
+            pass
+
+
+async def test_the_database_of_another_program_is_refused(path: Path) -> None:
+    change(path, "create table customers (name text)")
+    with pytest.raises(ContainerRefused, match="belongs to another program"):
+        async with SqliteLeases(path):
+            pass
+    assert rows(path, "select name from sqlite_master") == [("customers",)]
+
+
+async def test_a_newer_schema_is_refused(path: Path) -> None:
+    async with SqliteLeases(path):
+        pass
+    change(path, "pragma user_version = 2")
+    with pytest.raises(ContainerRefused, match=r"has schema 2, .* upgrade this host"):
+        async with SqliteLeases(path):
+            pass
+
+
+async def test_a_container_that_is_not_open_says_so(path: Path) -> None:
+    leases = SqliteLeases(path)
+    with pytest.raises(ContainerRefused, match="is not open: use it within `async with`"):
+        await leases.list()

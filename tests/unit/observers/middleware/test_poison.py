@@ -1,0 +1,275 @@
+"""Which change is to blame, told by calls and virtual seconds."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters
+from changefeed.observers.errors import ObserverFailed
+from changefeed.observers.middleware.poison import Isolating, Suspicion
+from changefeed.observers.middleware.retry import Retrying, RetrySettings
+from changefeed.observers.observer import CloseReason, Context
+from tests.support.observing import RememberingContext, change
+
+RETRY = RetrySettings(first_delay=1, max_delay=60, attempts=4, jitter=0)
+
+
+class Picky:
+    """Fails as a whole on any batch with a change it cannot take; remembers the others."""
+
+    def __init__(self, fails_on: Callable[[Change], bool]) -> None:
+        self.fails_on = fails_on
+        self.tried: list[list[int]] = []
+        self.done: list[Change] = []
+
+    async def open(self, _context: Context) -> None:
+        """Have nothing to open."""
+
+    async def process(self, _context: Context, changes: Sequence[Change]) -> None:
+        self.tried.append([x.sequence for x in changes])
+        for one in changes:
+            if self.fails_on(one):
+                raise ValueError(f"cannot take {one.sequence}")
+        self.done += changes
+
+    async def close(self, _context: Context, _reason: CloseReason) -> None:
+        """Have nothing to close."""
+
+    @property
+    def sequences(self) -> list[int]:
+        return [x.sequence for x in self.done]
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """An observer, and everything around it."""
+
+    inner: Picky
+    letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
+    context: RememberingContext = field(default_factory=RememberingContext)
+    suspicion: Suspicion = field(default_factory=Suspicion)
+    acknowledges: bool = True
+    told: list[DeadLetter] = field(default_factory=list)
+
+    async def process(self, changes: Sequence[Change]) -> None:
+        isolating = Isolating(
+            Retrying(self.inner, RETRY, random=Random(1)),
+            Retrying(self.inner, replace(RETRY, attempts=2), random=Random(1)),
+            self.letters,
+            suspicion=self.suspicion,
+            acknowledges=self.acknowledges,
+            on_dead_letter=self.told.append,
+            wall=lambda: 1_700_000_000.0,
+        )
+        await isolating.process(self.context, changes)
+
+    async def put_aside(self) -> list[int]:
+        return [x.sequence for x in await self.letters.list()]
+
+
+def failing_on(*sequences: int) -> Scene:
+    return Scene(inner=Picky(lambda x: x.sequence in sequences))
+
+
+def batch(count: int, *, keys: int = 1000, first: int = 1) -> list[Change]:
+    return [change(n, key=f"k{n % keys}") for n in range(first, first + count)]
+
+
+@pytest.mark.parametrize("poison", [1, 2, 37, 64, 99, 100])
+async def test_the_poison_alone_is_put_aside_and_the_rest_is_done_once(poison: int) -> None:
+    scene = failing_on(poison)
+    await scene.process(batch(100))
+    assert await scene.put_aside() == [poison]
+    assert sorted(scene.inner.sequences) == [n for n in range(1, 101) if n != poison]
+
+
+async def test_a_poison_in_the_middle_is_found_by_halving_in_order() -> None:
+    scene = failing_on(5)
+    await scene.process(batch(8))
+    whole, first, second = [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4], [5, 6, 7, 8]
+    assert scene.inner.tried == [
+        *[whole] * 4,
+        first,
+        *[second] * 2,
+        *[[5, 6]] * 2,
+        *[[5]] * 4,
+        [6],  # what tells it from an outage, and is done with that
+        *[[5]] * 2,  # or had that just come to an end?
+        [7, 8],
+    ]
+    assert scene.context.acknowledged == [1, 2, 3, 4, 6, 5, 7, 8]
+
+
+async def test_several_poisons_in_one_batch_are_all_found() -> None:
+    scene = failing_on(1, 2, 3, 50, 100)
+    await scene.process(batch(100))
+    assert await scene.put_aside() == [1, 2, 3, 50, 100]
+    assert len(scene.inner.done) == len(set(scene.inner.sequences)) == 95
+
+
+async def test_a_letter_holds_the_change_and_why_it_is_there() -> None:
+    scene = failing_on(2)
+    changes = batch(3)
+    await scene.process(changes)
+    (letter,) = await scene.letters.list()
+    assert letter.change == changes[1]
+    assert letter.id == "r1:2"
+    assert (letter.failure.kind, letter.failure.text) == ("ValueError", "cannot take 2")
+    assert 'raise ValueError(f"cannot take {one.sequence}")' in letter.failure.trace
+    assert (letter.attempts, letter.host, letter.epoch) == (4, "anna", 1)
+    assert letter.failed_at.isoformat() == "2023-11-14T22:13:20+00:00"
+    assert scene.told == [letter]
+
+
+async def test_a_whole_batch_that_succeeds_is_left_to_the_host_to_count() -> None:
+    scene = failing_on()
+    await scene.process(batch(10))
+    assert scene.context.acknowledged == []
+
+
+async def test_with_manual_checkpoints_only_what_was_put_aside_is_acknowledged() -> None:
+    scene = failing_on(3)
+    scene.acknowledges = False
+    await scene.process(batch(5))
+    assert scene.context.acknowledged == [3]
+
+
+async def test_an_outage_puts_nothing_aside_however_long_it_lasts() -> None:
+    scene = Scene(inner=Picky(lambda _: True))
+    for _ in range(20):
+        with pytest.raises(ObserverFailed, match="an outage; nothing is put aside"):
+            await scene.process(batch(100))
+    assert await scene.put_aside() == []
+    scene.inner.fails_on = lambda _: False
+    await scene.process(batch(100))
+    assert scene.inner.sequences == list(range(1, 101))
+
+
+async def test_an_outage_that_begins_in_the_middle_puts_nothing_aside_either() -> None:
+    scene = failing_on(10)
+    scene.inner.fails_on = lambda x: x.sequence == 10 or len(scene.inner.done) >= 30
+    with pytest.raises(ObserverFailed, match="outage"):
+        await scene.process(batch(100))
+    assert await scene.put_aside() == [10]
+    assert len(scene.inner.done) == 49
+
+
+async def test_an_outage_that_ends_in_the_middle_puts_nothing_aside() -> None:
+    loop = asyncio.get_running_loop()
+    scene = Scene(inner=Picky(lambda _: loop.time() < 25))
+    await scene.process(batch(100))
+    assert await scene.put_aside() == []
+    assert sorted(scene.inner.sequences) == list(range(1, 101))
+    assert loop.time() >= 25
+
+
+async def test_in_a_batch_of_one_key_an_earlier_success_is_enough_but_only_once() -> None:
+    scene = failing_on(3)
+    await scene.process(batch(5, keys=1))
+    assert await scene.put_aside() == [3]
+    assert scene.inner.sequences == [1, 2, 4, 5]
+    assert [3] not in scene.inner.tried[scene.inner.tried.index([4, 5]) :]
+
+    scene = failing_on(3, 4, 5)
+    scene.suspicion.open = True
+    with pytest.raises(ObserverFailed, match="outage"):
+        await scene.process(batch(5, keys=1))
+    # 1 succeeds, so 3 may go; 4 may on suspicion; 5 may not.
+    assert await scene.put_aside() == [3, 4]
+
+
+async def test_a_batch_of_one_is_put_aside_only_after_all_its_attempts_once_more() -> None:
+    scene = failing_on(1)
+    await scene.process(batch(1))
+    assert await scene.put_aside() == [1]
+    assert scene.inner.tried == [[1]] * 8
+
+
+async def test_one_by_one_an_outage_costs_one_letter_until_something_succeeds() -> None:
+    scene = Scene(inner=Picky(lambda _: True))
+    await scene.process(batch(1))
+    for _ in range(10):
+        with pytest.raises(ObserverFailed, match="outage"):
+            await scene.process(batch(1, first=2))
+    assert await scene.put_aside() == [1]
+    scene.inner.fails_on = lambda x: x.sequence == 9
+    await scene.process(batch(1, first=2))
+    await scene.process(batch(1, first=9))
+    assert await scene.put_aside() == [1, 9]
+
+
+async def test_a_single_change_that_succeeds_at_last_is_done() -> None:
+    scene = failing_on(1)
+    scene.inner.fails_on = lambda _: len(scene.inner.tried) < 6
+    await scene.process(batch(1))
+    assert await scene.put_aside() == []
+    assert scene.context.acknowledged == [1]
+
+
+async def test_a_change_that_cannot_be_put_to_the_dead_letters_is_not_skipped() -> None:
+    class Full(MemoryDeadLetters):
+        async def put(self, letter: DeadLetter) -> None:
+            raise OSError(28, f"no space for {letter.id}")
+
+    scene = failing_on(3)
+    scene.letters = Full()
+    with pytest.raises(ObserverFailed, match=r"cannot take 3; and it could not be put .*r1:3"):
+        await scene.process(batch(10, keys=1))
+    assert scene.context.acknowledged == [1, 2]
+    assert max(scene.inner.sequences) == 2
+
+
+async def test_dead_letters_that_do_not_answer_have_an_end() -> None:
+    class Silent(MemoryDeadLetters):
+        async def put(self, _letter: DeadLetter) -> None:
+            await asyncio.sleep(1e9)
+
+    scene = failing_on(3)
+    scene.letters = Silent()
+    with pytest.raises(ObserverFailed, match="TimeoutError"):
+        await scene.process(batch(10))
+
+
+async def test_whoever_has_to_part_neither_halves_nor_puts_aside() -> None:
+    scene = failing_on(3)
+    scene.context.handing_over = True
+    with pytest.raises(ObserverFailed):
+        await scene.process(batch(10))
+    assert scene.inner.tried == [list(range(1, 11))] * 4
+    assert await scene.put_aside() == []
+
+
+@given(
+    keys=st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40),
+    poisons=st.sets(st.integers(1, 40), max_size=6),
+)
+async def test_nothing_is_lost_and_each_key_stays_in_order(
+    keys: list[str], poisons: set[int]
+) -> None:
+    scene = failing_on(*poisons)
+    changes = [change(n, key=key) for n, key in enumerate(keys, start=1)]
+    for _ in range(50):
+        try:
+            await scene.process(changes)
+            break
+        except ObserverFailed:
+            done = {x.sequence for x in scene.inner.done} | set(await scene.put_aside())
+            assert done >= set(scene.context.acknowledged)
+    aside = set(await scene.put_aside())
+    assert aside <= poisons
+    first_times = list({x.sequence: x for x in scene.inner.done}.values())
+    for key in set(keys):
+        order = [x.sequence for x in first_times if x.key == key]
+        assert order == sorted(order)
+    before_the_first_left = min({*range(1, len(keys) + 2)} - aside - {*scene.inner.sequences})
+    acknowledged = set(scene.context.acknowledged)
+    if before_the_first_left == len(keys) + 1:
+        assert {x.sequence for x in changes} == aside | {*scene.inner.sequences}
+    else:
+        assert before_the_first_left not in acknowledged

@@ -1,0 +1,189 @@
+import asyncio
+import pickle
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.observers.errors import ObserverFailed, ObserverRefused
+from changefeed.observers.middleware.retry import Retrying, RetrySettings
+from changefeed.observers.observer import CloseReason, Context
+from tests.support.observing import RememberingContext, change
+
+CONTEXT = RememberingContext()
+BATCH = [change(5), change(6), change(9)]
+
+
+class Failing:
+    """Raises the errors it is given, one for each call, then succeeds."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.calls: list[tuple[str, float]] = []
+
+    async def open(self, _context: Context) -> None:
+        self._next("open")
+
+    async def process(self, _context: Context, _changes: Sequence[Change]) -> None:
+        self._next("process")
+
+    async def close(self, _context: Context, _reason: CloseReason) -> None:
+        self._next("close")
+
+    def _next(self, call: str) -> None:
+        self.calls.append((call, asyncio.get_running_loop().time()))
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def steady(attempts: int | None = None) -> RetrySettings:
+    return RetrySettings(first_delay=1, max_delay=10, multiplier=3, attempts=attempts, jitter=0)
+
+
+async def test_it_tries_again_later_and_later_up_to_the_longest_delay() -> None:
+    inner = Failing(*[OSError()] * 5)
+    await Retrying(inner, steady(), random=Random(1)).process(CONTEXT, BATCH)
+    assert [at for _, at in inner.calls] == [0, 1, 4, 13, 23, 33]
+
+
+async def test_chance_takes_away_no_more_than_the_jitter() -> None:
+    told: list[float] = []
+    settings = RetrySettings(first_delay=8, max_delay=8, jitter=0.25, attempts=None)
+    inner = Failing(*[OSError()] * 200)
+    retrying = Retrying(
+        inner, settings, random=Random(1), on_retry=lambda _n, _error, delay: told.append(delay)
+    )
+    await retrying.process(CONTEXT, BATCH)
+    assert len(told) == 200
+    assert 6 <= min(told) < 6.1
+    assert 7.9 < max(told) <= 8
+
+
+async def test_each_retry_is_told_with_its_attempt_its_error_and_the_delay() -> None:
+    told: list[tuple[int, str, float]] = []
+    inner = Failing(OSError("a"), ValueError("b"))
+    retrying = Retrying(
+        inner, steady(), random=Random(1), on_retry=lambda n, e, d: told.append((n, str(e), d))
+    )
+    await retrying.process(CONTEXT, BATCH)
+    assert told == [(1, "a", 1), (2, "b", 3)]
+
+
+async def test_when_the_attempts_are_used_up_it_says_what_failed_and_why() -> None:
+    last = ValueError("no column 'n'")
+    inner = Failing(OSError(), OSError(), last, OSError())
+    with pytest.raises(ObserverFailed) as failed:
+        await Retrying(inner, steady(attempts=3), random=Random(1)).process(CONTEXT, BATCH)
+    assert str(failed.value) == (
+        "the observer failed on sequences 5..9 of range 'r1', 3 attempts: "
+        "ValueError: no column 'n'"
+    )
+    assert failed.value.__cause__ is last
+    assert len(inner.calls) == 3
+
+
+async def test_one_attempt_means_no_retry_and_nobody_is_told_of_one() -> None:
+    told: list[int] = []
+    retrying = Retrying(
+        Failing(OSError("x")),
+        steady(attempts=1),
+        random=Random(1),
+        on_retry=lambda n, _error, _delay: told.append(n),
+    )
+    with pytest.raises(ObserverFailed, match=r"1 attempt: OSError: x"):
+        await retrying.process(CONTEXT, BATCH)
+    assert told == []
+
+
+async def test_it_goes_on_for_days_when_nothing_limits_it() -> None:
+    inner = Failing(*[OSError()] * 4_000)
+    endless = RetrySettings(attempts=None)
+    await Retrying(inner, endless, random=Random(1)).process(CONTEXT, BATCH)
+    assert len(inner.calls) == 4_001
+    assert asyncio.get_running_loop().time() > 2 * 24 * 3600
+
+
+async def test_an_open_that_failed_is_opened_again() -> None:
+    inner = Failing(OSError())
+    await Retrying(inner, steady(), random=Random(1)).open(CONTEXT)
+    assert inner.calls == [("open", 0), ("open", 1)]
+
+
+async def test_an_open_that_never_succeeds_fails_without_sequences() -> None:
+    inner = Failing(OSError("x"), OSError("y"))
+    with pytest.raises(ObserverFailed) as failed:
+        await Retrying(inner, steady(attempts=2), random=Random(1)).open(CONTEXT)
+    assert failed.value.sequences is None
+    assert str(failed.value).startswith("the observer failed to open range 'r1', 2 attempts:")
+
+
+async def test_close_is_called_once_and_its_error_comes_out_as_it_is() -> None:
+    inner = Failing(OSError("x"))
+    with pytest.raises(OSError, match="x"):
+        await Retrying(inner, steady(), random=Random(1)).close(CONTEXT, CloseReason.STOPPING)
+    assert inner.calls == [("close", 0)]
+
+
+async def test_what_was_decided_within_is_not_tried_again() -> None:
+    inner = Failing(ObserverRefused("no"))
+    with pytest.raises(ObserverRefused):
+        await Retrying(inner, steady(), random=Random(1)).process(CONTEXT, BATCH)
+    assert len(inner.calls) == 1
+
+
+async def test_cancellation_ends_a_delay_at_once() -> None:
+    inner = Failing(*[OSError()] * 9)
+    retrying = Retrying(inner, steady(), random=Random(1))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2):
+            await retrying.process(CONTEXT, BATCH)
+    assert asyncio.get_running_loop().time() == 2
+    assert len(inner.calls) == 2
+
+
+async def test_a_sleep_from_outside_ends_the_retries_when_it_raises() -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise ObserverFailed(RangeId("r1"), (5, 9), 2, "the host is stopping")
+
+    inner = Failing(*[OSError()] * 9)
+    with pytest.raises(ObserverFailed, match="the host is stopping"):
+        await Retrying(inner, steady(), random=Random(1), sleep=sleep).process(CONTEXT, BATCH)
+    assert slept == [1, 3]
+    assert len(inner.calls) == 2
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["first attempt", "second attempt"])
+async def test_cancellation_of_the_observer_itself_is_not_an_error_to_retry(
+    before: int,
+) -> None:
+    inner = Failing(*[OSError()] * before, asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        await Retrying(inner, steady(), random=Random(1)).process(CONTEXT, BATCH)
+    assert len(inner.calls) == before + 1
+
+
+def test_the_failure_pickles() -> None:
+    failed = ObserverFailed(RangeId("r1"), (5, 9), 3, "OSError: x")
+    copy = pickle.loads(pickle.dumps(failed))
+    assert (copy.range_id, copy.sequences, copy.attempts) == ("r1", (5, 9), 3)
+    assert str(copy) == str(failed)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"first_delay": 0},
+        {"first_delay": 100},
+        {"multiplier": 0.5},
+        {"attempts": 0},
+        {"jitter": 1.5},
+    ],
+)
+def test_settings_that_make_no_sense_are_not_taken(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        RetrySettings(**wrong)  # type: ignore[arg-type]  # attempts is an int here

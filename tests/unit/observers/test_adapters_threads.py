@@ -1,0 +1,360 @@
+"""Plain observers run in a thread of their own, and cannot be interrupted there."""
+
+import asyncio
+import concurrent.futures
+import functools
+import sqlite3
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.adapters import adapt
+from changefeed.observers.observer import CloseReason, Context, Observer
+from tests.support.observing import RememberingContext, change
+
+pytestmark = pytest.mark.real_time
+
+CONTEXT = RememberingContext()
+
+
+async def opened(target: Any) -> Observer:
+    observer = adapt(target)()
+    await observer.open(CONTEXT)
+    return observer
+
+
+async def closed(observer: Observer) -> None:
+    await observer.close(CONTEXT, CloseReason.STOPPING)
+
+
+async def has_happened(event: threading.Event) -> None:
+    assert await asyncio.to_thread(event.wait, 10)
+
+
+class Keeper:
+    """Keeps a SQLite handle, which raises when another thread uses it."""
+
+    threads: set[int]
+
+    def __init__(self) -> None:
+        self.threads = {threading.get_ident()}
+        self.database = sqlite3.connect(":memory:")
+
+    def open(self, _context: Context) -> None:
+        self.database.execute("create table seen (sequence integer)")
+
+    def process(self, context: Context, changes: Sequence[Change]) -> None:
+        for x in changes:
+            self.database.execute("insert into seen values (?)", (x.sequence,))
+        context.checkpoint(changes[-1])
+
+    def close(self, context: Context, _reason: CloseReason) -> None:
+        (total,) = self.database.execute("select sum(sequence) from seen").fetchone()
+        context.checkpoint(change(total * 100))
+        self.database.close()
+
+
+async def test_a_plain_class_sees_one_thread_from_its_constructor_to_its_close() -> None:
+    context = RememberingContext()
+    observer = adapt(Keeper)()
+    await observer.open(context)
+    await observer.process(context, [change(1), change(2)])
+    await observer.close(context, CloseReason.STOPPING)
+    assert context.checkpoints == [2, 300]
+
+
+async def test_each_observer_has_a_thread_of_its_own_and_not_the_loop_s() -> None:
+    seen: list[str] = []
+    both = threading.Barrier(2, timeout=10)
+
+    def work(_changes: Sequence[Change]) -> None:
+        both.wait()  # passed only if two threads are here at once
+        seen.append(threading.current_thread().name)
+
+    first, second = await opened(work), await opened(work)
+    await asyncio.gather(
+        first.process(CONTEXT, [change(1)]), second.process(CONTEXT, [change(1)])
+    )
+    await closed(first)
+    await closed(second)
+    assert seen == ["observer of r1", "observer of r1"]
+
+
+async def test_the_thread_ends_with_close() -> None:
+    threads: list[threading.Thread] = []
+    observer = await opened(lambda _changes: threads.append(threading.current_thread()))
+    await observer.process(CONTEXT, [change(1)])
+    await closed(observer)
+    await asyncio.to_thread(threads[0].join, 10)
+    assert not threads[0].is_alive()
+
+
+HANGS = """
+import asyncio, time
+from changefeed.observers.adapters import adapt
+from tests.support.observing import RememberingContext, change
+
+async def main():
+    observer = adapt(lambda changes: time.sleep(600))()
+    await observer.open(RememberingContext())
+    task = asyncio.create_task(observer.process(RememberingContext(), [change(1)]))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    print("given up")  # asyncio.run cancels what is left, for the second time
+
+asyncio.run(main())
+"""
+
+
+def test_a_handler_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert (done.stdout, done.stderr) == ("given up\n", "")
+
+
+async def test_a_failure_after_it_was_given_up_is_logged() -> None:
+    work = Blocked()
+
+    def fail(changes: Sequence[Change]) -> None:
+        work(changes)
+        raise LookupError("much too late")
+
+    observer = await opened(fail)
+    task = asyncio.create_task(observer.process(CONTEXT, [change(1)]))
+    await has_happened(work.begun)
+
+    with capture_logs() as logs:
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        work.let_go.set()
+        await closed(observer)  # comes after it in the thread
+    assert task.cancelled()
+    assert [str(x["exc_info"]) for x in logs] == ["much too late"]
+
+
+async def test_an_idle_thread_holds_no_changes() -> None:
+    class Batch(list[Change]):
+        """A list that can be watched."""
+
+    observer = await opened(lambda _changes: None)
+    batch = Batch([change(1)])
+    watch = weakref.ref(batch)
+    await observer.process(CONTEXT, batch)
+    del batch
+    for _ in range(1000):
+        if watch() is None:
+            break
+        await asyncio.sleep(0.01)
+    assert watch() is None
+    await closed(observer)
+
+
+async def test_what_is_bound_to_the_context_is_seen_in_the_thread() -> None:
+    variable = ContextVar("variable", default="nothing")
+    variable.set("range r1")
+    seen: list[str] = []
+    observer = await opened(lambda _changes: seen.append(variable.get()))
+    await observer.process(CONTEXT, [change(1)])
+    await closed(observer)
+    assert seen == ["range r1"]
+
+
+async def test_an_async_method_stays_on_the_loop_beside_plain_ones() -> None:
+    seen: list[bool] = []
+
+    class Mixed:
+        def __init__(self) -> None:
+            seen.append(threading.current_thread() is threading.main_thread())
+
+        def open(self, _context: Context) -> None:
+            seen.append(threading.current_thread() is threading.main_thread())
+
+        async def process(self, _changes: Sequence[Change]) -> None:
+            seen.append(threading.current_thread() is threading.main_thread())
+
+    observer = await opened(Mixed)
+    await observer.process(CONTEXT, [change(1)])
+    await closed(observer)
+    assert seen == [True, False, True]
+
+
+async def test_a_plain_function_around_something_async_is_awaited() -> None:
+    seen: list[int] = []
+
+    async def save(changes: Sequence[Change]) -> None:
+        await asyncio.sleep(0)
+        seen.extend(x.sequence for x in changes)
+
+    observer = await opened(lambda changes: save(list(changes)))
+    await observer.process(CONTEXT, [change(4)])
+    await closed(observer)
+    assert seen == [4]
+
+
+async def test_a_generator_that_comes_out_of_a_plain_function_is_an_error() -> None:
+    observer = await opened(lambda changes: (x for x in changes))
+    with pytest.raises(TypeError, match="returned a generator, of which nothing has run"):
+        await observer.process(CONTEXT, [change(1)])
+    await closed(observer)
+
+
+async def test_an_error_comes_out_as_it_was_raised() -> None:
+    def fail(_changes: Sequence[Change]) -> None:
+        raise LookupError("no such table")
+
+    observer = await opened(fail)
+    with pytest.raises(LookupError, match="no such table"):
+        await observer.process(CONTEXT, [change(1)])
+    await closed(observer)
+
+
+@pytest.mark.parametrize(
+    "error", [StopIteration, asyncio.CancelledError, concurrent.futures.CancelledError]
+)
+async def test_an_error_that_futures_treat_specially_is_an_ordinary_failure(
+    error: type[BaseException],
+) -> None:
+    def fail(_changes: Sequence[Change]) -> None:
+        raise error
+
+    observer = await opened(fail)
+    async with asyncio.timeout(10):
+        with pytest.raises(RuntimeError, match="the observer raised") as failure:
+            await observer.process(CONTEXT, [change(1)])
+    await closed(observer)
+    assert isinstance(failure.value.__cause__, error)
+
+
+class Blocked:
+    """A function that goes on until it is let go, and what became of it."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+        self.ended = threading.Event()
+
+    def __call__(self, _changes: Sequence[Change]) -> None:
+        self.begun.set()
+        assert self.let_go.wait(10)
+        self.ended.set()
+
+
+async def test_a_cancelled_call_returns_only_after_the_function_has_ended() -> None:
+    work = Blocked()
+    observer = await opened(work)
+    task = asyncio.create_task(observer.process(CONTEXT, [change(1)]))
+    await has_happened(work.begun)
+    task.cancel()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    work.let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.ended.is_set()
+    await closed(observer)
+
+
+async def test_a_timeout_waits_for_the_function_too_and_is_still_a_timeout() -> None:
+    work = Blocked()
+    observer = await opened(work)
+    asyncio.get_running_loop().call_later(0.02, work.let_go.set)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await observer.process(CONTEXT, [change(1)])
+    assert work.ended.is_set()
+    await closed(observer)
+
+
+async def test_a_second_cancellation_gives_up_and_close_still_comes_after() -> None:
+    work = Blocked()
+    order: list[str] = []
+
+    class Slow:
+        def process(self, changes: Sequence[Change]) -> None:
+            work(changes)
+            order.append("process ended")
+
+        async def close(self, _context: Context, _reason: CloseReason) -> None:
+            order.append("close")
+
+    observer = await opened(Slow)
+    task = asyncio.create_task(observer.process(CONTEXT, [change(1)]))
+    await has_happened(work.begun)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not work.ended.is_set()
+    closing = asyncio.create_task(closed(observer))
+    await asyncio.sleep(0.01)
+    work.let_go.set()
+    await closing
+    assert order == ["process ended", "close"]
+
+
+async def test_a_call_that_was_given_up_before_it_began_never_begins() -> None:
+    work = Blocked()
+    handled: list[int] = []
+
+    def handle(changes: Sequence[Change]) -> None:
+        work(changes)
+        handled.append(changes[0].sequence)
+
+    observer = await opened(handle)
+    for sequence in (1, 2):  # the second waits behind the first
+        task = asyncio.create_task(observer.process(CONTEXT, [change(sequence)]))
+        await has_happened(work.begun)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    work.let_go.set()
+    await closed(observer)
+    assert handled == [1]
+
+
+async def test_a_failure_after_cancellation_is_logged_because_nobody_awaits_it() -> None:
+    work = Blocked()
+
+    def fail(changes: Sequence[Change]) -> None:
+        work(changes)
+        raise LookupError("too late")
+
+    observer = await opened(fail)
+    task = asyncio.create_task(observer.process(CONTEXT, [change(1)]))
+    await has_happened(work.begun)
+    with capture_logs() as logs:
+        task.cancel()
+        await asyncio.sleep(0)
+        work.let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await closed(observer)
+    assert [(x["event"], str(x["exc_info"])) for x in logs] == [
+        ("observer failed after it was cancelled", "too late")
+    ]
+
+
+async def test_a_partly_applied_plain_function_runs_in_the_thread() -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def work(table: str, _changes: Sequence[Change]) -> None:
+        seen.append((table, threading.current_thread() is threading.main_thread()))
+
+    observer = await opened(functools.partial(work, "orders"))
+    await observer.process(CONTEXT, [change(1)])
+    await closed(observer)
+    assert seen == [("orders", False)]

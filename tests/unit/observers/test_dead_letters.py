@@ -1,0 +1,200 @@
+"""Addresses, files of strangers, half lines, and replaying."""
+
+import asyncio
+import fcntl
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.adapters import adapt
+from changefeed.observers.dead_letters import (
+    LetterId,
+    MemoryDeadLetters,
+    open_dead_letters,
+    replay,
+)
+from changefeed.observers.dead_letters.sqlite import open_sqlite
+from changefeed.observers.errors import DeadLettersRefused
+from changefeed.observers.observer import CloseReason, Context
+from tests.contract.test_dead_letters_contract import letter
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.mark.parametrize(
+    ("address", "advice"),
+    [
+        ("data/x.db", "there are: sqlite:PATH, jsonl:PATH"),
+        ("redis:x", "there are: sqlite:PATH, jsonl:PATH"),
+        ("jsonl:", "does not say where: jsonl:PATH"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_with_advice(address: str, advice: str) -> None:
+    with pytest.raises(DeadLettersRefused, match=re.escape(advice)):
+        open_dead_letters(address)
+
+
+async def refusal(address: str) -> str:
+    with pytest.raises(DeadLettersRefused) as refused:
+        async with open_dead_letters(address):
+            pass
+    return str(refused.value)
+
+
+async def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    strange = tmp_path / "strange.db"
+    with sqlite3.connect(strange) as database:
+        database.execute("create table theirs (x)")
+    database.close()
+    assert "belongs to another program" in await refusal(f"sqlite:{strange}")
+    text = tmp_path / "notes.txt"
+    text.write_text("remember the milk\n" * 20)
+    assert "line 1 is no dead letter" in await refusal(f"jsonl:{text}")
+    assert "not a database" in await refusal(f"sqlite:{text}")
+
+
+async def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for scheme in ("sqlite", "jsonl"):
+        assert "cannot be kept in" in await refusal(f"{scheme}:{tmp_path}/file/letters")
+
+
+async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
+    async with open_dead_letters(f"sqlite:{tmp_path}/d.db") as letters:
+        await letters.put(letter(1))
+    with sqlite3.connect(tmp_path / "d.db") as database:
+        row = database.execute(
+            "select id, key, body, error, text, host, failed_at from dead_letters"
+        )
+        assert row.fetchone() == (
+            "r1:1",
+            "k",
+            '{"n":1}',
+            "ValueError",
+            "no",
+            "anna",
+            "2023-11-14T22:13:20.123456+00:00",
+        )
+    database.close()
+
+
+async def test_the_half_line_of_a_killed_writer_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    async with open_dead_letters(f"jsonl:{path}") as letters:
+        await letters.put(letter(1))
+        whole = path.read_bytes()
+        await letters.put(letter(2))
+        path.write_bytes(path.read_bytes()[:-7])
+        assert [x.sequence for x in await letters.list()] == [1]
+        await letters.put(letter(3))
+        assert [x.sequence for x in await letters.list()] == [1, 3]
+        assert path.read_bytes().startswith(whole)
+
+
+async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    async with open_dead_letters(f"jsonl:{path}") as letters:
+        with path.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            putting = asyncio.create_task(letters.put(letter(1)))
+            await asyncio.sleep(0.1)
+            assert not putting.done()
+            assert path.read_bytes() == b""
+        await putting
+        assert await letters.list() == [letter(1)]
+
+
+async def test_a_letter_that_is_not_on_the_disk_is_not_taken_for_one_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_disk(_handle: int) -> None:
+        raise OSError(5, "disk gone")
+
+    async with open_dead_letters(f"jsonl:{tmp_path}/d.jsonl") as letters:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", no_disk)
+            with pytest.raises(OSError, match="disk gone"):
+                await letters.put(letter(1))
+        assert await letters.list() == []
+
+
+async def test_sqlite_that_is_busy_for_too_long_is_an_oserror(tmp_path: Path) -> None:
+    path = f"{tmp_path}/d.db"
+    async with open_sqlite(path, busy_timeout=0.01) as letters:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("begin immediate")
+        with pytest.raises(OSError, match="database is locked"):
+            await letters.put(letter(1))
+        other.execute("rollback")
+        other.close()
+        await letters.put(letter(1))
+        assert len(await letters.list()) == 1
+
+
+class Recording:
+    """Handles one change, if it can."""
+
+    calls: list[object]
+    can = True
+
+    def __init__(self, calls: list[object]) -> None:
+        self.calls = calls
+
+    def open(self, context: Context) -> None:
+        self.calls.append(("open", context.range.id, context.epoch))
+
+    def process(self, changes: Sequence[Change]) -> None:
+        self.calls.append([x.sequence for x in changes])
+        if not self.can:
+            raise ValueError("still not")
+
+    def close(self, _context: Context, reason: CloseReason) -> None:
+        self.calls.append(reason)
+
+
+async def test_a_replayed_letter_is_handled_by_a_fresh_observer_and_then_gone() -> None:
+    letters, calls = MemoryDeadLetters(), list[object]()
+    await letters.put(letter(5))
+    await replay(letters, letter(5), adapt(Recording, {"calls": calls}))
+    assert calls == [("open", "r1", 7), [5], CloseReason.STOPPING]
+    assert await letters.list() == []
+
+
+async def test_a_letter_whose_replay_fails_stays() -> None:
+    class Unable(Recording):
+        can = False
+
+    letters, calls = MemoryDeadLetters(), list[object]()
+    await letters.put(letter(5))
+    with pytest.raises(ValueError, match="still not"):
+        await replay(letters, letter(5), adapt(Unable, {"calls": calls}))
+    assert calls[-1] is CloseReason.FAILED
+    assert await letters.list() == [letter(5)]
+
+
+async def test_with_manual_checkpoints_a_replay_is_done_when_it_is_acknowledged() -> None:
+    later = threading.Event()
+
+    class Acknowledging:
+        def process(self, context: Context, changes: Sequence[Change]) -> None:
+            def acknowledge() -> None:
+                later.wait(10)
+                context.acknowledge(changes[0])
+
+            threading.Thread(target=acknowledge).start()
+
+    letters = MemoryDeadLetters()
+    await letters.put(letter(5))
+    make = adapt(Acknowledging)
+    task = asyncio.create_task(replay(letters, letter(5), make, manual=True))
+    await asyncio.sleep(0.05)
+    assert await letters.get(LetterId("r1:5")) is not None
+    later.set()
+    await task
+    assert await letters.list() == []

@@ -1,0 +1,327 @@
+"""Where batches end, told over feeds in memory: nothing here needs Spark."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.feeds.feed import Change, Continuation, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
+from changefeed.pipeline.source.lineage import generations, narrowed
+from changefeed.pipeline.source.offsets import Mark, Offset
+from changefeed.pipeline.source.planning import (
+    Target,
+    batches,
+    fair_shares,
+    first_offset,
+    next_offset,
+    slices,
+    target_at,
+    tasks,
+)
+from changefeed.pipeline.source.position_order import cosmos_scale
+from changefeed.pipeline.source.reader import Slice
+from tests.support.pipeline_feeds import Name, drained, memory_access, names
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
+
+R0, R1, R2, R3 = (RangeId(f"r{n}") for n in range(4))
+
+
+def filled(feed: MemoryFeed, range_id: RangeId, count: int) -> list[Change]:
+    return [feed.append(f"k{n}", range_id=range_id) for n in range(count)]
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.integers(0, 1000), max_size=8),
+    st.integers(1, 3000),
+)
+def test_a_limit_is_shared_exactly_and_nobody_gets_more_than_waits(
+    lags: dict[str, int], limit: int
+) -> None:
+    shares = fair_shares(lags, limit)
+    assert sum(shares.values()) == min(limit, sum(lags.values()))
+    assert all(0 < share <= lags[name] for name, share in shares.items())
+    if limit >= sum(lag > 0 for lag in lags.values()):
+        assert shares.keys() == {name for name, lag in lags.items() if lag > 0}
+
+
+def test_a_limit_is_shared_by_lag_with_one_for_each_at_the_least() -> None:
+    assert fair_shares({"a": 9000, "b": 1000, "c": 1}, 100) == {"a": 88, "b": 11, "c": 1}
+    assert fair_shares({"a": 5, "b": 0}, 5) == {"a": 5}
+
+
+def test_with_fewer_changes_than_ranges_that_wait_these_take_turns_and_none_starves() -> None:
+    lags = {"c": 5, "a": 5, "b": 9, "d": 0}
+    turns = [list(fair_shares(lags, 2, turn)) for turn in range(4)]
+    assert turns == [["a", "b"], ["b", "c"], ["c", "a"], ["a", "b"]]
+    feed = MemoryFeed(3)
+    filled(feed, R1, 3)
+    filled(feed, R2, 3)
+    with memory_access(feed) as access:
+        offset, read = first_offset(access, "beginning"), set[Name]()
+        for _ in range(40):
+            filled(feed, R0, 5)  # always the longest queue
+            end = next_offset(access, offset, limit=1)
+            read |= {
+                x
+                for piece in slices(access, offset, end, changes=9)
+                for x in names(access, piece)
+            }
+            offset = end
+    assert {(R1, 3), (R2, 3), (R0, 10)} <= read
+
+
+def test_offsets_are_the_same_text_whatever_the_order_they_were_made_in() -> None:
+    one, two = Mark(continuation=Continuation("1")), Mark(continuation=Continuation("2"))
+    text = '{"r0":["1",false,0],"r1":["2",false,0]}'
+    assert Offset(marks={R1: two, R0: one}).as_text() == text
+    assert Offset.of(text) == Offset(marks={R0: one, R1: two})
+    bounds = Mark(continuation=Continuation("1"), ended=True, generation=3, low="", high="FF")
+    assert Offset.of(Offset(marks={R0: bounds}).as_json()) == Offset(marks={R0: bounds})
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"r0": 5}', '{"r0": ["1"]}', '{"r0": [1, 0, 0]}'])
+def test_the_offset_of_another_source_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(PipelineRefused, match="a checkpoint directory of its own"):
+        Offset.of(text)
+
+
+def test_every_batch_has_exactly_as_many_changes_as_allowed() -> None:
+    feed = MemoryFeed(3)
+    for range_id, count in ((R0, 50), (R1, 7), (R2, 0)):
+        filled(feed, range_id, count)
+    with memory_access(feed) as access:
+        _, read = drained(access, first_offset(access, "beginning"), limit=10)
+    assert [len(x) for x in read] == [10, 10, 10, 10, 10, 7]
+
+
+def test_a_batch_reads_the_same_again_although_the_feed_has_gone_on() -> None:
+    feed = MemoryFeed(1)
+    filled(feed, R0, 5)
+    with memory_access(feed) as access:
+        start = first_offset(access, "beginning")
+        end = next_offset(access, start)
+        filled(feed, R0, 5)
+        feed.split(R0)
+        (piece,) = slices(access, start, end, changes=100)
+        assert names(access, piece) == [(R0, n) for n in range(1, 6)]
+
+
+def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_next_batch() -> (
+    None
+):
+    feed = MemoryFeed(1)
+    filled(feed, R0, 3)
+    feed.split(R0)
+    filled(feed, R1, 2)
+    with memory_access(feed) as access:
+        start = first_offset(access, "beginning")
+        assert start.as_json() == {"r0": ["0", False, 0]}
+        read = next_offset(access, start)
+        assert read.as_json() == {"r0": ["3", False, 0]}
+        told = next_offset(access, read)
+        assert told.as_json() == {
+            "r0": ["3", True, 0],
+            "r1": ["0", False, 1],
+            "r2": ["0", False, 1],
+        }
+        end = next_offset(access, told)
+        assert end.as_json() == {"r1": ["2", False, 1], "r2": ["0", False, 1]}
+        assert next_offset(access, end) == end
+
+
+def test_a_merged_range_waits_for_both_its_parents_even_one_that_is_not_yet_read() -> None:
+    feed = MemoryFeed(2)  # r0 is split into r2 and r3; r3 then merges with r1 into r4
+    filled(feed, R0, 1)
+    feed.split(R0)
+    merged = feed.merge(R3, R1).id
+    filled(feed, R2, 1)
+    filled(feed, merged, 2)
+    with memory_access(feed) as access:
+        start = first_offset(access, "beginning")
+        assert start.marks[R1].ended  # at once, but its successor waits for r3
+        assert start.marks.keys() == {R0, R1}
+        end, read = drained(access, start)
+    assert [x for x in read if x] == [[(R0, 1)], [(R2, 1)], [(merged, 1), (merged, 2)]]
+    assert end.marks[merged].generation == 2
+
+
+def test_a_stream_that_starts_now_leaves_out_what_is_over() -> None:
+    feed = MemoryFeed(1)
+    filled(feed, R0, 3)
+    feed.split(R0)
+    filled(feed, R1, 2)
+    with memory_access(feed) as access:
+        start = first_offset(access, "now")
+        assert start.as_json() == {"r1": ["2", False, 1], "r2": ["0", False, 1]}
+        filled(feed, R1, 1)
+        assert drained(access, start)[1] == [[(R1, 3)]]
+
+
+def test_reading_up_to_a_target_leaves_out_what_comes_later_and_ends() -> None:
+    feed = MemoryFeed(2)
+    filled(feed, R0, 3)
+    with memory_access(feed) as access:
+        within = target_at(access, "now")
+        filled(feed, R0, 3)
+        filled(feed, R1, 3)
+        feed.split(R1)
+        filled(feed, R2, 5)
+        steps = list(batches(access, first_offset(access, "beginning"), within))
+    assert steps[-1][1].as_json() == {"r0": ["3", False, 0], "r1": ["0", False, 0]}
+
+
+def test_what_an_offset_has_left_behind_is_read_to_its_end_on_the_way_there() -> None:
+    feed = MemoryFeed(2)
+    filled(feed, R0, 3)
+    with memory_access(feed) as access:
+        start = offset = first_offset(access, "beginning")
+        low, high = feed.split(R0)
+        filled(feed, low.id, 2)
+        filled(feed, R1, 4)
+        while (end := next_offset(access, offset)) != offset:
+            offset = end
+        filled(feed, high.id, 5)
+        assert R0 not in offset.marks
+        within = target_at(access, offset)
+        *_, (_, last) = batches(access, start, within)
+        assert {x: y.continuation for x, y in last.marks.items() if x != R0} == {
+            x: y.continuation for x, y in offset.marks.items()
+        }
+
+
+def test_a_target_in_limited_batches_is_met_exactly() -> None:
+    feed = MemoryFeed(1)
+    filled(feed, R0, 10)
+    with memory_access(feed) as access:
+        within = target_at(access, "now")
+        filled(feed, R0, 10)
+        offset, sizes = first_offset(access, "beginning"), []
+        while (end := next_offset(access, offset, limit=4, within=within)) != offset:
+            sizes.append(access.order(end.marks[R0].continuation))
+            offset = end
+    assert sizes == [4, 8, 10]
+
+
+def test_a_range_within_the_bounds_of_one_with_a_target_shares_it() -> None:
+    def mark(at: int, low: str, high: str) -> Mark:
+        return Mark(continuation=Continuation(str(at)), low=low, high=high)
+
+    within = Target.of({R0: mark(7, "", "1F"), R1: mark(10, "1F", "7F")})
+    with memory_access(MemoryFeed(1)) as access:
+        assert within.point(access, R0, mark(0, "", "1F")) == "7"
+        assert within.point(access, R2, mark(0, "0F", "1F")) == "7"
+        assert within.point(access, R2, mark(0, "1F", "2F")) == "10"
+        assert within.point(access, R2, mark(0, "0F", "2F")) == "10"  # merged since
+        assert within.point(access, R2, mark(0, "6F", "8F")) is None  # not all of it was there
+        assert within.point(access, R2, mark(0, "", "")) is None  # begins anew, and later
+
+
+def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:
+    def piece(name: str, changes: int | None) -> Slice:
+        at = Continuation("0")
+        return Slice(range_id=RangeId(name), start=at, end=at, changes=changes)
+
+    given = [piece(f"r{n}", x) for n, x in enumerate((3, 5, 20, 2, None, 1))]
+    shared = [[x.range_id for x in task] for task in tasks(given, least=8)]
+    assert shared == [["r0", "r1"], ["r2"], ["r4"], ["r3", "r5"]]
+    assert tasks([], least=8) == []
+
+
+def test_generations_grow_along_every_line_of_descent() -> None:
+    feed = MemoryFeed(2)
+    feed.split(R0)
+    feed.merge(R3, R1)
+    feed.begin_era(2)
+    with memory_access(feed) as access:
+        ranges = access.ranges()
+        found = generations(ranges)
+        assert list(found.values()) == [0, 0, 1, 1, 2, 3, 3]
+        assert all(found[p] < found[x.id] for x in ranges for p in x.parents)
+
+
+class Meanwhile:
+    """A feed of a store in which something happens once, when a method has answered."""
+
+    def __init__(self, store: ShiftingStore, method: str, happens: Callable[[], None]) -> None:
+        self._feed = ShiftingReader(store)
+        self._method = method
+        self._happens: Callable[[], None] | None = happens
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._feed, name)
+        if name != self._method or self._happens is None:
+            return found
+
+        async def and_then(*args: Any) -> Any:
+            answer = await found(*args)
+            if self._happens is not None:
+                self._happens()
+                self._happens = None
+            return answer
+
+        return and_then
+
+
+@contextmanager
+def shifting_access(feed: Any) -> Iterator[FeedAccess]:
+    kind = FeedKind(scale=cosmos_scale(), takes_over=True)
+    access = FeedAccess(lambda: nullcontext(feed), kind, patience=0.01)
+    with closing(access):
+        yield access
+
+
+def test_a_range_that_is_split_while_the_start_is_settled_is_listed_anew() -> None:
+    store = ShiftingStore()
+    store.append("k", b"1")
+    feed = Meanwhile(store, "ranges", lambda: store.split(RangeId("0")))
+    with shifting_access(feed) as access:
+        assert first_offset(access, "now").marks.keys() == {"1", "2"}
+
+
+@pytest.mark.parametrize("limit", [None, 1000, 2])
+def test_a_range_that_is_split_while_a_batch_is_planned_is_left_where_it_is(
+    limit: int | None,
+) -> None:
+    store = ShiftingStore()
+    for n in range(5):
+        store.append(f"k{n}", b"%d" % n)
+    feed = Meanwhile(store, "lag", lambda: store.split(RangeId("0")))
+    with shifting_access(feed) as access:
+        start = first_offset(access, "beginning")
+        assert next_offset(access, start, limit=limit) == start
+        end, read = drained(access, start, limit=limit)
+    assert sum(map(len, read)) == 5
+    assert {x.generation for x in end.marks.values()} == {1}
+
+
+def test_a_range_that_is_over_is_not_begun_again_by_a_parent_that_still_waits() -> None:
+    feed = MemoryFeed(2)
+    filled(feed, R0, 1)
+    filled(feed, R1, 60)
+    low, _, _ = feed.begin_era(3)  # the one in the middle waits for both
+    filled(feed, low.id, 2)
+    for child in feed.split(low.id):
+        filled(feed, child.id, 2)
+    with memory_access(feed) as access:
+        _, read = drained(access, first_offset(access, "beginning"), limit=5)
+    every = [x for y in read for x in y]
+    assert len(every) == len(set(every)) == 67
+
+
+def test_what_descends_from_named_ranges_is_wanted_through_many_generations() -> None:
+    feed = MemoryFeed(3)
+    one, other = feed.split(R1)
+    grandchild = feed.merge(other.id, R2)
+    with memory_access(feed) as access:
+        ranges = access.ranges()
+    assert [x.id for x in narrowed(ranges, [R1])] == [R1, one.id, other.id, grandchild.id]
+    assert [x.id for x in narrowed(ranges, [one.id])] == [one.id]
+    assert narrowed(ranges, []) == ranges
+    with pytest.raises(PipelineRefused, match=r"no range 'r9'; there are: r0, r1, r2, r3"):
+        narrowed(ranges, [R1, RangeId("r9")])

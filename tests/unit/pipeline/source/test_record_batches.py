@@ -1,0 +1,142 @@
+"""The columns and options of the source; they need pyarrow, and no Spark."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog.block_format import lay_out
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.records import Record, encode_record
+from changefeed.feeds.feed import Change, Operation, RangeId
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.options import Options
+from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
+
+R0 = RangeId("r0")
+
+
+def test_a_change_and_a_column_of_the_log_make_the_same_row() -> None:
+    envelope = Envelope(columns=EVERYTHING)
+    change = Change(
+        range_id=R0,
+        sequence=7,
+        key="k",
+        id="i",
+        operation=Operation.REPLACE,
+        body='{"é":1}'.encode(),
+        committed_us=1_500_000,
+        previous=b"{}",
+    )
+    record = Record(
+        key="k",
+        id="i",
+        operation=Operation.REPLACE,
+        body='{"é":1}'.encode(),
+        committed_us=1_500_000,
+        previous=b"{}",
+    )
+    columns = Columns(first=7, count=1, skip=0, layout=lay_out([encode_record(record, 0)]))
+    row = {
+        "range": "r0",
+        "sequence": 7,
+        "key": "k",
+        "id": "i",
+        "operation": "replace",
+        "body": '{"é":1}',
+        "previous": "{}",
+        "committed_at": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
+        "generation": 2,
+    }
+    for piece in ([change], columns):
+        batch = envelope.batch(R0, piece, 2)
+        assert batch.schema == envelope.schema
+        assert batch.to_pylist() == [row]
+
+
+def test_no_body_is_null_and_only_the_columns_named_are_made() -> None:
+    change = Change(
+        range_id=R0,
+        sequence=1,
+        key="k",
+        id="k",
+        operation=Operation.DELETE,
+        body=b"",
+        committed_us=0,
+    )
+    envelope = Envelope.of("body, key")
+    assert envelope.ddl == "`body` STRING, `key` STRING"
+    assert envelope.batch(R0, [change], 0).to_pylist() == [{"body": None, "key": "k"}]
+
+
+def test_bytes_that_are_no_text_are_escaped_in_bodies_and_images() -> None:
+    given = [b'{"a": "\xff"}', "\u00e9".encode(), b""]
+    changes = [
+        Change(
+            range_id=R0,
+            sequence=n,
+            key="k",
+            id="k",
+            operation=Operation.INSERT,
+            body=x,
+            committed_us=0,
+            previous=x or None,
+        )
+        for n, x in enumerate(given)
+    ]
+    records = [Record(key="k", body=x, previous=x or None) for x in given]
+    layout = lay_out([encode_record(x, 0) for x in records])
+    columns = Columns(first=0, count=3, skip=0, layout=layout)
+    for piece in (changes, columns):
+        batch = Envelope.of("body, previous").batch(R0, piece, 0)
+        expected = [r'{"a": "\xff"}', "\u00e9", None]
+        assert batch["body"].to_pylist() == batch["previous"].to_pylist() == expected
+
+
+def test_a_key_that_is_no_text_is_damage() -> None:
+    layout = lay_out([encode_record(Record(key="k"), 0)])._replace(keys=b"\xff")
+    with pytest.raises(FeedRefused, match=r"from sequence 9 on: the log is damaged"):
+        Envelope().batch(R0, Columns(first=9, count=1, skip=0, layout=layout), 0)
+
+
+def test_options_are_read_whatever_their_case() -> None:
+    options = Options.of(
+        {
+            "FEED": "eventlog:/log",
+            "startingat": "2026-01-31T12:00:00+00:00",
+            "endingAt": '{"r0": ["5", false, 0]}',
+            "MaxChangesPerTrigger": "10",
+            "idleSeconds": "0",
+        }
+    )
+    assert options.starting_at == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert isinstance(options.ending_at, Offset)
+    assert (options.max_changes, options.idle_seconds) == (10, 0.0)
+
+
+def test_the_path_of_a_log_does_not_depend_on_where_spark_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Options.of({"feed": "eventlog:./a/log"}).feed == f"eventlog:{tmp_path}/a/log"
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({}, "say which feed"),
+        ({"maxChanges": "5"}, "no option 'maxchanges'; there are: feed, startingAt"),
+        ({"bodySchema": "n INT"}, r"body_schema\.with_bodies\(changes, 'n INT'\)"),
+        ({"startingAt": "yesterday"}, "write beginning, now, a time"),
+        ({"startingAt": "2026-01-31"}, "does not say its time zone"),
+        ({"columns": "key,value"}, "no column 'value'; there are: range"),
+        ({"columns": "key,key"}, "each column once"),
+        ({"maxChangesPerTrigger": "0"}, "a whole number from 1 on"),
+        ({"idleSeconds": "soon"}, "write seconds"),
+    ],
+)
+def test_wrong_options_are_refused_with_advice(given: dict[str, str], advice: str) -> None:
+    with pytest.raises(PipelineRefused, match=advice):
+        Options.of({"feed": "eventlog:/log", **given} if given else {})

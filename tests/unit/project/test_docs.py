@@ -1,0 +1,143 @@
+"""What the pages say is compared with the code where it can be."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from changefeed.cli import app
+from changefeed.host.settings import Settings
+from changefeed.runtime.settings_schema import names
+from tests.support.settings_page import page
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    x
+    for folder in (".", "docs", "docs/design", "samples", "samples/container")
+    for x in (ROOT / folder).glob("*.md")
+)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+EVENT = re.compile(r'(?:_log\.(?:info|warning|error)\(\s*|event = |else )"([a-z_]+\.[a-z_]+)"')
+METRIC = re.compile(r'"(changefeed\.[a-z_.]+)"')
+
+
+def shown(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@cache
+def anchors(file: Path) -> set[str]:
+    """Return the names that headings have in links, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", x.lower()).replace(" ", "-") for x in headings}
+
+
+@pytest.mark.parametrize("file", PAGES, ids=shown)
+def test_every_link_leads_somewhere(file: Path) -> None:
+    wrong = []
+    for target, anchor in LINK.findall(file.read_text()):
+        if "://" in target:
+            continue
+        there = (file.parent / target).resolve() if target else file
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            wrong.append(f"{target}#{anchor}")
+    assert wrong == []
+
+
+def test_the_page_of_settings_is_what_the_settings_make() -> None:
+    assert (ROOT / "docs/settings.md").read_text() == page(), (
+        "write it anew: python -m tests.support.settings_page > docs/settings.md"
+    )
+
+
+def first_column(file: str) -> str:
+    """Return what stands first in the rows of a page's tables."""
+    return "\n".join(re.findall(r"^\| ([^|]*) \|", (ROOT / file).read_text(), re.MULTILINE))
+
+
+def source(folder: str) -> str:
+    return "\n".join(x.read_text() for x in sorted((ROOT / folder).rglob("*.py")))
+
+
+def events() -> set[str]:
+    return set(EVENT.findall(source("host") + source("observers") + source("cli")))
+
+
+def test_every_event_of_the_log_is_explained_and_no_other() -> None:
+    told = set(re.findall(r"`([a-z_]+\.[a-z_]+)`", first_column("docs/operations.md")))
+    assert told - set(METRIC.findall(source("host"))) == set(
+        EVENT.findall(source("host") + source("observers") + source("cli"))
+    )
+
+
+def test_every_metric_is_explained_and_no_other() -> None:
+    told = re.findall(r"`(changefeed\.[a-z_.]+)`", first_column("docs/operations.md"))
+    journal = (ROOT / "host/events.py").read_text()
+    assert sorted(told) == sorted(set(METRIC.findall(journal)))
+
+
+def subcommands(command: Any) -> list[tuple[str, Any]]:
+    if not hasattr(command, "list_commands"):
+        return []
+    return [(x, command.get_command(None, x)) for x in command.list_commands(None)]
+
+
+def commands(command: Any, path: str = "changefeed") -> dict[str, set[str]]:
+    """Return each command with its flags."""
+    found = {path: {flag for x in command.params for flag in [*x.opts, *x.secondary_opts]}}
+    for name, one in subcommands(command):
+        found |= commands(one, f"{path} {name}")
+    return found
+
+
+def passing_on(command: Any, path: str = "changefeed") -> set[str]:
+    """Return the commands that hand flags they do not know to another program."""
+    found = {path} if command.context_settings.get("ignore_unknown_options") else set()
+    for name, one in subcommands(command):
+        found |= passing_on(one, f"{path} {name}")
+    return found
+
+
+@pytest.mark.parametrize("file", PAGES, ids=shown)
+def test_every_command_that_is_shown_exists_with_its_flags(file: Path) -> None:
+    known = commands(get_command(app))
+    lenient = passing_on(get_command(app))
+    text = file.read_text().replace("\\\n", " ")
+    in_blocks = [
+        y for x in re.findall(r"```\n(.*?)```", text, re.DOTALL) for y in x.split("\n")
+    ]
+    wrong = []
+    for line in [*in_blocks, *re.findall(r"`([^`\n]+)`", text)]:
+        words = line.split("#")[0].split()
+        if words[:1] != ["changefeed"]:
+            continue
+        path = "changefeed"
+        while len(words) > 1 and f"{path} {words[1]}" in known:
+            path = f"{path} {words.pop(1)}"
+        flags = {x.split("=")[0].rstrip("]") for x in words if x.startswith("--")}
+        if path == "changefeed" and len(words) > 1 and not flags:
+            wrong.append(line)
+        if path not in lenient:
+            wrong += [f"{line}: {x}" for x in flags - known[path] - {"--help"}]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("file", PAGES, ids=shown)
+def test_every_setting_that_is_named_exists(file: Path) -> None:
+    known = {".".join(x) for x in names(Settings)}
+    sections = {x[0] for x in names(Settings)}
+    text = file.read_text()
+    named = re.findall(r"(?:--set[ =]|`)([a-z]+\.[a-z_.]+)(?:`|=| =)", text)
+    settings = {x for x in named if x.split(".")[0] in sections}
+    modules = {x for x in settings if (ROOT / x.replace(".", "/")).with_suffix(".py").exists()}
+    assert settings - known - events() - modules - NOT_SETTINGS == set()
+
+
+NOT_SETTINGS = {
+    "changefeed.host.wiring.assembled",
+    "changefeed.host.wiring.wrapped",
+    "changefeed.host.run.run_host",
+}
