@@ -23,7 +23,7 @@ import aiohttp
 from changefeed.feeds.cosmos import open_cosmos
 from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess, CosmosAddress
 from changefeed.host.settings import FeedSettings
-from changefeed.leases.addresses import Means, open_container
+from changefeed.leases.addresses import OpenOptions, open_container
 from tests.integration.emulator.running import signed
 
 from .endpoint import DATABASE, client_of, counted, endpoint, make_container
@@ -92,7 +92,7 @@ async def _host(url: str, name: str, parts: Parts, until: Until) -> float:
     leases = f"cosmos+{url}{DATABASE}/leases?prefix=fleet-{next(_fresh)}"
     async with (
         open_cosmos(address, CosmosAccess()) as feed,
-        open_container(leases, Means(create=True)) as container,
+        open_container(leases, OpenOptions(create=True)) as container,
     ):
         return await seconds_of_host(feed, container, parts, until)
 

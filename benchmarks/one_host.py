@@ -10,7 +10,7 @@ from random import Random
 from time import perf_counter
 
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import (
     FeedSettings,
@@ -22,7 +22,7 @@ from changefeed.host.settings import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.stack import wrap
 
 Parts = Mapping[str, Mapping[str, object]]
 """Settings that differ from the defaults, by part."""
@@ -38,8 +38,8 @@ class HeldShut:
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return await self._feed.settle(range_id, start)
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+        return await self._feed.resolve_start(range_id, start)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         await self.open.wait()
@@ -79,8 +79,8 @@ async def seconds_of_host(
         settings,
         feed=shut,
         container=container,
-        make_observer=wrapped(
-            adapt(until.process), settings.observer, Journal(HostName("bench")), Random(1)
+        make_observer=wrap(
+            adapt(until.process), settings.observer, HostEvents(HostName("bench")), Random(1)
         ),
     )
     running = asyncio.create_task(host.run())
@@ -105,7 +105,7 @@ async def seconds_of_loop(feed: Feed, changes: int) -> float:
 
     async def read(range_id: RangeId) -> None:
         nonlocal left
-        after = await shut.settle(range_id, "beginning")
+        after = await shut.resolve_start(range_id, "beginning")
         while (page := await shut.read(range_id, after, size)).changes:
             after = page.continuation
             left -= len(page.changes)

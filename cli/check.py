@@ -9,18 +9,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from changefeed.cli.exit_codes import MISTAKE, mistakes_told
+from changefeed.cli.exit_codes import USER_ERROR, exit_on_error
 from changefeed.cli.flags import Config, Feed, Set
 from changefeed.cli.host_flags import Choices, Leases
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.host.wiring import open_leases
-from changefeed.leases.addresses import Means, check_cosmos
-from changefeed.leases.diagnostics import Finding, Gravity, fine, problem
+from changefeed.leases.addresses import OpenOptions, check_cosmos
+from changefeed.leases.diagnostics import Finding, Severity, fine, problem
 from changefeed.leases.errors import ContainerError
 
-_COLOURS = {Gravity.FINE: "green", Gravity.WARNING: "yellow", Gravity.PROBLEM: "red"}
+_COLOURS = {Severity.FINE: "green", Severity.WARNING: "yellow", Severity.PROBLEM: "red"}
 _LONGEST = 60.0
 
 
@@ -38,24 +38,24 @@ def check(
     Ends with 0 if hosts can run, 2 if they cannot. It changes nothing but one item of its
     own, which it deletes again.
     """
-    with mistakes_told():
+    with exit_on_error():
         choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
         found = asyncio.run(_found(choices.settings()))
         if json:
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
         else:
             Console().print(_rendered(found))
-        if any(x.gravity is Gravity.PROBLEM for x in found):
-            raise typer.Exit(MISTAKE)
+        if any(x.gravity is Severity.PROBLEM for x in found):
+            raise typer.Exit(USER_ERROR)
 
 
 async def _found(settings: Settings) -> Sequence[Finding]:
     found = [x async for x in _feed(settings)]
     for address in _addresses(settings.leases):
         if address.startswith("cosmos"):
-            means = Means(cosmos=settings.cosmos.access)
+            means = OpenOptions(cosmos=settings.cosmos.access)
             found += [x async for x in check_cosmos(address, means)]
-    if not any(x.gravity is Gravity.PROBLEM for x in found):
+    if not any(x.gravity is Severity.PROBLEM for x in found):
         found += [x async for x in _leases(settings)]
     return [*found, *_modes(settings)]
 

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import typer
 
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 
 def write_config(file: Path, text: str, *, force: bool) -> None:
-    """Write the file and say so. Raise ``Mistake`` if it is there already, unless forced."""
+    """Write the file and say so. Raise ``UserError`` if it is there already, unless forced."""
     try:
         with file.open("w" if force else "x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
-        raise Mistake(f"{file} is there already; --force overwrites it") from None
+        raise UserError(f"{file} is there already; --force overwrites it") from None
     except OSError as error:
-        raise Mistake(f"{file} cannot be written: {error.strerror}") from error
+        raise UserError(f"{file} cannot be written: {error.strerror}") from error
     typer.echo(f"wrote {file}")

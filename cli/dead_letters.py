@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from changefeed.cli.exit_codes import FAILED, complain, mistakes_told
+from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import Config, Observer, Option, Set
 from changefeed.cli.host_flags import Choices
 from changefeed.feeds.feed import Change
 from changefeed.host.settings import ObserverSettings, Settings
-from changefeed.host.wiring import observer_factory
+from changefeed.host.wiring import find_observer
 from changefeed.observers.dead_letters import (
     DeadLetter,
     DeadLetters,
@@ -25,7 +25,7 @@ from changefeed.observers.dead_letters import (
     replay,
 )
 from changefeed.observers.observer import ObserverFactory
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
 
 dead_letters = typer.Typer(
@@ -40,7 +40,7 @@ _LONGEST = 60
 @dead_letters.command("list")
 def list_(*, json: Json = False, config: Config = None, set_: Set = None) -> None:
     """List the letters, without the bodies of their changes."""
-    with mistakes_told():
+    with exit_on_error():
         settings = Choices(config=config, sets=set_ or ()).settings()
         letters = asyncio.run(_all(settings))
         if json:
@@ -60,7 +60,7 @@ def show(
     set_: Set = None,
 ) -> None:
     """Show one letter whole: the change with its body, and what the observer raised."""
-    with mistakes_told():
+    with exit_on_error():
         settings = Choices(config=config, sets=set_ or ()).settings()
         (found,) = _meant(asyncio.run(_all(settings)), [letter])
         told = {**_head(found), "trace": found.failure.trace, "body": _body(found.change)}
@@ -90,14 +90,14 @@ def replay_(
     tell an older change. Where one fails again, later ones of its key are left out.
     Ends with 1 if any letter stays.
     """
-    with mistakes_told():
+    with exit_on_error():
         choices = Choices(
             config=config, observer=observer, options=option or (), sets=set_ or ()
         )
         settings = choices.settings()
         if bool(ids) == all_:
-            raise Mistake("name the letters to replay, or all of them with --all")
-        make = observer_factory(settings.observer)
+            raise UserError("name the letters to replay, or all of them with --all")
+        make = find_observer(settings.observer)
         set_up_logs(settings.log)
         stay = asyncio.run(_replay(settings, make, ids or []))
     raise typer.Exit(FAILED if stay else 0)
@@ -112,7 +112,7 @@ def _existing(settings: ObserverSettings) -> AbstractAsyncContextManager[DeadLet
     """Open them where they are; opening would make the file."""
     _, _, place = settings.dead_letters.partition(":")
     if place and not Path(place).exists():
-        raise Mistake(
+        raise UserError(
             f"there are no dead letters at {place} (observer.dead_letters): no host has put "
             f"any there"
         )
@@ -123,7 +123,7 @@ def _meant(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter
     known = {x.id: x for x in letters}
     for wanted in ids:
         if wanted not in known:
-            raise Mistake(
+            raise UserError(
                 f"there is no dead letter {wanted!r}; changefeed dead-letters list names them"
             )
     return [x for x in letters if not ids or x.id in ids]
@@ -138,7 +138,7 @@ async def _replay(settings: Settings, make: ObserverFactory, ids: Sequence[str])
         for letter in _meant(await letters.list(), ids):
             key = (letter.range_id, letter.key)
             if key in failed:
-                complain(f"{letter.id}: left out, as an earlier change of its key failed")
+                print_error(f"{letter.id}: left out, as an earlier change of its key failed")
                 stay += 1
             elif not await _replayed(letters, letter, make, manual=manual):
                 failed.add(key)
@@ -152,7 +152,7 @@ async def _replayed(
     try:
         await replay(letters, letter, make, manual=manual)
     except Exception as error:  # noqa: BLE001 - the border to the user's code
-        complain(f"{letter.id}: failed, and stays: {type(error).__name__}: {error}")
+        print_error(f"{letter.id}: failed, and stays: {type(error).__name__}: {error}")
         return False
     typer.echo(f"{letter.id}: handled")
     return True

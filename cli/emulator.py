@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, serve
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 
 def emulator(
@@ -49,7 +49,7 @@ def emulator(
     with cosmos+http://127.0.0.1:8081/DATABASE/CONTAINER; the development key is known to
     them. Ends with 0 on SIGTERM or Ctrl-C.
     """
-    with mistakes_told():
+    with exit_on_error():
         settings = EmulatorSettings(
             host=host,
             port=port,
@@ -62,7 +62,7 @@ def emulator(
         try:
             asyncio.run(_serve_until_told(settings))
         except (ValueError, RuntimeError, DirectoryInUse) as error:
-            raise Mistake(str(error)) from error
+            raise UserError(str(error)) from error
         except OSError as error:
             raise _unusable(settings, error) from error
 
@@ -84,12 +84,12 @@ def _say_ready(url: str) -> None:
 def _unusable(settings: EmulatorSettings, error: OSError) -> Exception:
     """Say whether it was the address or the directory that cannot be used."""
     if error.errno == errno.EADDRINUSE:
-        return Mistake(
+        return UserError(
             f"port {settings.port} is taken, perhaps by another emulator; stop that, or "
             "take another one with --port (0 for any that is free)"
         )
     if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) or error.filename is None:
-        return Mistake(
+        return UserError(
             f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}"
         )
-    return Mistake(f"{error.filename} cannot be used: {error.strerror}")
+    return UserError(f"{error.filename} cannot be used: {error.strerror}")

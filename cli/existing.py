@@ -11,16 +11,16 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.leases.timeouts import BoundedContainer
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 
 def refuse_to_create(settings: LeaseSettings) -> None:
-    """Raise ``Mistake`` where opening would make a file: SQLite's containers do."""
+    """Raise ``UserError`` where opening would make a file: SQLite's containers do."""
     stores = (settings.ownership, settings.checkpoints)
     for address in (settings.container,) if None in stores else stores:
         kind, _, place = (address or "").partition(":")
         if kind == "sqlite" and not Path(place).exists():
-            raise Mistake(f"there are no leases at {place} yet: no host has run with them")
+            raise UserError(f"there are no leases at {place} yet: no host has run with them")
 
 
 @asynccontextmanager
@@ -32,7 +32,7 @@ async def existing_leases(settings: Settings) -> AsyncIterator[LeaseContainer]:
 
 
 def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
-    """Return the leases of these ranges. Raise ``Mistake`` for one that there is not, or
+    """Return the leases of these ranges. Raise ``UserError`` for one that there is not, or
     that has ended.
     """
     known = {x.range_id: x for x in leases}
@@ -42,9 +42,9 @@ def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
         if lease is None:
             near = get_close_matches(name, known, n=1)
             advice = f"did you mean {near[0]}?" if near else "changefeed status lists them"
-            raise Mistake(f"there is no lease of a range {name!r}; {advice}")
+            raise UserError(f"there is no lease of a range {name!r}; {advice}")
         if lease.ended:
-            raise Mistake(
+            raise UserError(
                 f"range {name} has ended: it was read to its end, and goes on in others"
             )
         found.append(lease)

@@ -22,13 +22,13 @@ from changefeed.leases.errors import (
     MemberConflict,
 )
 from changefeed.observers.errors import DeadLettersRefused, ObserverError, ObserverRefused
-from changefeed.runtime.errors import Failure, Mistake
+from changefeed.runtime.errors import Failure, UserError
 
 FAILED = 1
-MISTAKE = 2
+USER_ERROR = 2
 
 _MISTAKES = (
-    Mistake,
+    UserError,
     FeedRefused,
     ContainerRefused,
     ObserverRefused,
@@ -45,14 +45,14 @@ _FAILURES = (
 )
 
 
-def explained(error: BaseException) -> tuple[str, int] | None:
+def exit_message(error: BaseException) -> tuple[str, int] | None:
     """Return the message and the exit code for an error, ``None`` for what is a bug."""
     errors = list(_single(error))
     if not all(isinstance(x, _MISTAKES + _FAILURES) for x in errors):
         return None
     texts = dict.fromkeys(str(x) for x in errors)  # each once, in order
     by_person = any(isinstance(x, _MISTAKES) for x in errors)
-    return "; ".join(texts), MISTAKE if by_person else FAILED
+    return "; ".join(texts), USER_ERROR if by_person else FAILED
 
 
 def _single(error: BaseException) -> Iterator[BaseException]:
@@ -63,24 +63,24 @@ def _single(error: BaseException) -> Iterator[BaseException]:
         yield from _single(one)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     sys.stderr.write(f"changefeed: {text}\n")
 
 
 @contextmanager
-def mistakes_told() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """End the command with a message instead of a traceback, where the error is known."""
     try:
         yield
     except (typer.Exit, typer.Abort, BrokenPipeError):
         raise
     except Exception as error:
-        told = explained(error)
+        told = exit_message(error)
         if told is None:
             raise
         _end(*told)
 
 
 def _end(text: str, code: int) -> NoReturn:
-    complain(text)
+    print_error(text)
     raise typer.Exit(code) from None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 Config = Annotated[
     Path | None, typer.Option("--config", help="A TOML file with settings (see init-config).")
@@ -49,20 +49,20 @@ def nested(sets: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
 
 
 def put(flags: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a value that stands so deep. Raise ``Mistake`` where something else stands."""
+    """Set a value that stands so deep. Raise ``UserError`` where something else stands."""
     *sections, key = path
     inner: Any = flags
     for name in sections:
         inner = inner.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise Mistake(f"{'.'.join(path)} is set within a value that is set as a whole")
+            raise UserError(f"{'.'.join(path)} is set within a value that is set as a whole")
     inner[key] = value
 
 
 def _pair(text: str, flag: str, form: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise Mistake(f"{flag} {text}: write it as {form}")
+        raise UserError(f"{flag} {text}: write it as {form}")
     return key, value
 
 
@@ -75,7 +75,7 @@ def _path(name: str, text: str) -> list[str]:
     path = []
     while isinstance(inner, dict):
         if len(inner) != 1:
-            raise Mistake(
+            raise UserError(
                 f"--set {text}: {name!r} is no name of a setting; a part of it that has other "
                 f"characters than letters, digits, - and _ is quoted, as in "
                 f'observer.options."a.b"=1'

@@ -41,7 +41,7 @@ class Choices:
     sets: Sequence[str] = ()
 
     def settings(self) -> Settings:
-        """Merge flags, environment and file. Raise ``Mistake`` for what is wrong in them."""
+        """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
         return load_settings(self.config, self.flags())
 
     def flags(self) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import Annotated
 import structlog
 import typer
 
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Config, Feed, Observer, Option, Set
 from changefeed.cli.host_flags import Choices, CreateLeases, Leases, Name, Start
 from changefeed.host.settings import Settings
 from changefeed.host.supervisor import Supervisor, child_names
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
 
 _SLACK = 15.0
@@ -42,7 +42,7 @@ def hosts(
     A host that dies is started again. SIGTERM or Ctrl-C stops all of them in an orderly
     way, a second one kills them. Ends with the worst code of the hosts.
     """
-    with mistakes_told():
+    with exit_on_error():
         choices = Choices(
             config=config,
             feed=feed,
@@ -56,7 +56,7 @@ def hosts(
         )
         settings = choices.settings()
         if settings.observer.name is None:
-            raise Mistake("no observer was named; give one with --observer, e.g. log")
+            raise UserError("no observer was named; give one with --observer, e.g. log")
         set_up_logs(settings.log)
         code = asyncio.run(_supervise(choices, settings, count))
     raise typer.Exit(code)

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from changefeed.cli.config_file import write_config
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.host.settings import Settings
-from changefeed.runtime.settings_schema import Entry, Section, sections
+from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
 
 _WIDTH = 96
 _HEAD = """\
@@ -27,7 +27,7 @@ def init_config(
     force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
 ) -> None:
     """Write a file with all settings and their defaults, for --config."""
-    with mistakes_told():
+    with exit_on_error():
         write_config(file, config_text(), force=force)
 
 
@@ -37,7 +37,7 @@ def config_text() -> str:
     return "\n".join(blocks)
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section(section: SectionDoc) -> Iterator[str]:
     yield from _comment(section.text)
     yield f"[{'.'.join(section.path)}]\n"
     for entry in section.entries:

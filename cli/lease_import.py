@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Config, Feed, Set
 from changefeed.cli.host_flags import Choices, Leases
 from changefeed.feeds.addresses import open_feed
@@ -18,7 +18,7 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases import position_file as exchange
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 leases = typer.Typer(help="Work on leases as a whole.", no_args_is_help=True)
 
@@ -54,7 +54,7 @@ def import_(
     import to be taken over under their own prefix: see docs/cosmos.md. Stop the other
     fleet first: what it still reads, both would.
     """
-    with mistakes_told():
+    with exit_on_error():
         choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
         settings = choices.settings()
         if source == "-" or source.startswith("file:"):
@@ -70,7 +70,7 @@ def _document(source: str) -> Sequence[Lease]:
     try:
         return exchange.read(file.read_bytes())
     except FileNotFoundError:
-        raise Mistake(f"there is no file {file}") from None
+        raise UserError(f"there is no file {file}") from None
 
 
 async def _import_document(
@@ -86,7 +86,7 @@ async def _import_document(
         for listed in await container.list():
             stored = await container.read(listed.range_id)
             if stored is not None and stored.continuation != positions.get(listed.range_id):
-                raise Mistake(
+                raise UserError(
                     f"range {listed.range_id} has a lease already, at {stored.continuation}: "
                     f"hosts may be further on. Name a container without leases, or set "
                     f"positions with: changefeed reset"
@@ -99,7 +99,7 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
 
     scheme, colon, place = source.partition(":")
     if not colon or scheme not in ("cosmos", "cosmos+http"):
-        raise Mistake(
+        raise UserError(
             f"{source!r} is no address of Cosmos DB: cosmos://HOST/DATABASE/CONTAINER"
         )
     access = settings.cosmos.access
@@ -109,7 +109,7 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
         {str(x.owner) for x in found if x.may_be_alive(now=now, expiration=2 * expiration)}
     )
     if alive and not force:
-        raise Mistake(
+        raise UserError(
             f"the fleet seems to run: {', '.join(alive)} wrote within the last "
             f"{2 * expiration:g} s. Stop it first; or wait, if it has just stopped"
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from changefeed.cli.existing import existing_leases, named
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Config, Set
 from changefeed.cli.host_flags import Choices, Leases
 from changefeed.feeds.feed import RangeId
@@ -35,7 +35,7 @@ def pause(
     Their owners finish what they have in hand, checkpoint and release them. A range whose
     lease is made later, after a split, say, is not paused.
     """
-    with mistakes_told():
+    with exit_on_error():
         settings = Choices(config=config, leases=leases, sets=set_ or ()).settings()
         asyncio.run(_pause(settings, ranges or [], reason))
 
@@ -48,7 +48,7 @@ def resume(
     set_: Set = None,
 ) -> None:
     """Let some ranges, or all, be read again, from their checkpoints on."""
-    with mistakes_told():
+    with exit_on_error():
         settings = Choices(config=config, leases=leases, sets=set_ or ()).settings()
         asyncio.run(_resume(settings, ranges or []))
 

@@ -19,13 +19,19 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from changefeed.cli.exit_codes import FAILED, MISTAKE, complain, explained, mistakes_told
+from changefeed.cli.exit_codes import (
+    FAILED,
+    USER_ERROR,
+    exit_message,
+    exit_on_error,
+    print_error,
+)
 from changefeed.cli.io.blocks import Blocks
 from changefeed.cli.io.json_lines import BadLine, Fields, Lines, record_of
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog import DEFAULT_PARTS, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.catalog import read_catalog
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 
 @dataclass(kw_only=True)
@@ -72,7 +78,7 @@ def produce(
     It ends with 0 once all is appended, with 2 at a bad line, and with 1 if it was stopped
     or could not write. What was appended before stays, and it says where to go on.
     """
-    with mistakes_told():
+    with exit_on_error():
         fields = Fields(key=key, id=id_, time=time_, operation=operation)
         home = Path(log.removeprefix("eventlog:")).expanduser()
         tally = Tally()
@@ -136,9 +142,9 @@ async def _append_all(
             if not block:
                 return 0, ""
     except _BadLineAt as bad:
-        return MISTAKE, f"line {bad.line}: {bad.reason} (--skip-bad leaves out such lines)"
+        return USER_ERROR, f"line {bad.line}: {bad.reason} (--skip-bad leaves out such lines)"
     except (FeedError, OSError) as error:
-        told = explained(error)
+        told = exit_message(error)
         return (FAILED if told is None else told[1]), str(error)
     return FAILED, "stopped before the end"
 
@@ -177,7 +183,7 @@ async def _prepare(home: Path, parts: int | None, *, create: bool) -> None:
         return
     catalog = await asyncio.to_thread(read_catalog, home)
     if parts is not None and parts != catalog.parts:
-        raise Mistake(
+        raise UserError(
             f"the log at {home} has {catalog.parts} parts, and that is for good: leave out "
             f"--parts {parts}, or make another log"
         )
@@ -194,7 +200,7 @@ def _opened(file: str) -> Iterator[int]:
             raise IsADirectoryError(errno.EISDIR, "Is a directory", file)
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise Mistake(f"{file} cannot be read: {error.strerror}") from error
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
     try:
         yield descriptor
     finally:
@@ -252,4 +258,4 @@ def _report(tally: Tally, home: Path, reason: str, seconds: float) -> None:
     if not reason:
         typer.echo(f"{done}, in {seconds:.1f} s")
         return
-    complain(f"{reason}\n{done}; go on from line {tally.line + 1}")
+    print_error(f"{reason}\n{done}; go on from line {tally.line + 1}")

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from changefeed.cli.existing import existing_leases, named
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Config, Set
 from changefeed.cli.host_flags import Choices, Leases
 from changefeed.host.settings import Settings
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.operations.release import release as release_lease
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 
 def release(
@@ -28,7 +28,7 @@ def release(
     owner that renews but is stuck; stop that one as well. What the owner had in hand is
     delivered again.
     """
-    with mistakes_told():
+    with exit_on_error():
         settings = Choices(config=config, leases=leases, sets=set_ or ()).settings()
         asyncio.run(_release(settings, range_))
 
@@ -39,7 +39,7 @@ async def _release(settings: Settings, name: str) -> None:
         try:
             before = await release_lease(container, lease.range_id)
         except LeaseGone as error:
-            raise Mistake(str(error)) from error
+            raise UserError(str(error)) from error
     if before is None:
         typer.echo(f"{name}: nobody owns it; there is nothing to release")
         return

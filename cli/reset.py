@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from changefeed.cli.existing import existing_leases, named
-from changefeed.cli.exit_codes import FAILED, complain, mistakes_told
+from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import Config, Feed, Set
 from changefeed.cli.host_flags import Choices, Leases
 from changefeed.feeds.addresses import open_feed
@@ -19,7 +19,7 @@ from changefeed.host.reset import Move, RangeInUse, carry_out, planned, refuse_i
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 
 def reset(
@@ -45,7 +45,7 @@ def reset(
     Refused while a living host owns a range, unless the range is paused. Says what will be
     delivered again or skipped, and asks. Ends with 1 if not all of it was done.
     """
-    with mistakes_told():
+    with exit_on_error():
         settings = Choices(config=config, feed=feed, leases=leases, sets=set_ or ()).settings()
         _check(ranges or [], to, all_=all_)
         done = asyncio.run(_reset(settings, ranges or [], to, yes=yes))
@@ -54,13 +54,13 @@ def reset(
 
 def _check(ranges: Sequence[str], to: str, *, all_: bool) -> None:
     if bool(ranges) == all_:
-        raise Mistake("name the ranges to reset, or all of them with --all")
+        raise UserError("name the ranges to reset, or all of them with --all")
     try:
         start = start_in(to)
     except ValueError as error:
-        raise Mistake(str(error)) from error
+        raise UserError(str(error)) from error
     if start is None and len(ranges) != 1:
-        raise Mistake(
+        raise UserError(
             f"{to!r} can only be a continuation, which is a position in one range: name that "
             f"one. For several there are beginning, now, or a time (2026-01-31T12:00Z)"
         )
@@ -87,7 +87,7 @@ def _meant(leases: Sequence[Lease], names: Sequence[str]) -> list[Lease]:
         return named(leases, names)
     ended = sorted(x.range_id for x in leases if x.ended)
     if ended:
-        complain(f"left out, and not read again, as they have ended: {', '.join(ended)}")
+        print_error(f"left out, and not read again, as they have ended: {', '.join(ended)}")
     return sorted((x for x in leases if not x.ended), key=lambda x: x.range_id)
 
 
@@ -96,14 +96,14 @@ async def _refuse_in_use(
 ) -> None:
     owners = sorted({x.owner for x in meant if x.owner is not None and x.paused is None})
     if owners:
-        complain(
+        print_error(
             f"watching whether {', '.join(owners)} lives, for up to "
             f"{settings.leases.expiration:g} s"
         )
     try:
         await refuse_in_use(container, settings.leases, {x.range_id for x in meant})
     except RangeInUse as error:
-        raise Mistake(str(error)) from error
+        raise UserError(str(error)) from error
 
 
 async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
@@ -113,7 +113,7 @@ async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
             await carry_out(container, move)
         except RangeInUse as error:
             failed = True
-            complain(f"{move.range_id}: not moved: {error}")
+            print_error(f"{move.range_id}: not moved: {error}")
             continue
         more = "; it is paused, changefeed resume lets it go on" if move.lease.paused else ""
         typer.echo(f"{move.range_id}: moved to {move.to}{more}")

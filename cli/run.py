@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Config, Feed, Observer, Option, Set
 from changefeed.cli.host_flags import Choices, CreateLeases, Leases, Name, Start
 from changefeed.host.run import run_host
@@ -34,7 +34,7 @@ def run(
     these flags, from the environment (CHANGEFEED_LEASES__EXPIRATION=20) and from a file.
     Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.
     """
-    with mistakes_told():
+    with exit_on_error():
         choices = Choices(
             config=config,
             feed=feed,

@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from changefeed.cli.existing import refuse_to_create
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Config, Feed, Set
 from changefeed.cli.host_flags import Choices, Leases
 from changefeed.host.settings import Settings
-from changefeed.host.snapshot import LeaseSeen, MemberSeen, Onlooker, Snapshot
+from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
 from changefeed.leases.errors import ContainerUnavailable
 
 _EVERY = 1.0
@@ -37,7 +37,7 @@ def status(
 
     With --json and --watch, each look is one line.
     """
-    with mistakes_told():
+    with exit_on_error():
         choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
         settings = choices.settings()
         refuse_to_create(settings.leases)
@@ -48,12 +48,12 @@ def status(
 
 async def _print_tables(settings: Settings, *, watch: bool) -> None:
     assert not watch, "a display that refreshes is another one"
-    async with Onlooker.of(settings) as fleet:
+    async with FleetInspector.of(settings) as fleet:
         Console().print(rendered(await fleet.look()))
 
 
 async def _print_json(settings: Settings, *, watch: bool) -> None:
-    async with Onlooker.of(settings) as fleet:
+    async with FleetInspector.of(settings) as fleet:
         while True:
             document = msgspec.json.encode(await fleet.look())
             typer.echo(document if watch else msgspec.json.format(document, indent=2))
@@ -64,7 +64,7 @@ async def _print_json(settings: Settings, *, watch: bool) -> None:
 
 async def _watch(settings: Settings, *, watch: bool) -> None:
     assert watch, "else it is printed once"
-    async with Onlooker.of(settings) as fleet:
+    async with FleetInspector.of(settings) as fleet:
         with Live(rendered(await fleet.look()), auto_refresh=False, screen=True) as live:
             while True:
                 await asyncio.sleep(_EVERY)
@@ -105,7 +105,7 @@ def rendered(seen: Snapshot) -> RenderableType:
     )
 
 
-def _members(members: Iterable[MemberSeen]) -> Table:
+def _members(members: Iterable[MemberStatus]) -> Table:
     table = Table("member", "stamp age", "state", "web", "incarnation", title_justify="left")
     for x in members:
         state = "stopping" if x.stopping else "running"
@@ -113,7 +113,7 @@ def _members(members: Iterable[MemberSeen]) -> Table:
     return table
 
 
-def _leases(leases: Iterable[LeaseSeen]) -> Table:
+def _leases(leases: Iterable[LeaseStatus]) -> Table:
     table = Table("range", "owner", "state", "epoch", "position", "lag", "stamp age")
     for x in leases:
         owner = x.owner or ("-" if _state(x) == "without owner" else "")
@@ -127,7 +127,7 @@ def _leases(leases: Iterable[LeaseSeen]) -> Table:
     return table
 
 
-def _state(lease: LeaseSeen) -> str:
+def _state(lease: LeaseStatus) -> str:
     if lease.ended:
         return "ended"
     if lease.paused is not None:

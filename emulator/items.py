@@ -15,7 +15,7 @@ from changefeed.emulator import charges, rids
 from changefeed.emulator.containers import Container, checked_id, new_etag
 from changefeed.emulator.errors import CosmosError, bad_request
 from changefeed.emulator.json_values import JsonObject, decoded_object
-from changefeed.emulator.partition_keys import PartitionKey, check_same, key_in_item
+from changefeed.emulator.partition_keys import PartitionKey, check_same_container, key_in_item
 from changefeed.emulator.ranges import Ranges
 from changefeed.emulator.store import Row, Store
 
@@ -201,7 +201,7 @@ class Items:
         body: JsonObject,
         before: Item | None,
     ) -> Written:
-        check_same(key, key_in_item(body, container.path))
+        check_same_container(key, key_in_item(body, container.path))
         held = self._ranges.holding(container.number, key.epk)
         seq, ts = self._store.next_number(), int(self._clock())
         number = before.number if before else seq

@@ -88,7 +88,7 @@ def key_in_item(item: JsonObject, path: str) -> PartitionKey:
     return partition_key_of(value_at(item, steps_of(path)))
 
 
-def check_same(in_header: PartitionKey, in_item: PartitionKey) -> None:
+def check_same_container(in_header: PartitionKey, in_item: PartitionKey) -> None:
     """Raise 400/1001 unless the request and the item name the same key."""
     if in_header.text != in_item.text:
         raise bad_request(

@@ -104,14 +104,14 @@ class RangeEnded(Exception):
 
 
 @runtime_checkable
-class Recalls(Protocol):
+class RemembersRanges(Protocol):
     """A feed whose store forgets the bounds of ranges that are gone.
 
     Its ranges end wherever their readers stand; those that hold their keys by then go on
     from there.
     """
 
-    def recall(self, ranges: Iterable[FeedRange]) -> None:
+    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         """Learn ranges from their leases, before ``ranges`` is asked or one is read."""
         ...
 
@@ -132,7 +132,7 @@ class Feed(Protocol):
         """
         ...
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
         """Turn a start position into a continuation that stays where it is.
 
         For a time: before the first change that was committed at or after it.

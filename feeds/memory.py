@@ -84,7 +84,7 @@ class MemoryFeed:
         await asyncio.sleep(0)
         return [found.seen_from_outside() for found in self._ranges.values()]
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
         await asyncio.sleep(0)
         found = self._range(range_id)
         if start == "beginning":

@@ -12,7 +12,7 @@ from changefeed.feeds.feed import (
     FeedRange,
     Page,
     RangeId,
-    Recalls,
+    RemembersRanges,
     StartAt,
 )
 
@@ -28,15 +28,15 @@ class BoundedFeed:
         self._feed = feed
         self._timeout = timeout
 
-    def recall(self, ranges: Iterable[FeedRange]) -> None:
-        if isinstance(self._feed, Recalls):
-            self._feed.recall(ranges)
+    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
+        if isinstance(self._feed, RemembersRanges):
+            self._feed.remember_ranges(ranges)
 
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._bounded("ranges", self._feed.ranges())
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return await self._bounded("settle", self._feed.settle(range_id, start))
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+        return await self._bounded("settle", self._feed.resolve_start(range_id, start))
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         return await self._bounded("read", self._feed.read(range_id, after, limit))

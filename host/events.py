@@ -20,7 +20,7 @@ from changefeed.observers.observer import CloseReason
 _log = structlog.get_logger("changefeed")
 
 
-class Journal(FailureLog):
+class HostEvents(FailureLog):
     """The events of one host. Ranges appear as the attribute ``range``."""
 
     def __init__(self, host: HostName, meter: metrics.Meter | None = None) -> None:
@@ -197,7 +197,7 @@ class Journal(FailureLog):
             reason=reason.value,
         )
 
-    def abandoned(self, lease: Lease) -> None:
+    def stuck(self, lease: Lease) -> None:
         """Tell that a lease is kept from others until it expires: a call may still run."""
         self._owned.discard(lease.range_id)
         self._lag.pop(lease.range_id, None)

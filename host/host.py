@@ -21,14 +21,14 @@ from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.host.balancing.balancer import Balancer
 from changefeed.host.balancing.membership import Membership, NameTaken
-from changefeed.host.balancing.range_sync import RangeTender
-from changefeed.host.balancing.rebalance import Rounds
-from changefeed.host.events import Journal
+from changefeed.host.balancing.range_sync import RangeSynchronizer
+from changefeed.host.balancing.rebalance import Rebalancer
+from changefeed.host.events import HostEvents
 from changefeed.host.loop_lag import LoopLag
-from changefeed.host.retries import Patience, only
+from changefeed.host.retries import Retrier, only
 from changefeed.host.settings import Settings
-from changefeed.host.workers.owned_lease import HeldLease
-from changefeed.host.workers.pool import Crew
+from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerUnavailable, MemberConflict
@@ -60,7 +60,7 @@ class Health:
     loop_blocked: bool
     last_look: float | None
 
-    def problems(self, *, longest_without_look: float) -> list[str]:
+    def problems(self, *, longest_without_listing: float) -> list[str]:
         """Say what keeps the host from being ready, for people."""
         found = []
         if not self.joined:
@@ -69,7 +69,7 @@ class Health:
             found.append("it is stopping")
         if self.loop_blocked:
             found.append("user code blocks the event loop, which endangers renewals")
-        if self.joined and (self.last_look is None or self.last_look > longest_without_look):
+        if self.joined and (self.last_look is None or self.last_look > longest_without_listing):
             found.append("the lease container does not answer")
         return found
 
@@ -84,7 +84,7 @@ class Host:
         feed: Feed,
         container: LeaseContainer,
         make_observer: ObserverMaker,
-        journal: Journal | None = None,
+        events: HostEvents | None = None,
         address: str = "",
         random: Random | None = None,
         wall: Callable[[], float] = time.time,
@@ -94,50 +94,50 @@ class Host:
         self._settings = settings
         self._feed = BoundedFeed(feed, timeout=settings.feed.read_timeout)
         self._make_observer = make_observer
-        self._journal = journal or Journal(self.name)
+        self._events = events or HostEvents(self.name)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._wall = wall
         self._container = BoundedContainer(
             container,
             timeout=settings.leases.call_timeout,
-            on_call=self._journal.container_call,
+            on_call=self._events.container_call,
         )
         self._membership = Membership(
             self._container,
             Member(name=self.name, incarnation=self.incarnation, address=address),
             settings.leases,
-            journal=self._journal,
-            patience=Patience(self._journal, self._random),
+            events=self._events,
+            retrier=Retrier(self._events, self._random),
             wall=wall,
         )
         self._balancer = Balancer(self.name, settings.leases)
-        self._loop_lag = LoopLag(self._journal, limit=settings.leases.fence_margin)
-        self._crew: Crew | None = None
+        self._loop_lag = LoopLag(self._events, limit=settings.leases.fence_margin)
+        self._pool: WorkerPool | None = None
         self._stop = Stop()
-        self._look_now = asyncio.Event()
+        self._list_now = asyncio.Event()
         self._looked_at: float | None = None
         self._failure: Exception | None = None
 
     @property
     def leases(self) -> Mapping[RangeId, Lease]:
         """The leases held, as last written."""
-        return {} if self._crew is None else self._crew.leases
+        return {} if self._pool is None else self._pool.leases
 
     @property
     def lags(self) -> Mapping[RangeId, int]:
         """How many changes each range is behind, as last measured."""
-        return self._journal.lags
+        return self._events.lags
 
     @property
     def paused(self) -> Mapping[RangeId, str]:
         """The ranges that were paused at the last look, with the reasons."""
-        return self._journal.paused
+        return self._events.paused
 
     @property
     def health(self) -> Health:
         now = asyncio.get_running_loop().time()
         return Health(
-            joined=self._crew is not None,
+            joined=self._pool is not None,
             stopping=self._stop.asked.is_set(),
             loop_blocked=self._loop_lag.endangers_renewal,
             last_look=None if self._looked_at is None else now - self._looked_at,
@@ -146,7 +146,7 @@ class Host:
     def stop(self) -> None:
         """Ask the host to wind down; asked again, to stop at once. Returns immediately."""
         self._stop.request()
-        self._look_now.set()
+        self._list_now.set()
 
     async def run(self) -> None:
         """Be a host until asked to stop.
@@ -157,20 +157,20 @@ class Host:
         if not await self._join():
             return
         async with asyncio.TaskGroup() as group:
-            crew = self._crew = Crew(
-                self._make_worker, group=group, failed=self._fail, ended=self._look_now.set
+            pool = self._pool = WorkerPool(
+                self._make_worker, group=group, failed=self._fail, ended=self._list_now.set
             )
             companions = [
-                group.create_task(self._watched(self._membership.beat_for_ever())),
-                group.create_task(self._loop_lag.measure_for_ever()),
-                group.create_task(self._watched(self._tender().tend_for_ever())),
+                group.create_task(self._watched(self._membership.keep_alive())),
+                group.create_task(self._loop_lag.run()),
+                group.create_task(self._watched(self._tender().run())),
             ]
-            balancing = group.create_task(self._watched(self._balance_until_asked(crew)))
+            balancing = group.create_task(self._watched(self._balance_until_asked(pool)))
             await self._stop.asked.wait()
-            await self._wind_down(crew, balancing)
+            await self._wind_down(pool, balancing)
             for companion in companions:
                 companion.cancel()
-        await self._say_goodbye()
+        await self._leave()
         if self._failure is not None:
             raise self._failure
 
@@ -188,57 +188,57 @@ class Host:
             joining.result()
         return joined
 
-    def _tender(self) -> RangeTender:
-        return RangeTender(
+    def _tender(self) -> RangeSynchronizer:
+        return RangeSynchronizer(
             self._feed,
             self._container,
             self._settings.feed,
-            journal=self._journal,
-            changed=self._look_now.set,
+            events=self._events,
+            changed=self._list_now.set,
         )
 
-    def _make_worker(self, held: HeldLease) -> Worker:
+    def _make_worker(self, owned: OwnedLease) -> Worker:
         return Worker(
-            held,
+            owned,
             host=self.name,
             feed=self._feed,
             container=self._container,
             make_observer=self._make_observer,
             lives=lambda name: name in self._balancer.fleet,
             settings=self._settings,
-            journal=self._journal,
+            events=self._events,
             random=self._random,
         )
 
-    async def _balance_until_asked(self, crew: Crew) -> None:
+    async def _balance_until_asked(self, pool: WorkerPool) -> None:
         clock = asyncio.get_running_loop().time
-        rounds = Rounds(
+        rounds = Rebalancer(
             self.name,
             self.incarnation,
             self._settings,
             feed=self._feed,
             container=self._container,
             balancer=self._balancer,
-            crew=crew,
-            journal=self._journal,
+            pool=pool,
+            events=self._events,
             wall=self._wall,
             stopping=self._stop.asked.is_set,
         )
         while not self._stop.asked.is_set():
             jitter = self._random.uniform(0.9, 1.1)
             try:
-                await rounds.look_and_act()
+                await rounds.run_once()
                 self._looked_at = clock()
                 wait = self._balancer.next_look(now=clock(), jitter=jitter)
             except* ContainerUnavailable as errors:
                 wait = self._settings.leases.balance_interval * jitter
-                self._journal.retrying("balance", only(errors), wait)
+                self._events.retrying("balance", only(errors), wait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
-                    await self._look_now.wait()
-            self._look_now.clear()
+                    await self._list_now.wait()
+            self._list_now.clear()
         with suppress(ContainerError):
-            await rounds.leave_nothing()
+            await rounds.release_unserved()
 
     async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
         """Turn the failure of a part into an orderly stop of the whole."""
@@ -250,16 +250,16 @@ class Host:
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
             self._failure = only(error)
-            self._journal.failed(self._failure)
+            self._events.failed(self._failure)
         if not self._stop.asked.is_set():
             self.stop()
 
-    async def _wind_down(self, crew: Crew, balancing: asyncio.Task[None]) -> None:
+    async def _wind_down(self, pool: WorkerPool, balancing: asyncio.Task[None]) -> None:
         """Let workers finish within the budget, or until asked again; then cut them short."""
         budget = self._settings.host.stop_timeout
-        self._journal.stopping(len(crew.leases), budget)
-        crew.part_all(CloseReason.STOPPING)
-        orderly = asyncio.ensure_future(self._until_all_have_parted(crew, balancing))
+        self._events.stopping(len(pool.leases), budget)
+        pool.drain_all(CloseReason.STOPPING)
+        orderly = asyncio.ensure_future(self._until_all_have_drained(pool, balancing))
         asked_again = asyncio.ensure_future(self._stop.at_once.wait())
         await asyncio.wait(
             (orderly, asked_again), timeout=budget, return_when=asyncio.FIRST_COMPLETED
@@ -267,18 +267,20 @@ class Host:
         asked_again.cancel()
         orderly.cancel()
         balancing.cancel()
-        await crew.cut_short()
+        await pool.cancel_all()
 
-    async def _until_all_have_parted(self, crew: Crew, balancing: asyncio.Task[None]) -> None:
+    async def _until_all_have_drained(
+        self, pool: WorkerPool, balancing: asyncio.Task[None]
+    ) -> None:
         with suppress(ContainerError, MemberConflict, NameTaken):
-            await self._membership.say_stopping()
+            await self._membership.announce_stopping()
         await asyncio.wait([balancing])
-        await crew.ended()
+        await pool.ended()
 
-    async def _say_goodbye(self) -> None:
+    async def _leave(self) -> None:
         try:
             async with asyncio.timeout(_GOODBYE_TIMEOUT):
                 await self._membership.leave()
         except (ContainerError, MemberConflict, TimeoutError) as error:
-            self._journal.retrying("leave", error, 0.0)
-        self._journal.stopped()
+            self._events.retrying("leave", error, 0.0)
+        self._events.stopped()

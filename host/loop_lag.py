@@ -3,7 +3,7 @@
 import asyncio
 from typing import Never
 
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 
 _INTERVAL = 0.5
 
@@ -11,19 +11,19 @@ _INTERVAL = 0.5
 class LoopLag:
     """Measures by sleeping and seeing how late it wakes. ``limit`` is in seconds."""
 
-    def __init__(self, journal: Journal, *, limit: float) -> None:
-        self._journal = journal
+    def __init__(self, events: HostEvents, *, limit: float) -> None:
+        self._events = events
         self._limit = limit
         self.endangers_renewal = False
         """Whether the last measurement was over the limit."""
 
-    async def measure_for_ever(self) -> Never:
+    async def run(self) -> Never:
         clock = asyncio.get_running_loop().time
         while True:
             due = clock() + _INTERVAL
             await asyncio.sleep(_INTERVAL)
             lag = max(0.0, clock() - due)
             self.endangers_renewal = lag > self._limit
-            self._journal.loop_lag(lag)
+            self._events.loop_lag(lag)
             if self.endangers_renewal:
-                self._journal.loop_blocked(lag, self._limit)
+                self._events.loop_blocked(lag, self._limit)

@@ -87,7 +87,7 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
         raise LeaseGone(lease or _missing(range_id), "there is no such lease")
     start = start_in(to)
     if start is not None:
-        position = await feed.settle(range_id, start)
+        position = await feed.resolve_start(range_id, start)
     else:
         position = Continuation(to)
         with suppress(RangeEnded):  # at its end, which is a position like any other

@@ -8,7 +8,7 @@ from typing import TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.leases.errors import ContainerUnavailable
 
 T = TypeVar("T")
@@ -16,11 +16,11 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
 _LATER = (FeedUnavailable, ContainerUnavailable)
 
 
-class Patience:
+class Retrier:
     """Asks the feed and the container again until they answer. Whoever calls bounds it."""
 
-    def __init__(self, journal: Journal, random: Random) -> None:
-        self._journal = journal
+    def __init__(self, events: HostEvents, random: Random) -> None:
+        self._events = events
         self._random = random
 
     async def ask(self, doing: str, call: Callable[[], Awaitable[T]]) -> T:
@@ -45,7 +45,7 @@ class Patience:
         def tell(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             if error is not None:
-                self._journal.retrying(doing, error, state.upcoming_sleep)
+                self._events.retrying(doing, error, state.upcoming_sleep)
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_LATER),

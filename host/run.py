@@ -10,8 +10,8 @@ import structlog
 
 from changefeed.host.settings import Settings
 from changefeed.host.shutdown import StopSignals, leave_within
-from changefeed.host.web import bound, serving, url_of
-from changefeed.host.wiring import assembled, observer_factory
+from changefeed.host.web import listening_socket, serving, url_of
+from changefeed.host.wiring import find_observer, open_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.logs import set_up_logs
 from changefeed.runtime.telemetry import Telemetry, telemetry
@@ -34,7 +34,7 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
     try:
         with telemetry("changefeed", settings.host.name, os.environ) as counting:
             set_up_logs(settings.log, counting.log_handlers)
-            make = observer_factory(settings.observer)
+            make = find_observer(settings.observer)
             runner.run(_be_host(settings, make, counting, stop_at_eof=stop_at_eof))
         code = 0
     except asyncio.CancelledError:
@@ -54,9 +54,13 @@ async def _be_host(
         stack.enter_context(signals.heard())
         if stop_at_eof:
             stack.enter_context(signals.end_of(sys.stdin.fileno()))
-        listening = stack.enter_context(bound(settings.web)) if settings.web.enabled else None
+        listening = (
+            stack.enter_context(listening_socket(settings.web))
+            if settings.web.enabled
+            else None
+        )
         address = "" if listening is None else url_of(listening)
-        host = await stack.enter_async_context(assembled(settings, make, address=address))
+        host = await stack.enter_async_context(open_host(settings, make, address=address))
         signals.tell(host.stop)
         if listening is not None:
             _log.info("web.listening", address=address)

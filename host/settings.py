@@ -15,10 +15,16 @@ from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, model_validato
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.observers.middleware.retry import RetrySettings
-from changefeed.runtime.settings import AllSettings, LogSettings, Part, Seconds, read_settings
+from changefeed.runtime.settings import (
+    AllSettings,
+    LogSettings,
+    Seconds,
+    Section,
+    read_settings,
+)
 
 
-class HostSettings(Part):
+class HostSettings(Section):
     """The process."""
 
     name: str = Field(default_factory=socket.gethostname, min_length=1)
@@ -27,7 +33,7 @@ class HostSettings(Part):
     """How long a stop may take, observers included; less than what kills the process."""
 
 
-class FeedSettings(Part):
+class FeedSettings(Section):
     """Where changes come from."""
 
     address: str = "eventlog:data/log"
@@ -52,7 +58,7 @@ class FeedSettings(Part):
         return self.start
 
 
-class LeaseSettings(Part):
+class LeaseSettings(Section):
     """Where leases are kept, and how they live and die."""
 
     container: str = "sqlite:data/leases.db"
@@ -95,7 +101,7 @@ class LeaseSettings(Part):
         return self
 
 
-class ObserverSettings(Part):
+class ObserverSettings(Section):
     """What happens to changes."""
 
     name: str | None = None
@@ -128,7 +134,7 @@ class ObserverSettings(Part):
     """``sqlite:FILE`` or ``jsonl:FILE``: where changes go that were put aside."""
 
 
-class WebSettings(Part):
+class WebSettings(Section):
     """Liveness, readiness, metrics and leases over HTTP."""
 
     enabled: bool = True
@@ -137,7 +143,7 @@ class WebSettings(Part):
     """0 takes any free port; the log and ``changefeed status`` tell which."""
 
 
-class CosmosSettings(Part):
+class CosmosSettings(Section):
     """What opens Cosmos DB accounts: one of the two, or neither for an Azure identity.
     Better set in the environment than written into a file."""
 
@@ -163,8 +169,8 @@ class Settings(AllSettings):
     """Everything a host is told."""
 
     prefix = "CHANGEFEED_"
-    maker = "changefeed init-config"
-    neighbours = ("pipeline",)
+    init_command = "changefeed init-config"
+    foreign_sections = ("pipeline",)
 
     host: HostSettings = Field(default_factory=HostSettings)
     feed: FeedSettings = Field(default_factory=FeedSettings)
@@ -178,6 +184,6 @@ class Settings(AllSettings):
 def load_settings(file: Path | None, flags: Mapping[str, Any]) -> Settings:
     """Merge a TOML file, the environment and nested ``flags`` into settings.
 
-    Raise ``Mistake``, which names each setting that is wrong.
+    Raise ``UserError``, which names each setting that is wrong.
     """
     return read_settings(Settings, file, flags)

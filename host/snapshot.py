@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Feed, RangeId, Recalls
+from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
@@ -24,7 +24,7 @@ _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSeen:
+class MemberStatus:
     """A host's member record. ``stamp_age`` is in seconds."""
 
     name: str
@@ -36,7 +36,7 @@ class MemberSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseSeen:
+class LeaseStatus:
     """A lease and its checkpoint. ``lag`` is ``None`` where the feed could not tell, or was
     not asked: of what has ended. ``paused`` is the reason, ``None`` where it is not paused.
     """
@@ -62,8 +62,8 @@ class Snapshot:
     at: datetime
     feed: str
     expiration: float
-    members: Sequence[MemberSeen]
-    leases: Sequence[LeaseSeen]
+    members: Sequence[MemberStatus]
+    leases: Sequence[LeaseStatus]
     ranges_without_lease: Sequence[str]
     problems: Sequence[str] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ def _only_to_look(settings: Settings) -> Settings:
     return settings.model_copy(update={"leases": leases})
 
 
-class Onlooker:
+class FleetInspector:
     """Looks at a fleet, again and again. ``feed`` may be missing, with the reason why."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Onlooker:
 
     @classmethod
     @asynccontextmanager
-    async def of(cls, settings: Settings) -> "AsyncIterator[Onlooker]":
+    async def of(cls, settings: Settings) -> "AsyncIterator[FleetInspector]":
         """Open the container. That the feed cannot be opened is told in each snapshot."""
         async with AsyncExitStack() as stack:
             container = await stack.enter_async_context(open_leases(_only_to_look(settings)))
@@ -105,12 +105,12 @@ class Onlooker:
         members, leases = await asyncio.gather(
             self._container.members(), self._container.list()
         )
-        if isinstance(self._feed, Recalls):
-            self._feed.recall(x.range for x in leases)
+        if isinstance(self._feed, RemembersRanges):
+            self._feed.remember_ranges(x.range for x in leases)
         problems = [self._no_feed] if self._no_feed else []
         now = time.time()
 
-        async def seen(lease: Lease) -> LeaseSeen:
+        async def seen(lease: Lease) -> LeaseStatus:
             whole = await self._container.read(lease.range_id) or lease
             return _lease_seen(whole, await self._lag(whole, problems), now)
 
@@ -147,19 +147,19 @@ class Onlooker:
 
 
 async def _each(
-    look: Callable[[Lease], Awaitable[LeaseSeen]], leases: Sequence[Lease]
-) -> Sequence[LeaseSeen]:
+    look: Callable[[Lease], Awaitable[LeaseStatus]], leases: Sequence[Lease]
+) -> Sequence[LeaseStatus]:
     few = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(lease: Lease) -> LeaseSeen:
+    async def one(lease: Lease) -> LeaseStatus:
         async with few:
             return await look(lease)
 
     return await asyncio.gather(*(one(x) for x in leases))
 
 
-def _member_seen(member: Member, now: float) -> MemberSeen:
-    return MemberSeen(
+def _member_seen(member: Member, now: float) -> MemberStatus:
+    return MemberStatus(
         name=member.name,
         incarnation=member.incarnation,
         address=member.address,
@@ -169,8 +169,8 @@ def _member_seen(member: Member, now: float) -> MemberSeen:
     )
 
 
-def _lease_seen(lease: Lease, lag: int | None, now: float) -> LeaseSeen:
-    return LeaseSeen(
+def _lease_seen(lease: Lease, lag: int | None, now: float) -> LeaseStatus:
+    return LeaseStatus(
         range=lease.range_id,
         parents=lease.range.parents,
         owner=lease.owner,

@@ -20,7 +20,7 @@ import structlog
 
 from changefeed.host.host import Stop
 
-MISTAKE = 2
+USER_ERROR = 2
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _LONG_ENOUGH = 60.0
 
@@ -89,7 +89,7 @@ class Supervisor:
             code = await self._run_once(name)
             if self._stop.asked.is_set():
                 return code
-            if code == MISTAKE:
+            if code == USER_ERROR:
                 _log.error("child.gave_up", host=name, code=code, advice="see its message")
                 self._stop.request()
                 return code

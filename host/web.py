@@ -21,18 +21,18 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from changefeed.host.host import Host
 from changefeed.host.settings import LeaseSettings, WebSettings
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 _BACKLOG = 128
 _CLOSE_TIMEOUT = 1.0
 
 
-class AddressRefused(Mistake):
+class AddressRefused(UserError):
     """We cannot listen there."""
 
 
 @contextmanager
-def bound(settings: WebSettings) -> Iterator[socket.socket]:
+def listening_socket(settings: WebSettings) -> Iterator[socket.socket]:
     """Take the port. Raise ``AddressRefused`` if that cannot be had."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -87,7 +87,9 @@ def endpoints(
         return web.json_response({"host": host.name, "alive": True})
 
     async def readyz(_: web.Request) -> web.Response:
-        problems = host.health.problems(longest_without_look=longest_without_look(settings))
+        problems = host.health.problems(
+            longest_without_listing=longest_without_listing(settings)
+        )
         return web.json_response(
             {"host": host.name, "ready": not problems, "problems": problems},
             status=503 if problems else 200,
@@ -133,7 +135,7 @@ def leases_of(host: Host) -> dict[str, object]:
     }
 
 
-def longest_without_look(settings: LeaseSettings) -> float:
+def longest_without_listing(settings: LeaseSettings) -> float:
     """After so many seconds without a look at the container, something is wrong with it."""
     return max(settings.expiration, 2 * settings.balance_interval + settings.call_timeout)
 

@@ -5,15 +5,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from random import Random
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
-from changefeed.leases.addresses import Means, open_container, open_stores
+from changefeed.leases.addresses import OpenOptions, open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import DeadLetters, open_dead_letters
 from changefeed.observers.errors import ObserverRefused
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.registry import load_observer
 
@@ -21,13 +21,13 @@ from changefeed.observers.registry import load_observer
 def open_leases(settings: Settings) -> AbstractAsyncContextManager[LeaseContainer]:
     """Open the container that the settings name: one, or two stores that act as one."""
     leases = settings.leases
-    means = Means(cosmos=settings.cosmos.access, create=leases.create_container)
+    means = OpenOptions(cosmos=settings.cosmos.access, create=leases.create_container)
     if leases.ownership is not None and leases.checkpoints is not None:
         return open_stores(leases.ownership, leases.checkpoints, means)
     return open_container(leases.container, means)
 
 
-def observer_factory(settings: ObserverSettings) -> ObserverFactory:
+def find_observer(settings: ObserverSettings) -> ObserverFactory:
     """Find the observer that the settings name. Raise ``ObserverRefused`` with advice."""
     if settings.name is None:
         raise ObserverRefused(
@@ -47,28 +47,28 @@ def _dead_letters(
 
 
 @asynccontextmanager
-async def assembled(
+async def open_host(
     settings: Settings, make: ObserverFactory, *, address: str = ""
 ) -> AsyncIterator[Host]:
     """Open the feed and the container, and yield a host over them."""
-    journal = Journal(HostName(settings.host.name))
+    events = HostEvents(HostName(settings.host.name))
     random = Random()  # noqa: S311 - spreads timers, guards nothing
     async with (
         open_feed(settings.feed.address, settings.cosmos.access) as feed,
         open_leases(settings) as container,
         _dead_letters(settings.observer) as dead_letters,
     ):
-        maker = wrapped(make, settings.observer, journal, random, dead_letters=dead_letters)
+        maker = wrap(make, settings.observer, events, random, dead_letters=dead_letters)
         host = Host(
             settings,
             feed=feed,
             container=container,
             make_observer=maker,
-            journal=journal,
+            events=events,
             address=address,
             random=random,
         )
-        journal.started(host.incarnation, settings.feed.address, _kept_at(settings.leases))
+        events.started(host.incarnation, settings.feed.address, _kept_at(settings.leases))
         yield host
 
 

@@ -23,7 +23,7 @@ Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class OpenOptions:
     """What opening may need beside the address: secrets, and leave to create.
 
     ``cosmos`` is taken from the environment if it is not given. SQLite files are created
@@ -34,7 +34,7 @@ class Means:
     create: bool = False
 
 
-Opener = Callable[[str, Means], AbstractAsyncContextManager[Kept]]
+Opener = Callable[[str, OpenOptions], AbstractAsyncContextManager[Kept]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Kind(Generic[Kept]):
 
 
 def _cosmos_leases(
-    scheme: str, place: str, means: Means
+    scheme: str, place: str, means: OpenOptions
 ) -> AbstractAsyncContextManager[LeaseContainer]:
     from changefeed.leases import cosmos  # noqa: PLC0415 - only for those who use it
 
@@ -54,7 +54,7 @@ def _cosmos_leases(
 
 
 def _cosmos_ownership(
-    scheme: str, place: str, means: Means
+    scheme: str, place: str, means: OpenOptions
 ) -> AbstractAsyncContextManager[OwnershipStore]:
     from changefeed.leases import cosmos  # noqa: PLC0415 - only for those who use it
 
@@ -62,14 +62,14 @@ def _cosmos_ownership(
 
 
 def _cosmos_checkpoints(
-    scheme: str, place: str, means: Means
+    scheme: str, place: str, means: OpenOptions
 ) -> AbstractAsyncContextManager[CheckpointStore]:
     from changefeed.leases import cosmos  # noqa: PLC0415 - only for those who use it
 
     return cosmos.open_checkpoints(scheme, place, _access(means), create=means.create)
 
 
-def _access(means: Means) -> CosmosAccess:
+def _access(means: OpenOptions) -> CosmosAccess:
     return means.cosmos or CosmosAccess.of(os.environ)
 
 
@@ -93,21 +93,21 @@ _CHECKPOINTS: Mapping[str, Kind[CheckpointStore]] = {
 
 
 def open_container(
-    address: str, means: Means | None = None
+    address: str, means: OpenOptions | None = None
 ) -> AbstractAsyncContextManager[LeaseContainer]:
     """Open a container that keeps ownership and checkpoints together.
 
     Raise ``ContainerRefused`` for an address that cannot be one.
     """
-    return _opened(address, _CONTAINERS, means or Means())
+    return _opened(address, _CONTAINERS, means or OpenOptions())
 
 
 @asynccontextmanager
 async def open_stores(
-    ownership_address: str, checkpoints_address: str, means: Means | None = None
+    ownership_address: str, checkpoints_address: str, means: OpenOptions | None = None
 ) -> AsyncIterator[LeaseContainer]:
     """Open a container that keeps them apart. Both may be the same file or container."""
-    means = means or Means()
+    means = means or OpenOptions()
     async with (
         _opened(ownership_address, _OWNERSHIP, means) as ownership,
         _opened(checkpoints_address, _CHECKPOINTS, means) as checkpoints,
@@ -115,7 +115,7 @@ async def open_stores(
         yield SeparateStores(ownership, checkpoints)
 
 
-async def check_cosmos(address: str, means: Means) -> AsyncIterator[Finding]:
+async def check_cosmos(address: str, means: OpenOptions) -> AsyncIterator[Finding]:
     """Look at a container of Cosmos DB, and say what is wrong with it for leases."""
     from changefeed.leases.cosmos.diagnostics import check  # noqa: PLC0415 - only for those who use it
 
@@ -125,7 +125,7 @@ async def check_cosmos(address: str, means: Means) -> AsyncIterator[Finding]:
 
 
 def _opened(
-    address: str, kinds: Mapping[str, Kind[Kept]], means: Means
+    address: str, kinds: Mapping[str, Kind[Kept]], means: OpenOptions
 ) -> AbstractAsyncContextManager[Kept]:
     scheme, colon, place = address.partition(":")
     known = ", ".join(f"{name}:…" for name in kinds)

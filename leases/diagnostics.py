@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 
 
-class Gravity(enum.StrEnum):
+class Severity(enum.StrEnum):
     FINE = "ok"
     WARNING = "warning"
     """Hosts can run, but something will cost more, or fail, one day."""
@@ -17,18 +17,18 @@ class Finding:
     """One thing that was looked at. ``advice`` says what to do, where something is to do."""
 
     about: str
-    gravity: Gravity
+    gravity: Severity
     text: str
     advice: str = ""
 
 
 def fine(about: str, text: str) -> Finding:
-    return Finding(about=about, gravity=Gravity.FINE, text=text)
+    return Finding(about=about, gravity=Severity.FINE, text=text)
 
 
 def warning(about: str, text: str, advice: str) -> Finding:
-    return Finding(about=about, gravity=Gravity.WARNING, text=text, advice=advice)
+    return Finding(about=about, gravity=Severity.WARNING, text=text, advice=advice)
 
 
 def problem(about: str, text: str, advice: str = "") -> Finding:
-    return Finding(about=about, gravity=Gravity.PROBLEM, text=text, advice=advice)
+    return Finding(about=about, gravity=Severity.PROBLEM, text=text, advice=advice)

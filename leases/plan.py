@@ -9,7 +9,7 @@ The extra ones go to those that hold the most already, which makes the number of
 the smallest possible: each member gives up only what is above its share.
 
 Limits: leases count alike, whatever their load. A lease that is on its way to another
-host counts as held by that host.
+host counts as owned by that host.
 """
 
 import enum
@@ -48,21 +48,21 @@ def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
     """
     if not members:
         return {}
-    held: dict[HostName, list[RangeId]] = {name: [] for name in sorted(members)}
-    unheld: list[RangeId] = []
+    owned: dict[HostName, list[RangeId]] = {name: [] for name in sorted(members)}
+    unowned: list[RangeId] = []
     for lease in sorted(leases, key=lambda x: x.range_id):
         holder = _holder(lease, members)
-        (unheld if holder is None else held[holder]).append(lease.range_id)
-    total = len(unheld) + sum(map(len, held.values()))
-    share, extra = divmod(total, len(held))
-    by_load = sorted(held, key=lambda name: (-len(held[name]), name))
+        (unowned if holder is None else owned[holder]).append(lease.range_id)
+    total = len(unowned) + sum(map(len, owned.values()))
+    share, extra = divmod(total, len(owned))
+    by_load = sorted(owned, key=lambda name: (-len(owned[name]), name))
     room = {name: share + (rank < extra) for rank, name in enumerate(by_load)}
     assigned: dict[RangeId, HostName] = {}
-    for name, ranges in held.items():
+    for name, ranges in owned.items():
         assigned.update(dict.fromkeys(ranges[: room[name]], name))
-        unheld.extend(ranges[room[name] :])
-    seats = (name for name in held for _ in range(room[name] - len(held[name])))
-    assigned.update(zip(sorted(unheld), seats, strict=True))
+        unowned.extend(ranges[room[name] :])
+    seats = (name for name in owned for _ in range(room[name] - len(owned[name])))
+    assigned.update(zip(sorted(unowned), seats, strict=True))
     return assigned
 
 
@@ -72,29 +72,29 @@ def _holder(lease: Lease, members: Collection[HostName]) -> HostName | None:
     return lease.owner if lease.owner in members else None
 
 
-class Duty(enum.Enum):
+class Action(enum.Enum):
     """What the plan asks of one host about one lease, in the order of its doing."""
 
-    PART = "stop reading it: it is paused, or another host has asked for it"
-    HAND_ON = "give it up: it carries our name, nobody here reads it, another is to have it"
+    DRAIN = "stop reading it: it is paused, or another host has asked for it"
+    HAND_OVER = "give it up: it carries our name, nobody here reads it, another is to have it"
     WITHDRAW = "take back our request: the plan has changed"
     ACQUIRE = "take it: nobody has it, or it is ours already"
     ACQUIRE_EXPIRED = "take it: its owner has shown no sign of life"
     STEAL = "ask its owner for it"
 
 
-def line_of(
+def actions_for(
     me: HostName,
     assignment: Assignment,
     leases: Iterable[Lease],
     *,
-    held: Collection[RangeId],
+    reading: Collection[RangeId],
     expired: Collection[RangeId],
     living: Collection[HostName],
-) -> list[tuple[Duty, Lease]]:
+) -> list[tuple[Action, Lease]]:
     """Pick from the plan what ``me`` has to do, in the order of its doing.
 
-    ``held`` is what ``me`` reads already. What carries our name without that, from before
+    ``reading`` is what ``me`` reads already. What carries our name without that, from before
     a restart, or from a claim whose answer was lost, or because it was handed over to us,
     is ours to acquire at once. A lease is stolen only from a living owner; a dead one's
     is acquired when it has expired.
@@ -102,23 +102,23 @@ def line_of(
     line = []
     for lease in sorted(leases, key=lambda x: x.range_id):
         assigned = assignment.get(lease.range_id)
-        if lease.range_id in held:
-            duty = _about_held(lease, me, living)
+        if lease.range_id in reading:
+            action = _about_owned(lease, me, living)
         elif assigned == me:
-            duty = _about_assigned(lease, me, lease.range_id in expired, living)
+            action = _about_assigned(lease, me, lease.range_id in expired, living)
         else:
-            duty = _about_others(lease, me, assigned)
-        if duty is not None:
-            line.append((duty, lease))
-    order = list(Duty)
+            action = _about_others(lease, me, assigned)
+        if action is not None:
+            line.append((action, lease))
+    order = list(Action)
     return sorted(line, key=lambda x: order.index(x[0]))
 
 
-def _about_held(lease: Lease, me: HostName, living: Collection[HostName]) -> Duty | None:
+def _about_owned(lease: Lease, me: HostName, living: Collection[HostName]) -> Action | None:
     if lease.owner != me:
         return None  # it is lost, and its worker is about to find out
     asked = lease.next_owner is not None and lease.next_owner in living
-    return Duty.PART if asked or lease.paused is not None else None
+    return Action.DRAIN if asked or lease.paused is not None else None
 
 
 def _about_assigned(
@@ -126,15 +126,15 @@ def _about_assigned(
     me: HostName,
     expired: bool,  # noqa: FBT001 - a fact about the lease, not a switch
     living: Collection[HostName],
-) -> Duty | None:
+) -> Action | None:
     if lease.owner is None or lease.owner == me:
-        return Duty.ACQUIRE
+        return Action.ACQUIRE
     if expired:
-        return Duty.ACQUIRE_EXPIRED
-    return Duty.STEAL if lease.owner in living else None
+        return Action.ACQUIRE_EXPIRED
+    return Action.STEAL if lease.owner in living else None
 
 
-def _about_others(lease: Lease, me: HostName, assigned: HostName | None) -> Duty | None:
+def _about_others(lease: Lease, me: HostName, assigned: HostName | None) -> Action | None:
     if lease.owner == me and assigned is not None:
-        return Duty.HAND_ON
-    return Duty.WITHDRAW if lease.next_owner == me else None
+        return Action.HAND_OVER
+    return Action.WITHDRAW if lease.next_owner == me else None

@@ -11,7 +11,7 @@ import msgspec
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
-from changefeed.leases.stores import carried
+from changefeed.leases.stores import require_continuation
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ def read(document: bytes) -> Sequence[Lease]:
 def _position(lease: Lease) -> Position:
     return Position(
         range=lease.range_id,
-        continuation=carried(lease),
+        continuation=require_continuation(lease),
         low=lease.range.low,
         high=lease.range.high,
         parents=lease.range.parents,

@@ -86,7 +86,7 @@ class CheckpointStore(Protocol):
         ...
 
 
-def carried(lease: Lease) -> Continuation:
+def require_continuation(lease: Lease) -> Continuation:
     """Return the continuation of a lease that must have one."""
     if lease.continuation is None:
         raise ValueError(
@@ -198,14 +198,14 @@ class SeparateStores:
         return _whole(written, checkpoint)
 
     async def delete(self, lease: Lease) -> None:
-        with _about(lease):
+        with _reraise_for(lease):
             await self._ownership.delete(replace(lease, version=_seen(lease).ownership))
         await self._checkpoints.delete(lease.range_id)
 
     async def _replace_ownership(self, lease: Lease) -> Lease:
         """Win or lose on ownership alone; the version of the answer is that of its store."""
         bare = replace(lease.without_continuation(), version=_seen(lease).ownership)
-        with _about(lease):
+        with _reraise_for(lease):
             return await self._ownership.replace(bare)
 
     async def _write_checkpoint(self, lease: Lease, seen: "_Seen", *, epoch: int) -> Checkpoint:
@@ -250,7 +250,7 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
 def _checkpoint_of(lease: Lease, version: Version | None, *, epoch: int) -> Checkpoint:
     return Checkpoint(
         range_id=lease.range_id,
-        continuation=carried(lease),
+        continuation=require_continuation(lease),
         epoch=epoch,
         write_id=lease.write_id,
         version=version or Version(""),
@@ -258,7 +258,7 @@ def _checkpoint_of(lease: Lease, version: Version | None, *, epoch: int) -> Chec
 
 
 @contextmanager
-def _about(lease: Lease) -> Iterator[None]:
+def _reraise_for(lease: Lease) -> Iterator[None]:
     """Let errors of the ownership store carry the copy that *we* were given."""
     try:
         yield

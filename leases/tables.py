@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
 from changefeed.leases.lease import Checkpoint, Lease, Member
-from changefeed.leases.stores import CheckpointConflict, carried
+from changefeed.leases.stores import CheckpointConflict, require_continuation
 
 Record = TypeVar("Record", Lease, Checkpoint, Member)
 
@@ -106,7 +106,7 @@ class TableLeases(TableOwnership):
         return [lease.without_continuation() for lease in await self._leases.all()]
 
     async def create(self, lease: Lease) -> Lease:
-        carried(lease)
+        require_continuation(lease)
         return await self._write(lease, lambda stored: KEEP if stored else lease)
 
     async def replace(self, lease: Lease) -> Lease:
@@ -173,7 +173,7 @@ def checkpointed(stored: Lease | None, lease: Lease) -> Lease:
         )
     return replace(
         present,
-        continuation=carried(lease),
+        continuation=require_continuation(lease),
         checkpoint_epoch=lease.epoch,
         write_id=lease.write_id,
     )

@@ -4,7 +4,7 @@ ObserverError
 ├── ObserverRefused      it cannot be used as it is: stop, and tell a person
 ├── ObserverFailed       it raised as often as it was allowed to: the changes are not done
 ├── ObserverStuck        a call of it never ends: only a fresh process can help
-├── ObserverBarred       it may not be called any more: the lease is not ours
+├── LeaseFenced       it may not be called any more: the lease is not ours
 └── DeadLettersRefused   they cannot be kept there: stop, and tell a person
 ObserverTimedOut         one attempt took too long; like what the observer raises itself
 """
@@ -20,7 +20,7 @@ class ObserverRefused(ObserverError):
     """Not found, not importable, or of a shape nobody can call. The text is the advice."""
 
 
-class ObserverBarred(ObserverError):
+class LeaseFenced(ObserverError):
     """The lease it would be called under may not be acted upon any more."""
 
 

@@ -102,7 +102,7 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
         return cls(retries=dict(retries), dead_letters=dict(letters))
 
 
-def tell_failures(checkpoint: str, batch: int, failures: Failures) -> None:
+def report_failures(checkpoint: str, batch: int, failures: Failures) -> None:
     """Let the process that keeps the query know, whose metrics tasks cannot reach.
 
     Where the checkpoint is not on this machine, nobody is told.
@@ -114,7 +114,7 @@ def tell_failures(checkpoint: str, batch: int, failures: Failures) -> None:
     (home / str(batch)).write_bytes(msgspec.json.encode(failures))
 
 
-def failures_told(checkpoint: str, batch: int) -> Failures:
+def failures_reported(checkpoint: str, batch: int) -> Failures:
     """Return what was told of a batch, once."""
     if _is_elsewhere(checkpoint):
         return Failures()

@@ -4,10 +4,10 @@ Spark tells of an error by its text alone. What a person has to change has a nam
 in ``Refused``, here and elsewhere: by that it is told from what may pass.
 """
 
-from changefeed.runtime.errors import Failure, Mistake
+from changefeed.runtime.errors import Failure, UserError
 
 
-class PipelineRefused(Mistake):
+class PipelineRefused(UserError):
     """A person has to change something first. The text is the advice."""
 
 
@@ -23,5 +23,5 @@ class QueryFailed(Failure):
         return f"the table {self.table!r} cannot be kept: {self.reason}"
 
 
-class QueryRefused(QueryFailed, Mistake):
+class QueryRefused(QueryFailed, UserError):
     """The same, but a later start helps only if a person has changed something before."""

@@ -42,7 +42,9 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
         raise PipelineRefused("there are no leases to start from: has a host ever run here?")
     begun = {x.range_id: x for x in leases if not _waits(x, leases, access)}
     at = {name: _position(x) for name, x in begun.items()}
-    access.recall(Offset(marks={x: mark_of(access, begun[x].range, at[x], 0) for x in begun}))
+    access.remember_ranges(
+        Offset(marks={x: mark_of(access, begun[x].range, at[x], 0) for x in begun})
+    )
     ranges = {**{x.range_id: x.range for x in leases}, **{x.id: x for x in access.ranges()}}
     numbers = generations(parents_first(ranges))
     marks = {x: mark_of(access, begun[x].range, at[x], numbers[x]) for x in begun}
@@ -60,12 +62,12 @@ def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
     are being read. Else a host finds the end once more, and makes their leases itself: they
     have to start where it ended, and not where the feed of that host starts.
     """
-    access.recall(offset)
+    access.remember_ranges(offset)
     known = {x.id: x for x in access.ranges()}
     over = _over(offset, access, known)
     leases = [Lease(range=known[x], continuation=at).finished() for x, at in over.items()]
     for name, mark in offset.marks.items():
-        if name in over or (mark.ended and access.takes_over):
+        if name in over or (mark.ended and access.successors_inherit_positions):
             continue
         found = known.get(name, FeedRange(id=name, low=mark.low, high=mark.high))
         read = tuple(x for x in found.parents if x in over)
@@ -80,10 +82,10 @@ def _waits(lease: Lease, leases: Sequence[Lease], access: Access) -> bool:
     range whose successors take over its position: they have leases of their own.
     """
     if lease.ended:
-        return access.takes_over
+        return access.successors_inherit_positions
     if lease.epoch > 0:
         return False
-    if access.takes_over:
+    if access.successors_inherit_positions:
         return any(
             not x.ended
             and x.range_id in lease.range.parents
@@ -107,7 +109,7 @@ def _over(
         if all(x.range.id in offset.marks for x in sight.successors or ())
     }
     left_out = ancestors(offset.marks, known) - offset.marks.keys()
-    return {**access.settle(sorted(left_out), "now"), **over}
+    return {**access.resolve_start(sorted(left_out), "now"), **over}
 
 
 def _position(lease: Lease) -> Continuation:

@@ -49,11 +49,11 @@ from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.middleware.fence import ObserverMaker
-from changefeed.observers.middleware.poison import Suspicion
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.poison import PoisonSuspicion
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Observer
 from changefeed.observers.registry import load_observer
-from changefeed.pipeline.checkpoint_dir import Failures, tell_failures
+from changefeed.pipeline.checkpoint_dir import Failures, report_failures
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE
@@ -71,7 +71,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 # Kept for as long as the process, which Spark uses for one task after the other: in an
 # outage that outlives batches, each change would else be the first under suspicion.
-_suspicions = defaultdict[RangeId, Suspicion](Suspicion)
+_suspicions = defaultdict[RangeId, PoisonSuspicion](PoisonSuspicion)
 
 
 def whole_ranges(spark: SparkSession, feed: str, **options: str) -> DataFrame:
@@ -171,7 +171,7 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         """Tell what went wrong. Spark writes down that the batch is done."""
         if self._checkpoint is not None:
             told = [x.failures for x in messages if isinstance(x, Observed)]
-            tell_failures(self._checkpoint, batchId, Failures.together(told))
+            report_failures(self._checkpoint, batchId, Failures.together(told))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was delivered stays delivered, and comes again."""
@@ -196,7 +196,7 @@ async def delivered(
         letters = None
         if settings.on_failure == "dead-letter":
             letters = await stack.enter_async_context(open_dead_letters(settings.dead_letters))
-        make = wrapped(
+        make = wrap(
             load_observer(settings.name, settings.options),
             settings,
             journal,

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.registry import load_observer
-from changefeed.pipeline.checkpoint_dir import all_owned, failures_told
+from changefeed.pipeline.checkpoint_dir import all_owned, failures_reported
 from changefeed.pipeline.display import shown
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.metrics import PipelineListener
@@ -22,7 +22,7 @@ from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.drain import Hold, holding
+from changefeed.pipeline.source.drain import DrainGate, holding
 from changefeed.pipeline.supervisor import Starter, keep_running, started
 from changefeed.pipeline.tables.queries import Keeping
 from changefeed.pipeline.web import served
@@ -90,7 +90,7 @@ class Observing:
 
     spark: SparkSession
     settings: PipelineSettings
-    hold: Hold
+    hold: DrainGate
     once: bool = False
     epoch: int = 0
 
@@ -123,7 +123,7 @@ class _Process:
 
     spark: SparkSession
     settings: PipelineSettings
-    hold: Hold
+    hold: DrainGate
     board: Board
     once: bool
 
@@ -164,7 +164,9 @@ def _process(
         spark_session("changefeed", conf, master=master) as spark,
     ):
         listener = PipelineListener(
-            access, board, lambda name, batch: failures_told(settings.checkpoint(name), batch)
+            access,
+            board,
+            lambda name, batch: failures_reported(settings.checkpoint(name), batch),
         )
         spark.streams.addListener(listener)
         try:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.runtime.settings import AllSettings, LogSettings, Part, read_settings
+from changefeed.runtime.settings import AllSettings, LogSettings, Section, read_settings
 
 _NAME = r"^[a-z][a-z0-9_]*$"
 _Column = Annotated[str, Field(pattern=_NAME)]
@@ -20,7 +20,7 @@ OBSERVER = "observer"
 """What the query of an observer is called, among those of tables."""
 
 
-class UpkeepSettings(Part):
+class UpkeepSettings(Section):
     """Every ``compact_every`` batches small files are put together, and files that are not
     part of the table any more, or never were, are removed once they are ``keep_hours`` old:
     longer than any batch, and any query over the table, takes.
@@ -82,7 +82,7 @@ class AggregateSettings(UpkeepSettings):
         return self
 
 
-class ObserverSettings(Part):
+class ObserverSettings(Section):
     """What ``observe`` runs on executors. The names and their meaning are the host's.
 
     ``stop`` ends the command when the attempts are used up, where a host would pause the
@@ -105,7 +105,7 @@ class ObserverSettings(Part):
         return "batch"
 
 
-class WebSettings(Part):
+class WebSettings(Section):
     """Liveness, readiness and metrics over HTTP, if a port is named; 0 takes a free one."""
 
     bind: str = "127.0.0.1"
@@ -123,7 +123,7 @@ class PipelineSettings(AllSettings):
     model_config = ConfigDict(coerce_numbers_to_str=True)  # Spark's settings are text
 
     prefix = "CHANGEFEED_PIPELINE__"
-    maker = "changefeed pipeline init-config"
+    init_command = "changefeed pipeline init-config"
 
     feed: str
     directory: str
@@ -164,7 +164,7 @@ class PipelineSettings(AllSettings):
 def load_settings(file: Path | None, flags: Mapping[str, Any]) -> PipelineSettings:
     """Merge a TOML file, the environment and nested ``flags`` into settings.
 
-    Raise ``Mistake``, which names each setting that is wrong.
+    Raise ``UserError``, which names each setting that is wrong.
     """
     settings = read_settings(PipelineSettings, file, flags)
     names = ["changes", "latest", OBSERVER, *(x.name for x in settings.aggregates)]

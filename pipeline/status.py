@@ -40,12 +40,16 @@ def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
 
 def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
     """Tell of the ranges of an offset, and of those that go on after them."""
-    access.recall(offset)
+    access.remember_ranges(offset)
     marks, new = dict(offset.marks), dict(offset.marks)
     lags = dict.fromkeys(marks, 0)
     while new:
         # An ended range whose position was taken over has handed on all it had.
-        asked = {x: mark for x, mark in new.items() if not (mark.ended and access.takes_over)}
+        asked = {
+            x: mark
+            for x, mark in new.items()
+            if not (mark.ended and access.successors_inherit_positions)
+        }
         sights = access.look(asked)
         lags |= {x: sight.lag for x, sight in sights.items()}
         new = {
@@ -55,7 +59,7 @@ def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
             if x.range.id not in marks
         }
         marks |= new
-        access.recall(offset.with_marks(new))
+        access.remember_ranges(offset.with_marks(new))
     return tuple(
         RangeStatus(range=x, continuation=mark.continuation, lag=lags[x], ended=mark.ended)
         for x, mark in sorted(marks.items())

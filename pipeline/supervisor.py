@@ -20,7 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from changefeed.pipeline.errors import QueryFailed, QueryRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
-from changefeed.pipeline.source.drain import Hold
+from changefeed.pipeline.source.drain import DrainGate
 
 _log = structlog.get_logger("changefeed")
 
@@ -70,7 +70,7 @@ def started(
 def keep_running(
     starters: Mapping[str, Starter],
     stop: Stopping,
-    hold: Hold,
+    hold: DrainGate,
     *,
     board: Board,
     stop_timeout: float = STOP_TIMEOUT,
@@ -128,7 +128,9 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
     one.query, one.due = None, now + delay
 
 
-def _come_to_rest(kept: list[_Kept], stop: Stopping, hold: Hold, stop_timeout: float) -> None:
+def _come_to_rest(
+    kept: list[_Kept], stop: Stopping, hold: DrainGate, stop_timeout: float
+) -> None:
     """Wait until no query is in a batch, but not for ever."""
     working = [x for x in kept if x.runs]
     if not working:
@@ -147,7 +149,7 @@ def _come_to_rest(kept: list[_Kept], stop: Stopping, hold: Hold, stop_timeout: f
         )
 
 
-def _rests(one: _Kept, hold: Hold) -> bool:
+def _rests(one: _Kept, hold: DrainGate) -> bool:
     """Say whether no batch runs and none will: one that would begin meets the hold."""
     assert one.query is not None, "it runs"
     return hold.noticed(one.name) or not one.query.status["isTriggerActive"]

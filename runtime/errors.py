@@ -1,7 +1,7 @@
 """How anything may end that a command does, beside what feeds, leases and observers raise."""
 
 
-class Mistake(Exception):
+class UserError(Exception):
     """A person has to change something first. The text is the advice."""
 
 

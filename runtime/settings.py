@@ -19,19 +19,19 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_errors import Sources, unknown_variables, wrong_settings
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Part(BaseModel):
+class Section(BaseModel):
     """A section, or all of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class LogSettings(Part):
+class LogSettings(Section):
     """Structured logs on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -39,44 +39,46 @@ class LogSettings(Part):
     """``auto``: for people on a terminal, JSON elsewhere."""
 
 
-class AllSettings(Part):
+class AllSettings(Section):
     """Everything that a process is told."""
 
     prefix: ClassVar[str]
     """What the names of its variables in the environment begin with."""
-    maker: ClassVar[str]
+    init_command: ClassVar[str]
     """The command that writes a file with all of them."""
-    neighbours: ClassVar[tuple[str, ...]] = ()
+    foreign_sections: ClassVar[tuple[str, ...]] = ()
     """Sections in the environment that are another process's."""
 
 
-Told = TypeVar("Told", bound=AllSettings)
+SettingsT = TypeVar("SettingsT", bound=AllSettings)
 
 
-def read_settings(model: type[Told], file: Path | None, flags: Mapping[str, Any]) -> Told:
+def read_settings(
+    model: type[SettingsT], file: Path | None, flags: Mapping[str, Any]
+) -> SettingsT:
     """Merge a TOML file, the environment and nested ``flags`` into settings.
 
-    Raise ``Mistake``, which names each setting that is wrong, with the place it is from.
+    Raise ``UserError``, which names each setting that is wrong, with the place it is from.
     """
-    found_in_file = {} if file is None else _read(file, model.maker)
-    if strangers := unknown_variables(model, os.environ, model.prefix, model.neighbours):
-        raise Mistake("; ".join(strangers))
+    found_in_file = {} if file is None else _read(file, model.init_command)
+    if strangers := unknown_variables(model, os.environ, model.prefix, model.foreign_sections):
+        raise UserError("; ".join(strangers))
 
     try:
         read = _reader(model, found_in_file)(**flags)
     except ValidationError as error:
         sources = Sources(flags=flags, environ=os.environ, prefix=model.prefix, file=file)
         lines = ["wrong settings", *wrong_settings(model, error, sources)]
-        raise Mistake("\n  ".join(lines)) from None
+        raise UserError("\n  ".join(lines)) from None
     except SettingsError as error:
-        raise Mistake(
+        raise UserError(
             f"an environment variable is not JSON, as that of a whole section must be: "
             f"{error}. Set single values, as in {model.prefix}LOG__LEVEL=debug"
         ) from error
     return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
 
 
-def _reader(model: type[Told], from_file: dict[str, Any]) -> type[BaseSettings]:
+def _reader(model: type[SettingsT], from_file: dict[str, Any]) -> type[BaseSettings]:
     """Return the class that looks for the fields of ``model`` in all places."""
 
     class Reader(model, BaseSettings):  # type: ignore[misc, valid-type]
@@ -99,12 +101,14 @@ def _reader(model: type[Told], from_file: dict[str, Any]) -> type[BaseSettings]:
     return Reader
 
 
-def _read(file: Path, maker: str) -> dict[str, Any]:
+def _read(file: Path, init_command: str) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
-        raise Mistake(f"there is no file {file}; make one with: {maker} {file}") from None
+        raise UserError(
+            f"there is no file {file}; make one with: {init_command} {file}"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise Mistake(f"the settings in {file} cannot be read: {error}") from error
+        raise UserError(f"the settings in {file} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise Mistake(f"{file} is no TOML: {error}") from error
+        raise UserError(f"{file} is no TOML: {error}") from error

@@ -51,12 +51,12 @@ def wrong_settings(model: type, error: ValidationError, sources: Sources) -> lis
 
 
 def unknown_variables(
-    model: type, environ: Mapping[str, str], prefix: str, neighbours: Collection[str]
+    model: type, environ: Mapping[str, str], prefix: str, foreign_sections: Collection[str]
 ) -> list[str]:
     """Return a line for each variable that looks like a setting, and would not be heeded.
 
     Those without a double underscore are left alone: an orchestrator may have made them.
-    So are sections of ``neighbours``.
+    So are sections of ``foreign_sections``.
     """
     tops = sorted({name[0] for name in names(model)})
     settings = entries(model)
@@ -67,7 +67,7 @@ def unknown_variables(
         name = tuple(variable.upper().removeprefix(prefix).lower().split("__"))
         if len(name) == 1 and not prefix.endswith("__"):
             continue
-        if name[0] not in (*tops, *neighbours):
+        if name[0] not in (*tops, *foreign_sections):
             kind = "section" if len(name) > 1 else "setting"
             found.append(
                 f"the environment has {variable}, but there is no {kind} "

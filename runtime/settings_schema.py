@@ -31,7 +31,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class SectionDoc:
     """The settings that share all but the last part of their name."""
 
     path: Path
@@ -39,7 +39,7 @@ class Section:
     entries: tuple[Entry, ...]
 
 
-def sections(model: type, path: Path = ()) -> Iterator[Section]:
+def sections(model: type, path: Path = ()) -> Iterator[SectionDoc]:
     """Yield the sections in the order they are written in, outer ones first.
 
     Settings in no section come first, under an empty name.
@@ -52,7 +52,7 @@ def sections(model: type, path: Path = ()) -> Iterator[Section]:
             entries.append(_entry(name, info))
     if path or entries:
         text = inspect.cleandoc(model.__doc__ or "")
-        yield Section(path=path, text=text, entries=tuple(entries))
+        yield SectionDoc(path=path, text=text, entries=tuple(entries))
     for name, annotation in inner:
         assert isinstance(annotation, type), "a section is a class"
         yield from sections(annotation, (*path, name))

@@ -23,13 +23,13 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from prometheus_client import CollectorRegistry
 
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 _FLUSH_MILLIS = 3000
 _OTLP = ("otlp_proto_http", "otlp_proto_grpc")
 
 
-class TelemetryRefused(Mistake):
+class TelemetryRefused(UserError):
     """The environment asks for what is not installed."""
 
 

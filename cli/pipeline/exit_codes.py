@@ -1,22 +1,22 @@
-"""How commands that need Spark end: as all others do, and what Spark raises is explained."""
+"""How commands that need Spark end: as all others do, and what Spark raises is exit_message."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from changefeed.cli.exit_codes import mistakes_told
-from changefeed.runtime.errors import Failure, Mistake
+from changefeed.cli.exit_codes import exit_on_error
+from changefeed.runtime.errors import Failure, UserError
 
 
 @contextmanager
-def spark_mistakes_told() -> Iterator[None]:
+def exit_on_spark_error() -> Iterator[None]:
     """End the command with a message instead of a traceback, where the error is known."""
-    with mistakes_told():
+    with exit_on_error():
         try:
             yield
         except ModuleNotFoundError as error:
             if error.name not in ("pyspark", "pyarrow", "deltalake"):
                 raise
-            raise Mistake(
+            raise UserError(
                 f"{error.name} is missing: pip install 'changefeed-host[spark]'"
             ) from error
         except Exception as error:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Config, Feed, Set
 from changefeed.cli.pipeline.flags import Choices, Directory
 from changefeed.leases.lease import Lease
@@ -34,7 +34,7 @@ def export(
 
     changefeed pipeline export … | changefeed leases import -
     """
-    with mistakes_told():
+    with exit_on_error():
         choices = Choices(config=config, feed=feed, directory=directory, sets=set_ or ())
         settings = choices.settings()
         checkpoint = settings.checkpoint(table or _the_only_one(settings))

@@ -58,7 +58,7 @@ class Choices:
     sets: Sequence[str] = ()
 
     def settings(self) -> PipelineSettings:
-        """Merge flags, environment and file. Raise ``Mistake`` for what is wrong in them."""
+        """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
         flags = nested(self.sets, self.options)
         said = (
             (["feed"], self.feed),

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from changefeed.cli.config_file import write_config
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 
 CONFIG: Final = """\
 # All settings of a pipeline. A line that begins with # and a name is a setting with its
@@ -105,5 +105,5 @@ def init_config(
     force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
 ) -> None:
     """Write a file with all settings and their defaults, for --config."""
-    with mistakes_told():
+    with exit_on_error():
         write_config(file, CONFIG, force=force)

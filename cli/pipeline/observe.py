@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from changefeed.cli.flags import Config, Feed, Observer, Option, Set
-from changefeed.cli.pipeline.exit_codes import spark_mistakes_told
+from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
 from changefeed.cli.pipeline.flags import (
     Choices,
     Directory,
@@ -15,7 +15,7 @@ from changefeed.cli.pipeline.flags import (
     Submitted,
     from_leases,
 )
-from changefeed.cli.pipeline.session import told_and_stopped
+from changefeed.cli.pipeline.session import report_and_stop
 from changefeed.pipeline.checkpoint_dir import settle_epoch
 from changefeed.pipeline.settings import OBSERVER
 
@@ -39,7 +39,7 @@ def observe(
     Retries, time limits and dead letters are set as for hosts: --set observer.timeout=30.
     SIGTERM or Ctrl-C lets the batch that runs end. Ends as run does.
     """
-    with spark_mistakes_told():
+    with exit_on_spark_error():
         choices = Choices(
             config=config,
             feed=feed,
@@ -52,7 +52,7 @@ def observe(
         )
         settings, epoch = from_leases(choices.settings(), from_leases_, [OBSERVER])
         epoch = settle_epoch(settings.checkpoint(OBSERVER), epoch)
-        with told_and_stopped(settings) as (stop, registry):
+        with report_and_stop(settings) as (stop, registry):
             from changefeed.pipeline import run as keeping  # noqa: PLC0415 - it imports pyspark
 
             keeping.observe(

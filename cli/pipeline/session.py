@@ -14,7 +14,7 @@ from changefeed.runtime.telemetry import telemetry
 
 
 @contextmanager
-def told_and_stopped(
+def report_and_stop(
     settings: PipelineSettings,
 ) -> Iterator[tuple[Stopping, CollectorRegistry]]:
     """Set up logs and metrics, and heed signals, until the block is left."""

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Config, Feed, Set
 from changefeed.cli.pipeline.flags import Choices, Directory
 from changefeed.pipeline.status import TableStatus, tables_status
@@ -23,7 +23,7 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show how far each table is. Spark is not started, and the pipeline need not run."""
-    with mistakes_told():
+    with exit_on_error():
         choices = Choices(config=config, feed=feed, directory=directory, sets=set_ or ())
         found = tables_status(choices.settings())
         if json:

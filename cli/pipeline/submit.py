@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.cli.exit_codes import mistakes_told
+from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.pipeline.flags import FromLeases, Start
 from changefeed.pipeline.settings import load_settings
 from changefeed.pipeline.submit import command
@@ -37,7 +37,7 @@ def submit(
 
     What is not known here is passed on to spark-submit: --executor-memory=4g, --archives, ….
     """
-    with mistakes_told():
+    with exit_on_error():
         settings = load_settings(config, {})
         line = command(
             settings,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from changefeed.cli.flags import Config, Feed, Set
-from changefeed.cli.pipeline.exit_codes import spark_mistakes_told
+from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
 from changefeed.cli.pipeline.flags import (
     Choices,
     Directory,
@@ -14,7 +14,7 @@ from changefeed.cli.pipeline.flags import (
     Submitted,
     from_leases,
 )
-from changefeed.cli.pipeline.session import told_and_stopped
+from changefeed.cli.pipeline.session import report_and_stop
 
 
 def _command(text: str, *, ends: bool) -> Callable[..., None]:
@@ -30,7 +30,7 @@ def _command(text: str, *, ends: bool) -> Callable[..., None]:
         set_: Set = None,
         submitted: Submitted = False,
     ) -> None:
-        with spark_mistakes_told():
+        with exit_on_spark_error():
             choices = Choices(
                 config=config,
                 feed=feed,
@@ -42,7 +42,7 @@ def _command(text: str, *, ends: bool) -> Callable[..., None]:
             )
             settings = choices.settings()
             settings, _ = from_leases(settings, from_leases_, settings.tables)
-            with told_and_stopped(settings) as (stop, registry):
+            with report_and_stop(settings) as (stop, registry):
                 from changefeed.pipeline.run import keep  # noqa: PLC0415 - it imports pyspark
 
                 keep(settings, stop, once=ends, submitted=submitted, registry=registry)

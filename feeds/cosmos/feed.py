@@ -129,7 +129,7 @@ class CosmosFeed:
         """The resource id of the container, which no other ever has."""
         return self._rid
 
-    def recall(self, ranges: Iterable[FeedRange]) -> None:
+    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         """Learn the bounds of ranges from their leases, before they are needed.
 
         Cosmos DB forgets a range that was merged; who reads it knows. Call this with the
@@ -141,7 +141,7 @@ class CosmosFeed:
         await self._look()
         return self._topology.listed()
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
         instant = instant_us(start) if isinstance(start, datetime) else None
         await self._find(range_id)
         if self._mode == "all-versions" and start != "now":
@@ -172,7 +172,7 @@ class CosmosFeed:
         if answer.status == _NOT_MODIFIED:
             return Page(changes=(), continuation=self._stands(place, range_id, after, answer))
         page = self._changes.decode(range_id, answer.body)
-        self._requests.check_same(page.container_rid, self._rid)
+        self._requests.check_same_container(page.container_rid, self._rid)
         return Page(changes=page.changes, continuation=Continuation(answer.etag))
 
     def continuation_after(self, change: Change) -> Continuation:
@@ -244,7 +244,7 @@ class CosmosFeed:
 
     async def _look(self) -> None:
         listed = await self._requests.ranges()
-        self._requests.check_same(listed.container_rid, self._rid)
+        self._requests.check_same_container(listed.container_rid, self._rid)
         topology = self._topology.replaced_by(listed.ranges)
         if not topology.complete:
             raise FeedUnavailable("the list of ranges has gaps: a split is going on; ask again")

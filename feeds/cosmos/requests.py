@@ -32,7 +32,7 @@ _REPEATED: Final = (_GONE, _THROTTLED)  # what the client would ask for again an
 _NOT_AUTHORIZED: Final = (401, 403)
 _BAD_REQUEST: Final = 400
 _SPLITTING: Final = 1007
-_MADE_ANEW: Final = 1024
+_RECREATED: Final = 1024
 _NOT_YET_HERE: Final = 1002
 _WRONG_REGION: Final = (3, 1008)
 _SHORT: Final = 300
@@ -112,7 +112,7 @@ class Requests:
                 return self._judged(taken.answer)
             except ValueError as error:
                 # what the client says before it asks: the token is of another container
-                raise FeedRefused(made_anew(self._where)) from error
+                raise FeedRefused(is_recreated(self._where)) from error
         raise FeedUnavailable(f"{self._where} gave no answer to read")
 
     async def ranges(self) -> RangeList:
@@ -155,10 +155,10 @@ class Requests:
             raise FeedUnavailable(f"{self._where} answered without saying where it stands")
         return answer
 
-    def check_same(self, rid: str, expected: str) -> None:
+    def check_same_container(self, rid: str, expected: str) -> None:
         """Refuse an answer of another container than was opened."""
         if rid and rid != expected:
-            raise FeedRefused(made_anew(self._where))
+            raise FeedRefused(is_recreated(self._where))
 
 
 @asynccontextmanager
@@ -195,8 +195,8 @@ def error_of(where: str, answer: Answer, message: str) -> FeedError:
 def _advice(where: str, answer: Answer, said: str) -> str | None:
     """Tell a person what to do, where asking again cannot help."""
     status, substatus = answer.status, answer.substatus
-    if (status, substatus) == (_BAD_REQUEST, _MADE_ANEW):
-        return made_anew(where)
+    if (status, substatus) == (_BAD_REQUEST, _RECREATED):
+        return is_recreated(where)
     if status == _NOT_FOUND and substatus != _NOT_YET_HERE:
         return (
             f"{where} is not there {said}: check database and container in the address of "
@@ -215,7 +215,7 @@ def _advice(where: str, answer: Answer, said: str) -> str | None:
     return None
 
 
-def made_anew(where: str) -> str:
+def is_recreated(where: str) -> str:
     return (
         f"{where} was deleted and made anew: the positions of its leases mean nothing in "
         f"the new one. Reset the leases of this feed to start it again"
@@ -225,7 +225,7 @@ def made_anew(where: str) -> str:
 def _take(response: Any) -> None:
     """Take an answer from the client, unless the client knows better what to do with it."""
     answer = _whole(response)
-    anew = (answer.status, answer.substatus) == (_BAD_REQUEST, _MADE_ANEW)
+    anew = (answer.status, answer.substatus) == (_BAD_REQUEST, _RECREATED)
     if answer.status < _BAD_REQUEST or answer.status in _REPEATED or anew:
         raise _Taken(answer)
 

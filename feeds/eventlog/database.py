@@ -44,7 +44,7 @@ def opened(path: Path, access: Access) -> Iterator[sqlite3.Connection]:
 
 
 @asynccontextmanager
-async def connected(path: Path, access: Access) -> AsyncIterator[aiosqlite.Connection]:
+async def connect(path: Path, access: Access) -> AsyncIterator[aiosqlite.Connection]:
     """Keep a database open, with a thread of its own; statements commit one by one."""
     with advised(path):
         connection = await aiosqlite.connect(

@@ -18,7 +18,7 @@ import aiosqlite
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.eventlog.block_format import COLUMNS, behind, changes_of, joined
 from changefeed.feeds.eventlog.catalog import Catalog, Partition, check_records, read_catalog
-from changefeed.feeds.eventlog.database import advised, connected
+from changefeed.feeds.eventlog.database import advised, connect
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.feed import (
@@ -83,7 +83,7 @@ class EventLog:
         await self._refresh()
         return [x.as_range() for x in self._catalog.partitions]
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
         partition = await self._partition(range_id)
         if start == "beginning":
             return self._position(0)
@@ -193,7 +193,7 @@ class _Brokers:
             if broker in self._connections:
                 return
             made = [
-                await self._stack.enter_async_context(connected(path, "ro"))
+                await self._stack.enter_async_context(connect(path, "ro"))
                 for _ in range(_CONNECTIONS)
             ]
             await check_records(made[0], catalog, broker)

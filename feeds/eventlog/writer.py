@@ -19,7 +19,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import COLUMNS, Layout
 from changefeed.feeds.eventlog.block_writer import Addition, Tail, fill
 from changefeed.feeds.eventlog.catalog import Catalog, check_records, read_catalog
-from changefeed.feeds.eventlog.database import Synchronous, advised, connected
+from changefeed.feeds.eventlog.database import Synchronous, advised, connect
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.lock import writer_lock
 from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
@@ -90,7 +90,7 @@ class EventLogWriter:
         folder = catalog.folder(_BROKER)
         async with AsyncExitStack() as stack:
             stack.enter_context(writer_lock(folder / LOCK))
-            records = await stack.enter_async_context(connected(folder / RECORDS, "rw"))
+            records = await stack.enter_async_context(connect(folder / RECORDS, "rw"))
             await check_records(records, catalog, _BROKER)
             await _prepare(records, folder / RECORDS, synchronous)
             yield cls(catalog, records, clock)

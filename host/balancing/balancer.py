@@ -11,7 +11,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import HostName, Lease, Member
-from changefeed.leases.plan import Duty, assignable, line_of, plan
+from changefeed.leases.plan import Action, actions_for, assignable, plan
 
 _SHORTEST_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
 
@@ -56,8 +56,8 @@ class Balancer:
         members: Sequence[Member],
         at: Moment,
         *,
-        held: Collection[RangeId],
-    ) -> list[tuple[Duty, Lease]]:
+        reading: Collection[RangeId],
+    ) -> list[tuple[Action, Lease]]:
         """Take in what was listed; return what this host has to do, in order."""
         owned = {x.range_id: x for x in leases if x.owner is not None}
         expired = self._leases.expired(owned, at)
@@ -65,16 +65,16 @@ class Balancer:
         self._recorded = frozenset(x.name for x in members)
         self._see(self._living(owned, expired, members), at)
         assignment = plan(assignable(leases), self.fleet)
-        line = line_of(
-            self._me, assignment, leases, held=held, expired=expired, living=self.fleet
+        line = actions_for(
+            self._me, assignment, leases, reading=reading, expired=expired, living=self.fleet
         )
         self._notice_absence(at)
-        stealing = {lease.range_id for duty, lease in line if duty is Duty.STEAL}
+        stealing = {lease.range_id for action, lease in line if action is Action.STEAL}
         self._asked = {x: at for x, at in self._asked.items() if x in stealing}
         self._handoffs_due = bool(stealing) or any(
-            assignment.get(x) not in (None, self._me) for x in held
+            assignment.get(x) not in (None, self._me) for x in reading
         )
-        return line if self._quiet else [x for x in line if x[0] is not Duty.STEAL]
+        return line if self._quiet else [x for x in line if x[0] is not Action.STEAL]
 
     def _living(
         self,
@@ -85,10 +85,10 @@ class Balancer:
         """Return who may own leases: whoever lives and is not stopping."""
         living = {x.name for x in members if x.name not in self._dead} | {self._me}
         # A host of another kind keeps no record; a lease that moves shows that it lives.
-        strangers = {
+        foreign_owners = {
             x.owner for r, x in owned.items() if x.owner is not None and r not in expired
         } - self._recorded
-        return frozenset((living | strangers) - {x.name for x in members if x.stopping})
+        return frozenset((living | foreign_owners) - {x.name for x in members if x.stopping})
 
     def _notice_absence(self, at: Moment) -> None:
         """Let requests count anew after we were away for so long that we may have seemed
@@ -123,8 +123,8 @@ class Balancer:
         if epoch != lease.epoch:
             epoch, since = lease.epoch, now
         self._asked[lease.range_id] = (epoch, since)
-        patience = settings.max_handoff_time + settings.expiration
-        return Steal.TAKE if now - since >= patience else Steal.WAIT
+        longest = settings.max_handoff_time + settings.expiration
+        return Steal.TAKE if now - since >= longest else Steal.WAIT
 
     def next_look(self, *, now: float, jitter: float) -> float:
         """Return how many seconds to wait before the next look.
@@ -141,7 +141,9 @@ class Balancer:
         waits = [wait, *(x - now for x in moments if x is not None)]
         return max(_SHORTEST_WAIT, min(waits))
 
-    def to_forget(self, leases: Sequence[Lease], members: Sequence[Member]) -> list[Member]:
+    def expired_members(
+        self, leases: Sequence[Lease], members: Sequence[Member]
+    ) -> list[Member]:
         """Pick the records of hosts that are dead and own nothing any more.
 
         While a dead host's leases have not expired, its record tells that it is dead.

@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import Members
 from changefeed.leases.errors import ContainerUnavailable, MemberConflict
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 
-class NameTaken(Mistake):
+class NameTaken(UserError):
     """Another living process runs under our name."""
 
     def __init__(self, name: HostName, incarnation: Incarnation) -> None:
@@ -44,15 +44,15 @@ class Membership:
         member: Member,
         settings: LeaseSettings,
         *,
-        journal: Journal,
-        patience: Patience,
+        events: HostEvents,
+        retrier: Retrier,
         wall: Callable[[], float],
     ) -> None:
         self._container = container
         self._member = member
         self._settings = settings
-        self._journal = journal
-        self._patience = patience
+        self._events = events
+        self._retrier = retrier
         self._wall = wall
         self._writing = asyncio.Lock()
 
@@ -63,27 +63,27 @@ class Membership:
     async def join(self) -> None:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""
         while True:
-            stored = await self._patience.ask("join", self._stored)
+            stored = await self._retrier.ask("join", self._stored)
             if stored is not None and stored.incarnation != self._member.incarnation:
                 await self._see_it_dead(stored)
             version = Version("") if stored is None else stored.version
             self._member = replace(self._member, version=version)
             try:
-                await self._patience.ask("join", self._write)
+                await self._retrier.ask("join", self._write)
             except MemberConflict:
                 continue  # somebody joined meanwhile, or our own write got through unanswered
             return
 
-    async def beat_for_ever(self) -> None:
+    async def keep_alive(self) -> None:
         """Keep the record alive. Raise ``NameTaken`` if another process took the name."""
         while True:
             await asyncio.sleep(self.beat_interval)
             try:
                 await self._beat()
             except ContainerUnavailable as error:
-                self._journal.retrying("heartbeat", error, self.beat_interval)
+                self._events.retrying("heartbeat", error, self.beat_interval)
 
-    async def say_stopping(self) -> None:
+    async def announce_stopping(self) -> None:
         """Tell the others to give us nothing more. One attempt; it only speeds things up."""
         self._member = replace(self._member, stopping=True)
         await self._beat()
@@ -124,12 +124,12 @@ class Membership:
         if found.stamp is not None and self._wall() - found.stamp >= longest_still:
             return
         watched = 2 * self.beat_interval + settings.call_timeout
-        self._journal.waiting_for_name(found.incarnation, watched)
+        self._events.waiting_for_name(found.incarnation, watched)
         clock = asyncio.get_running_loop().time
         until = clock() + watched
         while clock() < until:
             await asyncio.sleep(self.beat_interval / 2)
-            stored = await self._patience.ask("join", self._stored)
+            stored = await self._retrier.ask("join", self._stored)
             if stored is None:
                 return
             if stored.sign_of_life != found.sign_of_life:

@@ -11,12 +11,12 @@ from changefeed.feeds.feed import (
     Feed,
     FeedRange,
     RangeId,
-    Recalls,
+    RemembersRanges,
     StartAt,
     Successor,
 )
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience, only
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier, only
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
@@ -27,7 +27,7 @@ _AGAIN_AFTER = 5.0
 _SUPERSEDED = "its keys have gone to other ranges"
 
 
-class RangeTender:
+class RangeSynchronizer:
     """Looks for new ranges now and then. ``changed`` is told when leases came or went.
 
     It goes on beside the rounds of balancing, which a slow feed must not hold up.
@@ -39,16 +39,16 @@ class RangeTender:
         container: LeaseContainer,
         settings: FeedSettings,
         *,
-        journal: Journal,
+        events: HostEvents,
         changed: Callable[[], None],
     ) -> None:
         self._feed = feed
         self._container = container
         self._settings = settings
-        self._journal = journal
+        self._events = events
         self._changed = changed
 
-    async def tend_for_ever(self) -> None:
+    async def run(self) -> None:
         """Raise what asking again cannot mend."""
         while True:
             wait = self._settings.ranges_interval
@@ -56,7 +56,7 @@ class RangeTender:
                 await self._tend()
             except* (ContainerUnavailable, FeedUnavailable, RangeUnknown) as errors:
                 wait = min(wait, _AGAIN_AFTER)
-                self._journal.retrying("ranges", only(errors), wait)
+                self._events.retrying("ranges", only(errors), wait)
             await asyncio.sleep(wait)
 
     async def _tend(self) -> None:
@@ -66,8 +66,8 @@ class RangeTender:
         them is gone for good, and one whose lease is missing was not finished by anybody.
         """
         leases = await self._container.list()
-        if isinstance(self._feed, Recalls):
-            self._feed.recall(x.range for x in leases)
+        if isinstance(self._feed, RemembersRanges):
+            self._feed.remember_ranges(x.range for x in leases)
         ranges = await self._feed.ranges()
         try:
             created = await create_missing(
@@ -76,13 +76,13 @@ class RangeTender:
                 self._settings.start_at,
                 ranges=ranges,
                 leases=leases,
-                journal=self._journal,
+                events=self._events,
             )
         except RangeUnknown:
             self._changed()  # the other leases are there
             raise
         forgotten = await forget_finished(
-            self._container, ranges=ranges, leases=leases, journal=self._journal
+            self._container, ranges=ranges, leases=leases, events=self._events
         )
         if created or forgotten:
             self._changed()
@@ -95,7 +95,7 @@ async def create_missing(
     *,
     ranges: Sequence[FeedRange],
     leases: Sequence[Lease],
-    journal: Journal,
+    events: HostEvents,
 ) -> bool:
     """Create a lease for each range without one, its start settled once and for all.
 
@@ -103,7 +103,7 @@ async def create_missing(
     ``RangeUnknown`` in the end if one has ended since, and is gone from the next list.
     """
     missing = _missing(ranges, leases)
-    if missing and isinstance(feed, Recalls):
+    if missing and isinstance(feed, RemembersRanges):
         missing = _held_by_none(missing, [*leases, *await container.list()])
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
     few = asyncio.Semaphore(_AT_ONCE)
@@ -112,13 +112,13 @@ async def create_missing(
     async def create(found: FeedRange) -> None:
         async with few:
             try:
-                position = await feed.settle(found.id, start)
+                position = await feed.resolve_start(found.id, start)
             except RangeUnknown as error:
                 unknown.append(error)
                 return
             wanted = Lease(range=_waiting_for(found, fresh), continuation=position)
             if not (await container.create(wanted)).epoch:
-                journal.created(wanted)
+                events.created(wanted)
 
     async with asyncio.TaskGroup() as group:
         for feed_range in missing:
@@ -144,8 +144,8 @@ async def create_successors(
     *,
     feed: Feed,
     container: LeaseContainer,
-    patience: Patience,
-    journal: Journal,
+    retrier: Retrier,
+    events: HostEvents,
     check: Callable[[], None],
 ) -> None:
     """Create the leases of the ranges that an ended one goes on in, if they are missing.
@@ -162,22 +162,22 @@ async def create_successors(
             check()
             await call()
 
-        await patience.ask(doing, checked)
+        await retrier.ask(doing, checked)
 
     async def delete_superseded(lease: Lease) -> bool:
         read = partial(container.read, lease.range_id)
-        while (stored := await patience.ask("read", read)) is not None:
+        while (stored := await retrier.ask("read", read)) is not None:
             if not _waits_for(ended, stored) or not _is_superseded(stored, starts, feed):
                 return False
-            forget = partial(_forget, container, stored, journal, _SUPERSEDED)
+            forget = partial(_forget, container, stored, events, _SUPERSEDED)
             await write("delete", forget)  # unless others have just written to it
         return True
 
-    leases = await patience.ask("list", container.list)
+    leases = await retrier.ask("list", container.list)
     starts = {x.range.id: x.start for x in successors}
     waiting = [x for x in leases if _waits_for(ended, x)]
     gone = {x.range_id for x in waiting if await delete_superseded(x)}
-    unfinished = {x.id: x for x in await patience.ask("ranges", feed.ranges)}
+    unfinished = {x.id: x for x in await retrier.ask("ranges", feed.ranges)}
     for lease in leases:
         unfinished[lease.range_id] = lease.range
         if lease.ended or lease.range_id in gone:
@@ -208,7 +208,7 @@ def _is_superseded(lease: Lease, starts: Mapping[RangeId, Continuation], feed: F
     """
     if lease.range_id not in starts:
         return True
-    return isinstance(feed, Recalls) and lease.continuation != starts[lease.range_id]
+    return isinstance(feed, RemembersRanges) and lease.continuation != starts[lease.range_id]
 
 
 def _may_share_keys(a: FeedRange, b: FeedRange) -> bool:
@@ -244,7 +244,7 @@ async def forget_finished(
     *,
     ranges: Collection[FeedRange],
     leases: Sequence[Lease],
-    journal: Journal,
+    events: HostEvents,
 ) -> bool:
     """Delete the leases of ended ranges that nobody needs any more.
 
@@ -258,7 +258,7 @@ async def forget_finished(
         if lease.ended and lease.range_id not in listed:
             successors = [x for x in leases if lease.range_id in x.range.parents]
             if all([await _has_checkpoint(container, x.range_id) for x in successors]):
-                await _forget(container, lease, journal, "its successors go on")
+                await _forget(container, lease, events, "its successors go on")
                 forgotten = True
     return forgotten
 
@@ -269,10 +269,10 @@ async def _has_checkpoint(container: LeaseContainer, range_id: RangeId) -> bool:
 
 
 async def _forget(
-    container: LeaseContainer, lease: Lease, journal: Journal, reason: str
+    container: LeaseContainer, lease: Lease, events: HostEvents, reason: str
 ) -> None:
     try:
         await container.delete(lease)
     except (LeaseConflict, LeaseGone):
         return  # another host did, or will
-    journal.forgotten(lease, reason)
+    events.forgotten(lease, reason)

@@ -8,24 +8,24 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from changefeed.feeds.feed import Feed, Recalls
+from changefeed.feeds.feed import Feed, RemembersRanges
 from changefeed.host.balancing.balancer import Balancer, Steal
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.settings import Settings
 from changefeed.host.workers.owned_lease import acquire
-from changefeed.host.workers.pool import Crew
+from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.operations.update import rewrite
-from changefeed.leases.plan import Duty
+from changefeed.leases.operations.update import update_lease
+from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
 
 _AT_ONCE = 16
 
 
-class Rounds:
+class Rebalancer:
     """The rounds of one host. ``stopping`` tells whether to take nothing more."""
 
     def __init__(
@@ -37,8 +37,8 @@ class Rounds:
         feed: Feed,
         container: LeaseContainer,
         balancer: Balancer,
-        crew: Crew,
-        journal: Journal,
+        pool: WorkerPool,
+        events: HostEvents,
         wall: Callable[[], float],
         stopping: Callable[[], bool],
     ) -> None:
@@ -48,35 +48,35 @@ class Rounds:
         self._feed = feed
         self._container = container
         self._balancer = balancer
-        self._crew = crew
-        self._journal = journal
+        self._pool = pool
+        self._events = events
         self._wall = wall
         self._stopping = stopping
         self._clock = asyncio.get_running_loop().time
         self._few = asyncio.Semaphore(_AT_ONCE)
 
-    async def look_and_act(self) -> None:
+    async def run_once(self) -> None:
         """Do one round. Raise what container and feed raise (in a group, or not)."""
         asked = self._clock()
         leases, members = await asyncio.gather(
             self._container.list(), self._container.members()
         )
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
-        if isinstance(self._feed, Recalls):
-            self._feed.recall(x.range for x in leases)
-        self._journal.listed_paused({x.range_id: x.paused for x in leases if x.paused})
+        if isinstance(self._feed, RemembersRanges):
+            self._feed.remember_ranges(x.range for x in leases)
+        self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         fleet = self._balancer.fleet
-        line = self._balancer.line(leases, members, at, held=self._crew.leases)
+        line = self._balancer.line(leases, members, at, reading=self._pool.leases)
         if self._balancer.fleet != fleet:
-            self._journal.members_changed(self._balancer.fleet)
+            self._events.members_changed(self._balancer.fleet)
         async with asyncio.TaskGroup() as group:
-            for duty, lease in line:
-                group.create_task(self._in_turn(duty, lease))
-        for member in self._balancer.to_forget(leases, members):
+            for action, lease in line:
+                group.create_task(self._in_turn(action, lease))
+        for member in self._balancer.expired_members(leases, members):
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
 
-    async def leave_nothing(self) -> None:
+    async def release_unserved(self) -> None:
         """Take back what this host has asked for, and release what came too late.
 
         A request that stands could still be granted to a host that is no longer there.
@@ -89,60 +89,60 @@ class Rounds:
                     if self._is_ours_unread(lease):
                         await self._container.replace(lease.released())
                     elif lease.next_owner == self._me:
-                        await rewrite(self._container, lease.range_id, self._withdrawn)
+                        await update_lease(self._container, lease.range_id, self._withdrawn)
 
     def _is_ours_unread(self, lease: Lease) -> bool:
         """Whether it was handed to us, or claimed by us, and no call of ours can run for it."""
         return (
             lease.owner == self._me
             and lease.incarnation in (None, self._incarnation)
-            and lease.range_id not in self._crew.leases
-            and lease.range_id not in self._crew.abandoned
+            and lease.range_id not in self._pool.leases
+            and lease.range_id not in self._pool.stuck
         )
 
-    async def _in_turn(self, duty: Duty, lease: Lease) -> None:
+    async def _in_turn(self, action: Action, lease: Lease) -> None:
         async with self._few:
             if self._stopping():
                 return
             try:
-                await self._do(duty, lease)
+                await self._do(action, lease)
             except (LeaseConflict, LeaseGone):
-                self._journal.conflict(lease, duty.name.lower())
+                self._events.conflict(lease, action.name.lower())
 
-    async def _do(self, duty: Duty, lease: Lease) -> None:
-        match duty:
-            case Duty.PART:
+    async def _do(self, action: Action, lease: Lease) -> None:
+        match action:
+            case Action.DRAIN:
                 paused = lease.paused is not None
                 reason = CloseReason.PAUSED if paused else CloseReason.HANDED_OVER
-                self._crew.part(lease.range_id, reason)
-            case Duty.HAND_ON:
+                self._pool.part(lease.range_id, reason)
+            case Action.HAND_OVER:
                 await self._container.replace(_handed_on(lease))
-            case Duty.WITHDRAW:
-                if await rewrite(self._container, lease.range_id, self._withdrawn):
-                    self._journal.withdrawn(lease)
-            case Duty.ACQUIRE:
+            case Action.WITHDRAW:
+                if await update_lease(self._container, lease.range_id, self._withdrawn):
+                    self._events.withdrawn(lease)
+            case Action.ACQUIRE:
                 await self._acquire(lease, "available" if lease.owner is None else "own")
-            case Duty.ACQUIRE_EXPIRED:
+            case Action.ACQUIRE_EXPIRED:
                 await self._acquire(lease, "expired")
-            case Duty.STEAL:
+            case Action.STEAL:
                 await self._steal(lease)
 
     async def _acquire(self, lease: Lease, how: str) -> None:
-        held = await acquire(
+        owned = await acquire(
             self._container,
             lease,
             taken=lambda x: x.taken_by(self._me, self._incarnation),
             settings=self._settings.leases,
             wall=self._wall,
         )
-        self._journal.acquired(held.lease, held.continuation, how, lease.owner)
-        self._crew.start(held)
+        self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
+        self._pool.start(owned)
 
     async def _steal(self, lease: Lease) -> None:
         match self._balancer.steal(lease, now=self._clock()):
             case Steal.ASK:
-                if await rewrite(self._container, lease.range_id, self._asked(lease)):
-                    self._journal.asked(lease)
+                if await update_lease(self._container, lease.range_id, self._asked(lease)):
+                    self._events.asked(lease)
             case Steal.TAKE:
                 await self._acquire(lease, "stolen")
             case Steal.WAIT:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from changefeed.feeds.feed import Change
 
 
-class Progress:
+class Acknowledgements:
     """The deliveries of one range that are not yet known to be done. No I/O."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Never
 
 from changefeed.feeds.feed import Continuation
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
-from changefeed.host.workers.owned_lease import HeldLease
+from changefeed.host.workers.owned_lease import OwnedLease
 
 _REST = 9.0  # times as long as the write took: so writing takes a tenth of the time
 _LONGEST_REST = 0.1
@@ -49,15 +49,15 @@ class CheckpointPolicy:
         return due
 
 
-class Checkpoints:
+class Checkpointer:
     """Writes the positions of one range, in order, the newest only."""
 
-    def __init__(self, held: HeldLease, journal: Journal, patience: Patience) -> None:
-        self._held = held
-        self._journal = journal
-        self._patience = patience
-        self._wanted = held.continuation
-        self.reached = held.continuation
+    def __init__(self, owned: OwnedLease, events: HostEvents, retrier: Retrier) -> None:
+        self._owned = owned
+        self._events = events
+        self._retrier = retrier
+        self._wanted = owned.continuation
+        self.reached = owned.continuation
         """The position below which everything is done; it only moves forward."""
         self._said = 0
         self._written = 0
@@ -109,7 +109,7 @@ class Checkpoints:
         await self._idle.wait()
         return self.unwritten
 
-    async def write_for_ever(self) -> Never:
+    async def run(self) -> Never:
         """Be the writer. Raise ``LeaseLost`` or ``LeaseGone`` when nothing may be written."""
         while True:
             await self._news.wait()
@@ -123,9 +123,9 @@ class Checkpoints:
     async def _write(self) -> None:
         wanted, number, changes = self._wanted, self._said, self._changes_unwritten
         self._idle.clear()
-        await self._patience.ask("checkpoint", partial(self._held.checkpoint, wanted))
+        await self._retrier.ask("checkpoint", partial(self._owned.checkpoint, wanted))
         self._idle.set()
-        self._journal.checkpointed(self._held.range_id)
+        self._events.checkpointed(self._owned.range_id)
         self._written = number
         self._changes_unwritten -= changes
         self._progress.set()

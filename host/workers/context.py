@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 
 from changefeed.feeds.feed import Change, Feed, FeedRange
-from changefeed.host.workers.acknowledgements import Progress
-from changefeed.host.workers.checkpointer import Checkpoints
+from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.leases.lease import HostName, Lease
 
 
@@ -19,13 +19,13 @@ class WorkerContext:
         host: HostName,
         *,
         feed: Feed,
-        progress: Progress,
-        checkpoints: Checkpoints,
+        acknowledgements: Acknowledgements,
+        checkpoints: Checkpointer,
     ) -> None:
         self._lease = lease
         self._host = host
         self._feed = feed
-        self._progress = progress
+        self._acknowledgements = acknowledgements
         self._checkpoints = checkpoints
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -46,16 +46,16 @@ class WorkerContext:
         return self._lease.epoch
 
     def checkpoint(self, change: Change) -> None:
-        self._say(self._progress.done_up_to, change)
+        self._say(self._acknowledgements.done_up_to, change)
 
     def acknowledge(self, change: Change) -> None:
-        self._say(self._progress.done, change)
+        self._say(self._acknowledgements.done, change)
 
     async def flush(self) -> None:
         await self._checkpoints.written()
 
     def _say(self, count: Callable[[Change], Change | None], change: Change) -> None:
-        if change.range_id != self.range.id or not self._progress.was_delivered(change):
+        if change.range_id != self.range.id or not self._acknowledgements.was_delivered(change):
             raise ValueError(
                 f"change {change.sequence} of range {change.range_id!r} was not delivered to "
                 f"the observer of range {self.range.id!r}, so it cannot be done"

@@ -28,7 +28,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 _TRIES = 5  # each lost to another host's request; more means something else is wrong
 
 
-class HeldLease:
+class OwnedLease:
     """See the module. Every method may raise ``LeaseLost``, ``LeaseGone`` and
     ``ContainerUnavailable``; after the last one the lease is still held, until it is not.
     """
@@ -180,7 +180,7 @@ async def acquire(
     taken: Callable[[Lease], Lease],
     settings: LeaseSettings,
     wall: Callable[[], float],
-) -> HeldLease:
+) -> OwnedLease:
     """Make ``lease`` ours. An error means *unknown*, never owned.
 
     Raise ``LeaseConflict`` if another host was quicker, and what containers raise.
@@ -188,4 +188,4 @@ async def acquire(
     sent = asyncio.get_running_loop().time()
     wanted = taken(lease).stamped(write_id=WriteId(uuid4().hex), stamp=wall())
     stored = await container.acquire(wanted)
-    return HeldLease(container, stored, sent=sent, settings=settings, wall=wall)
+    return OwnedLease(container, stored, sent=sent, settings=settings, wall=wall)

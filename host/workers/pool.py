@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
-from changefeed.host.workers.owned_lease import HeldLease
+from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
@@ -15,10 +15,10 @@ _CANCEL_PATIENCE = 1.0
 
 
 class WorkerMaker(Protocol):
-    def __call__(self, held: HeldLease) -> Worker: ...
+    def __call__(self, owned: OwnedLease) -> Worker: ...
 
 
-class Crew:
+class WorkerPool:
     """Runs one worker for each lease, as tasks of ``group``.
 
     ``failed`` is told what a worker could not handle; the other workers go on. ``ended``
@@ -39,8 +39,8 @@ class Crew:
         self._ended = ended
         self._workers: dict[RangeId, Worker] = {}
         self._tasks: dict[asyncio.Task[None], Worker] = {}
-        self._parting: CloseReason | None = None
-        self.abandoned: set[RangeId] = set()
+        self._draining: CloseReason | None = None
+        self.stuck: set[RangeId] = set()
         """What has no worker any more, but perhaps a call that could not be ended."""
 
     @property
@@ -48,22 +48,22 @@ class Crew:
         """The leases that have a worker, as last written."""
         return {name: worker.lease for name, worker in self._workers.items()}
 
-    def start(self, held: HeldLease) -> None:
+    def start(self, owned: OwnedLease) -> None:
         """Put a worker to a lease that was just acquired."""
-        worker = self._make_worker(held)
-        self._workers[held.range_id] = worker
+        worker = self._make_worker(owned)
+        self._workers[owned.range_id] = worker
         self._tasks[self._group.create_task(self._run(worker))] = worker
-        if self._parting is not None:  # acquired while the host was told to stop
-            worker.part(self._parting)
+        if self._draining is not None:  # acquired while the host was told to stop
+            worker.part(self._draining)
 
     def part(self, range_id: RangeId, reason: CloseReason) -> None:
         """Have one worker wind down, if it is there."""
         if range_id in self._workers:
             self._workers[range_id].part(reason)
 
-    def part_all(self, reason: CloseReason) -> None:
+    def drain_all(self, reason: CloseReason) -> None:
         """Have every worker wind down, those too that are yet to start."""
-        self._parting = reason
+        self._draining = reason
         for worker in self._workers.values():
             worker.part(reason)
 
@@ -72,14 +72,14 @@ class Crew:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def cut_short(self) -> None:
+    async def cancel_all(self) -> None:
         """Cancel what is left; give up on calls that do not end even then."""
         for attempt in range(_CANCELS):
             if not self._tasks:
                 return
             for task, worker in self._tasks.items():
                 if attempt:
-                    worker.abandon()
+                    worker.mark_stuck()
                 task.cancel()
             await asyncio.wait(self._tasks, timeout=_CANCEL_PATIENCE)
 
@@ -91,8 +91,8 @@ class Crew:
         except Exception as error:  # noqa: BLE001 - told to whoever supervises the crew
             self._failed(error)
         finally:
-            if worker.abandoned:
-                self.abandoned.add(worker.lease.range_id)
+            if worker.stuck:
+                self.stuck.add(worker.lease.range_id)
             del self._workers[worker.lease.range_id]
             del self._tasks[task]
             self._ended()

@@ -5,11 +5,11 @@ from functools import partial
 from random import Random
 
 from changefeed.feeds.feed import Continuation, Feed, Page, RangeEnded, RangeId
-from changefeed.host.retries import Patience
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 
 
-class ReadAhead:
+class Prefetcher:
     """A bounded row of pages of one range, from one position on.
 
     Limits: what was fetched and not delivered when the reading stops is dropped; whoever
@@ -22,13 +22,13 @@ class ReadAhead:
         range_id: RangeId,
         settings: FeedSettings,
         *,
-        patience: Patience,
+        retrier: Retrier,
         random: Random,
     ) -> None:
         self._feed = feed
         self._range_id = range_id
         self._settings = settings
-        self._patience = patience
+        self._retrier = retrier
         self._random = random
         self._row: asyncio.Queue[Page | RangeEnded | None] = asyncio.Queue(settings.read_ahead)
         self._stopped = False
@@ -48,7 +48,7 @@ class ReadAhead:
         """Fetch page after page until the range ends or the reading is stopped."""
         while not self._stopped:
             try:
-                page = await self._patience.ask(
+                page = await self._retrier.ask(
                     "read",
                     partial(self._feed.read, self._range_id, after, self._settings.page_size),
                 )

@@ -33,18 +33,18 @@ from typing import Never
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, Page, RangeEnded
 from changefeed.host.balancing.range_sync import create_successors
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
-from changefeed.host.workers.acknowledgements import Progress
-from changefeed.host.workers.checkpointer import CheckpointPolicy, Checkpoints
+from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
 from changefeed.host.workers.context import WorkerContext
-from changefeed.host.workers.owned_lease import HeldLease
-from changefeed.host.workers.prefetch import ReadAhead
+from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.workers.prefetch import Prefetcher
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Lease
-from changefeed.observers.errors import ObserverBarred, ObserverFailed, ObserverStuck
+from changefeed.observers.errors import LeaseFenced, ObserverFailed, ObserverStuck
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason, Observer
 
@@ -61,7 +61,7 @@ class Worker:
 
     def __init__(
         self,
-        held: HeldLease,
+        owned: OwnedLease,
         *,
         host: HostName,
         feed: Feed,
@@ -69,56 +69,60 @@ class Worker:
         make_observer: ObserverMaker,
         lives: Callable[[HostName], bool],
         settings: Settings,
-        journal: Journal,
+        events: HostEvents,
         random: Random,
     ) -> None:
-        self._held = held
+        self._owned = owned
         self._feed = feed
         self._container = container
         self._make_observer = make_observer
         self._lives = lives
         self._settings = settings
-        self._journal = journal
+        self._events = events
         self._random = random
-        self._patience = Patience(journal, random)
+        self._retrier = Retrier(events, random)
         self._clock = asyncio.get_running_loop().time
-        self._checkpoints = Checkpoints(held, journal, self._patience)
-        self._progress = Progress()
+        self._checkpoints = Checkpointer(owned, events, self._retrier)
+        self._acknowledgements = Acknowledgements()
         self._context = WorkerContext(
-            held.lease, host, feed=feed, progress=self._progress, checkpoints=self._checkpoints
+            owned.lease,
+            host,
+            feed=feed,
+            acknowledgements=self._acknowledgements,
+            checkpoints=self._checkpoints,
         )
         self._policy = CheckpointPolicy(settings.observer, now=self._clock())
-        self._parting: CloseReason | None = None
-        self._part_now = asyncio.Event()
-        self.abandoned = False
+        self._draining: CloseReason | None = None
+        self._drain_now = asyncio.Event()
+        self.stuck = False
         """Whether a call may still run that could not be ended: the lease must expire."""
         self._pause: str | None = None
-        self._pages: ReadAhead | None = None
+        self._pages: Prefetcher | None = None
         self._in_hand: asyncio.Timeout | None = None
-        self._part_by: float | None = None
+        self._drain_deadline: float | None = None
 
     @property
     def lease(self) -> Lease:
-        return self._held.lease
+        return self._owned.lease
 
     def part(self, reason: CloseReason) -> None:
         """Wind down: finish what is in hand, checkpoint, and give up the lease."""
-        if self._parting is None:
-            self._parting = reason
-            self._journal.parting(self.lease, reason)
-        if reason is not CloseReason.STOPPING and self._part_by is None:
-            self._part_by = self._clock() + self._settings.leases.max_handoff_time
+        if self._draining is None:
+            self._draining = reason
+            self._events.parting(self.lease, reason)
+        if reason is not CloseReason.STOPPING and self._drain_deadline is None:
+            self._drain_deadline = self._clock() + self._settings.leases.max_handoff_time
             if self._in_hand is not None:
-                self._in_hand.reschedule(self._part_by)
+                self._in_hand.reschedule(self._drain_deadline)
         self._context.handing_over = True
         self._context.moved.set()
-        self._part_now.set()
+        self._drain_now.set()
         if self._pages is not None:
             self._pages.stop()
 
-    def abandon(self) -> None:
+    def mark_stuck(self) -> None:
         """Stop waiting for a call that cannot be ended: the lease must then expire."""
-        self.abandoned = True
+        self.stuck = True
 
     async def run(self) -> CloseReason:
         """Work until the lease is given up or lost; return why.
@@ -133,7 +137,7 @@ class Worker:
                     group.create_task(companion)
                     for companion in (
                         self._keep_renewed(),
-                        self._checkpoints.write_for_ever(),
+                        self._checkpoints.run(),
                         self._heed_requests(),
                         self._measure_lag(),
                     )
@@ -146,12 +150,12 @@ class Worker:
             reason = CloseReason.LEASE_LOST
         finally:
             if reason is CloseReason.FAILED:
-                reason = self._parting or reason
+                reason = self._draining or reason
                 await self._release_at_last()
-            if self.abandoned and reason is not CloseReason.LEASE_LOST:
-                self._journal.abandoned(self.lease)
+            if self.stuck and reason is not CloseReason.LEASE_LOST:
+                self._events.stuck(self.lease)
             else:
-                self._journal.parted(self.lease, reason)
+                self._events.parted(self.lease, reason)
         return reason
 
     # the observer
@@ -159,25 +163,25 @@ class Worker:
     async def _observe(self, group: asyncio.TaskGroup) -> CloseReason:
         """Open the observer and feed it, again after a rest whenever it has failed."""
         while True:
-            observer = self._make_observer(self._held.lease.range, self)
+            observer = self._make_observer(self._owned.lease.range, self)
             try:
                 return await self._open_and_deliver(observer, group)
             except ObserverFailed as error:
                 self._checkpoints.advance()
                 await self._checkpoints.written()  # reading begins there again
-                self._progress.forget()
-                if self._parting is None:
+                self._acknowledgements.forget()
+                if self._draining is None:
                     if self._settings.observer.on_failure == "stop-range":
                         return self._pause_because(error)
                     rest = self._settings.observer.reopen_delay
-                    self._journal.observer_gave_up(self._held.range_id, error, rest)
+                    self._events.observer_gave_up(self._owned.range_id, error, rest)
                     await self._rest(rest)
-            if self._parting is not None:
-                return self._parting
+            if self._draining is not None:
+                return self._draining
 
     def _pause_because(self, error: ObserverFailed) -> CloseReason:
         self._pause = str(error)[:_LONGEST_REASON]
-        self._journal.range_paused(self._held.range_id, self._pause)
+        self._events.range_paused(self._owned.range_id, self._pause)
         return CloseReason.PAUSED
 
     async def _open_and_deliver(
@@ -185,27 +189,27 @@ class Worker:
     ) -> CloseReason:
         reason: CloseReason | None = None
         stuck = False
-        pages = self._pages = ReadAhead(
+        pages = self._pages = Prefetcher(
             self._feed,
-            self._held.range_id,
+            self._owned.range_id,
             self._settings.feed,
-            patience=self._patience,
+            retrier=self._retrier,
             random=self._random,
         )
-        reading = group.create_task(pages.fill(self._held.continuation))
+        reading = group.create_task(pages.fill(self._owned.continuation))
         try:
-            if self._parting is not None:
+            if self._draining is not None:
                 pages.stop()
             async with self._while_in_hand("open"):
                 await observer.open(self._context)
             reason = await self._deliver(observer, pages)
         except ObserverFailed:
-            reason = self._parting or CloseReason.FAILED
+            reason = self._draining or CloseReason.FAILED
             raise
         except ObserverStuck as error:
             stuck = True
-            self.abandon()
-            self._journal.observer_stuck(self._held.range_id, error)
+            self.mark_stuck()
+            self._events.observer_stuck(self._owned.range_id, error)
             raise
         finally:
             reading.cancel()
@@ -214,12 +218,12 @@ class Worker:
                 await self._close(observer, reason or self._reason_of_cancellation())
         return reason
 
-    async def _deliver(self, observer: Observer, pages: ReadAhead) -> CloseReason:
+    async def _deliver(self, observer: Observer, pages: Prefetcher) -> CloseReason:
         """Hand page after page to the observer, until there is a reason to part."""
         while (page := await pages.next()) is not None:
             if isinstance(page, RangeEnded):
                 await self._until_acknowledged()
-                if self._progress.unacknowledged:
+                if self._acknowledgements.unacknowledged:
                     break  # asked to part meanwhile: whoever is next finds the end again
                 await self._prepare_successors(page)
                 return CloseReason.RANGE_ENDED
@@ -233,10 +237,10 @@ class Worker:
             ):
                 self._checkpoints.advance()
             await self._checkpoints.room_for_more(self._settings.observer.max_unacknowledged)
-        assert self._parting is not None, "only parting stops the reading"
+        assert self._draining is not None, "only parting stops the reading"
         await self._until_acknowledged()
         self._checkpoints.advance()
-        return self._parting
+        return self._draining
 
     async def _hand_to(self, observer: Observer, page: Page) -> None:
         """Let the observer have a page; with manual checkpoints, in parts it has room for."""
@@ -247,31 +251,31 @@ class Worker:
             changes = page.changes[first : first + size]
             if not self._policy.automatic:
                 await self._until_room_for(len(changes))
-                if self._parting is not None:
+                if self._draining is not None:
                     return
-            self._held.check()
+            self._owned.check()
             began = self._clock()
-            self._progress.deliver(changes)
+            self._acknowledgements.deliver(changes)
             async with self._while_in_hand("process"):
                 await observer.process(self._context, changes)
             if self._policy.automatic:
-                self._progress.all_done()
+                self._acknowledgements.all_done()
                 self._checkpoints.reached = page.continuation
-            self._journal.batch(self._held.range_id, len(changes), self._clock() - began)
+            self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
 
     @asynccontextmanager
     async def _while_in_hand(self, call: str) -> AsyncIterator[None]:
         """Bound a call of the observer by the time there is to part, once that is known."""
         try:
-            async with asyncio.timeout_at(self._part_by) as self._in_hand:
+            async with asyncio.timeout_at(self._drain_deadline) as self._in_hand:
                 yield
-        except ObserverBarred:
-            self._held.lose("it could not be renewed in time")
+        except LeaseFenced:
+            self._owned.lose("it could not be renewed in time")
         except TimeoutError as error:
-            if self._part_by is None or self._clock() < self._part_by:
+            if self._drain_deadline is None or self._clock() < self._drain_deadline:
                 raise
             raise ObserverFailed(
-                self._held.range_id, None, 1, f"{call} did not end in time for the handoff"
+                self._owned.range_id, None, 1, f"{call} did not end in time for the handoff"
             ) from error
         finally:
             self._in_hand = None
@@ -279,17 +283,17 @@ class Worker:
     async def _until_room_for(self, changes: int) -> None:
         limit = self._settings.observer.max_unacknowledged
         while (
-            self._progress.unacknowledged
-            and self._progress.unacknowledged + changes > limit
-            and self._parting is None
+            self._acknowledgements.unacknowledged
+            and self._acknowledgements.unacknowledged + changes > limit
+            and self._draining is None
         ):
             await self._moved()
 
     async def _until_acknowledged(self) -> None:
         """Wait until all that was delivered is done, or the time to part is over."""
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._part_by) as self._in_hand:
-                while self._progress.unacknowledged:
+            async with asyncio.timeout_at(self._drain_deadline) as self._in_hand:
+                while self._acknowledgements.unacknowledged:
                     await self._moved()
         self._in_hand = None
 
@@ -299,22 +303,22 @@ class Worker:
 
     def _pass_over(self, page: Page) -> None:
         """At the end for now: there is time to write what policy had put off."""
-        if not self._progress.unacknowledged:
+        if not self._acknowledgements.unacknowledged:
             self._checkpoints.reached = page.continuation
         self._checkpoints.advance()
 
     async def _prepare_successors(self, ended: RangeEnded) -> None:
         """Create the leases of the ranges that go on, before this one counts as ended."""
         self._checkpoints.advance()
-        self._journal.ended(ended.range_id, [x.range for x in ended.successors])
+        self._events.ended(ended.range_id, [x.range for x in ended.successors])
         await create_successors(
-            self._held.lease.range,
+            self._owned.lease.range,
             ended.successors,
             feed=self._feed,
             container=self._container,
-            patience=self._patience,
-            journal=self._journal,
-            check=self._held.check,
+            retrier=self._retrier,
+            events=self._events,
+            check=self._owned.check,
         )
 
     async def _close(self, observer: Observer, reason: CloseReason) -> None:
@@ -322,30 +326,30 @@ class Worker:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await observer.close(self._context, reason)
         except Exception as error:  # noqa: BLE001 - the border to the user's code
-            self._journal.close_failed(self._held.range_id, error)
+            self._events.close_failed(self._owned.range_id, error)
 
     def _reason_of_cancellation(self) -> CloseReason:
-        if self._held.lost:
+        if self._owned.lost:
             return CloseReason.LEASE_LOST
-        return self._parting or CloseReason.FAILED
+        return self._draining or CloseReason.FAILED
 
     async def _rest(self, seconds: float) -> None:
         """Wait, but not past the time to part."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._part_now.wait()
+                await self._drain_now.wait()
 
     def check(self) -> None:
         """Bar the observer from the moment on that the lease may be another's."""
-        if not self._held.may_act:
-            raise ObserverBarred(f"the lease of range {self._held.range_id!r} is not ours")
+        if not self._owned.may_act:
+            raise LeaseFenced(f"the lease of range {self._owned.range_id!r} is not ours")
 
     async def sleep(self, seconds: float) -> None:
         """Let a wrapper wait before it tries again, but not past the time to part."""
         await self._rest(seconds)
-        if self._parting is not None:
+        if self._draining is not None:
             raise ObserverFailed(
-                self._held.range_id, None, 0, f"given up: {self._parting.value}"
+                self._owned.range_id, None, 0, f"given up: {self._draining.value}"
             )
 
     # the lease
@@ -359,7 +363,7 @@ class Worker:
             CloseReason.PAUSED: self._paused,
         }
         end = ends.get(reason, Lease.released)
-        await self._patience.ask("give up", partial(self._held.give_up, end, last))
+        await self._retrier.ask("give up", partial(self._owned.give_up, end, last))
 
     def _passed_on(self, lease: Lease) -> Lease:
         """Hand over to whoever asks by now; if nobody living does, anyone may have it."""
@@ -374,20 +378,20 @@ class Worker:
 
     async def _release_at_last(self) -> None:
         """Spare the others the wait for the expiration, if the container answers at once."""
-        if self.abandoned:
+        if self.stuck:
             return
         try:
             async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
-                await self._held.give_up(Lease.released, self._checkpoints.unwritten)
+                await self._owned.give_up(Lease.released, self._checkpoints.unwritten)
         except (LeaseLost, LeaseGone, ContainerError, TimeoutError) as error:
-            self._journal.retrying("release", error, 0.0)
+            self._events.retrying("release", error, 0.0)
 
     async def _heed_requests(self) -> Never:
         """Part with the lease when a living host asks for it, or when it is paused."""
         while True:
-            await self._held.noticed.wait()
-            self._held.noticed.clear()
-            lease = self._held.lease
+            await self._owned.noticed.wait()
+            self._owned.noticed.clear()
+            lease = self._owned.lease
             if lease.paused is not None:
                 self.part(CloseReason.PAUSED)
             elif lease.next_owner is not None and self._lives(lease.next_owner):
@@ -398,19 +402,19 @@ class Worker:
         await asyncio.sleep(interval * self._random.random())  # spread over the interval
         while True:
             try:
-                async with asyncio.timeout_at(self._held.fence_at):
-                    await self._patience.ask("renew", self._held.renew)
+                async with asyncio.timeout_at(self._owned.fence_at):
+                    await self._retrier.ask("renew", self._owned.renew)
             except TimeoutError:
-                self._held.lose("it could not be renewed in time")
-            self._journal.renewed()
+                self._owned.lose("it could not be renewed in time")
+            self._events.renewed()
             await asyncio.sleep(interval)
 
     async def _measure_lag(self) -> Never:
         interval = self._settings.feed.lag_interval
         while True:
             try:
-                lag = await self._feed.lag(self._held.range_id, self._checkpoints.reached)
-                self._journal.lag(self._held.range_id, lag)
+                lag = await self._feed.lag(self._owned.range_id, self._checkpoints.reached)
+                self._events.lag(self._owned.range_id, lag)
             except FeedError as error:
-                self._journal.retrying("lag", error, interval)
+                self._events.retrying("lag", error, interval)
             await asyncio.sleep(interval)

@@ -15,7 +15,7 @@ from changefeed.feeds.cosmos.address import (
     is_this_machine,
     read_address,
 )
-from changefeed.leases.cosmos.errors import errors_told
+from changefeed.leases.cosmos.errors import translate_errors
 from changefeed.leases.errors import ContainerRefused
 
 OPTIONS: dict[str, Any] = {
@@ -39,7 +39,7 @@ def lease_address(scheme: str, place: str, options: tuple[str, ...]) -> CosmosAd
 
 
 @asynccontextmanager
-async def connected(
+async def connect(
     address: CosmosAddress, access: CosmosAccess
 ) -> AsyncIterator[tuple[CosmosClient, Account]]:
     """Open a client as long as the block lasts; it has spoken to the account by then."""
@@ -56,7 +56,7 @@ async def connected(
             enable_endpoint_discovery=not is_this_machine(account.host),
             **OPTIONS,
         )
-        with errors_told(account.endpoint):
+        with translate_errors(account.endpoint):
             try:
                 await stack.enter_async_context(client)
             except BaseException:

@@ -20,8 +20,8 @@ from uuid import uuid4
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.creation_lock import Markers
-from changefeed.leases.cosmos.documents import Document, Form, Operation, Seen
-from changefeed.leases.cosmos.items import Items, Missing, Moved, Present
+from changefeed.leases.cosmos.documents import Document, Form, Operation, VersionToken
+from changefeed.leases.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
 from changefeed.leases.cosmos.stores import CosmosMembers
 from changefeed.leases.errors import (
     ContainerRefused,
@@ -30,7 +30,7 @@ from changefeed.leases.errors import (
     LeaseGone,
 )
 from changefeed.leases.lease import Lease
-from changefeed.leases.stores import carried
+from changefeed.leases.stores import require_continuation
 
 T = TypeVar("T")
 _ATTEMPTS = 5  # each lost to somebody who wrote in between
@@ -61,27 +61,27 @@ class CosmosLeases(CosmosMembers):
         return documents.lease_in(self._ours(found))
 
     async def create(self, lease: Lease) -> Lease:
-        carried(lease)
+        require_continuation(lease)
         self._refuse_what_is_in_parts(lease)
         await self._markers.begin()
         for _ in range(_ATTEMPTS):
             document = documents.new_document(self._form, lease, uuid4().hex)
             try:
                 return documents.lease_in(await self._items.create(document))
-            except Present:
+            except ItemExists:
                 stored = await self._given_a_position(lease)
             if stored is not None:
                 return stored
         raise ContainerUnavailable(f"lease {lease.range_id!r} comes and goes")
 
     async def replace(self, lease: Lease) -> Lease:
-        def patch(seen: Seen, attempt: str) -> Awaitable[str]:
+        def patch(seen: VersionToken, attempt: str) -> Awaitable[str]:
             return self._items.patch(
                 self._name(lease), documents.changes(lease, seen, attempt), seen.etag
             )
 
         etag = await self._written(lease, patch, of=lambda x: str(x["_etag"]))
-        seen = Seen(
+        seen = VersionToken(
             etag=etag,
             epoch=lease.epoch,
             low=lease.range.low,
@@ -95,7 +95,7 @@ class CosmosLeases(CosmosMembers):
         return await self._written_whole(lease, lambda x, y: documents.changes(bare, x, y))
 
     async def checkpoint(self, lease: Lease) -> Lease:
-        carried(lease)
+        require_continuation(lease)
         seen = documents.seen_in(lease.version)
         if seen is not None and seen.epoch != lease.epoch:
             await self._refuse(
@@ -112,15 +112,15 @@ class CosmosLeases(CosmosMembers):
             await self._refuse(lease)
         try:
             await self._items.delete(self._name(lease), seen.etag)
-        except Missing as error:
+        except ItemNotFound as error:
             raise LeaseGone(lease, "there is no such lease") from error
-        except Moved:
+        except PreconditionFailed:
             await self._refuse(lease)
 
     async def _written_whole(
-        self, lease: Lease, changes: Callable[[Seen, str], Sequence[Operation]]
+        self, lease: Lease, changes: Callable[[VersionToken, str], Sequence[Operation]]
     ) -> Lease:
-        def patch(seen: Seen, attempt: str) -> Awaitable[Document]:
+        def patch(seen: VersionToken, attempt: str) -> Awaitable[Document]:
             return self._items.patch_whole(self._name(lease), changes(seen, attempt), seen.etag)
 
         return documents.lease_in(await self._written(lease, patch, of=lambda x: x))
@@ -128,7 +128,7 @@ class CosmosLeases(CosmosMembers):
     async def _written(
         self,
         lease: Lease,
-        write: Callable[[Seen, str], Awaitable[T]],
+        write: Callable[[VersionToken, str], Awaitable[T]],
         *,
         of: Callable[[Document], T],
     ) -> T:
@@ -138,9 +138,9 @@ class CosmosLeases(CosmosMembers):
             await self._refuse(lease)
         try:
             return await write(seen, attempt)
-        except Missing as error:
+        except ItemNotFound as error:
             raise LeaseGone(lease, "there is no such lease") from error
-        except Moved:
+        except PreconditionFailed:
             found = await self._items.read(self._name(lease))
             if found is not None and documents.last_attempt(found) == attempt:
                 return of(found)
@@ -159,12 +159,12 @@ class CosmosLeases(CosmosMembers):
             return None
         if documents.started(found):
             return documents.lease_in(self._ours(found))
-        operations = documents.first_position(carried(lease))
+        operations = documents.first_position(require_continuation(lease))
         try:
             written = await self._items.patch_whole(
                 self._name(lease), operations, found["_etag"]
             )
-        except (Moved, Missing):
+        except (PreconditionFailed, ItemNotFound):
             return None
         return documents.lease_in(self._ours(written))
 

@@ -15,7 +15,13 @@ import asyncio
 from contextlib import suppress
 
 from changefeed.leases.cosmos.document_ids import Names
-from changefeed.leases.cosmos.items import Document, Items, Missing, Moved, Present
+from changefeed.leases.cosmos.items import (
+    Document,
+    ItemExists,
+    ItemNotFound,
+    Items,
+    PreconditionFailed,
+)
 from changefeed.leases.errors import ContainerUnavailable
 
 _LOCK_SECONDS = 30
@@ -53,7 +59,7 @@ class Markers:
             return
         async with self._turn:
             if self._unfinished:
-                with suppress(Present):
+                with suppress(ItemExists):
                     await self._items.create(self._items.keyed({"id": self._names.info}))
                 await self._drop_lock()
                 self._unfinished = False
@@ -62,7 +68,7 @@ class Markers:
         lock = self._items.keyed({"id": self._names.lock, "ttl": _LOCK_SECONDS, "owner": _OURS})
         try:
             self._lock = (await self._items.create(lock))["_etag"]
-        except Present:
+        except ItemExists:
             found = await self._items.read(self._names.lock)
             if found is not None and found.get("owner") != _OURS:
                 await self._take_over(found, lock)
@@ -81,13 +87,15 @@ class Markers:
             )
         try:
             self._lock = await self._items.replace(lock, found["_etag"])
-        except (Moved, Missing) as error:
+        except (PreconditionFailed, ItemNotFound) as error:
             raise ContainerUnavailable(
                 f"the lock {self._names.lock!r} has just changed", _LOOK_AGAIN
             ) from error
 
     async def _drop_lock(self) -> None:
         if self._lock is not None:
-            with suppress(Moved, Missing):  # it went by itself, or somebody took it over
+            with suppress(
+                PreconditionFailed, ItemNotFound
+            ):  # it went by itself, or somebody took it over
                 await self._items.delete(self._names.lock, self._lock)
             self._lock = None

@@ -14,9 +14,9 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.connection import connected, lease_address
-from changefeed.leases.cosmos.errors import errors_told
-from changefeed.leases.cosmos.items import Items, Missing
+from changefeed.leases.cosmos.connection import connect, lease_address
+from changefeed.leases.cosmos.errors import translate_errors
+from changefeed.leases.cosmos.items import ItemNotFound, Items
 from changefeed.leases.cosmos.opening import (
     OPTIONS,
     container_of,
@@ -37,11 +37,11 @@ async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[
     """Yield what is found, until something is so wrong that no more can be seen."""
     try:
         address = lease_address(scheme, place, OPTIONS)
-        async with connected(address, access) as (client, account):
+        async with connect(address, access) as (client, account):
             yield fine("endpoint", f"{account.endpoint} answers")
             for found in await _account(client, address):
                 yield found
-            with errors_told(str(address)):
+            with translate_errors(str(address)):
                 properties = await container_of(client, address).read()
                 prefix = await prefix_of(client, account, address)
             for found in _container(properties, address):
@@ -62,7 +62,7 @@ async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[
 async def _account(client: CosmosClient, address: CosmosAddress) -> list[Finding]:
     connection = client.client_connection
     before = time.time()
-    with errors_told(str(address)):
+    with translate_errors(str(address)):
         account = await connection.GetDatabaseAccount()
     between = (before + time.time()) / 2
     headers = connection.last_response_headers  # ours: nothing else is asked meanwhile
@@ -147,7 +147,7 @@ async def _rights(items: Items, prefix: str) -> Finding:
     probe = items.keyed({"id": f"{prefix}.check.{uuid4().hex}", "ttl": 60, "step": 0})
     etag = (await items.create(probe))["_etag"]
     etag = await items.patch(probe["id"], [{"op": "set", "path": "/step", "value": 1}], etag)
-    with suppress(Missing):  # the client may send the delete twice
+    with suppress(ItemNotFound):  # the client may send the delete twice
         await items.delete(probe["id"], etag)
     return fine("rights", "items can be created, changed and deleted")
 

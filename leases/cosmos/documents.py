@@ -81,7 +81,7 @@ class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
 Entry = TypeVar("Entry", _Ownership, _Written)
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True):
+class VersionToken(msgspec.Struct, frozen=True, array_like=True):
     """What the version of a lease says of its document: a write needs to know it."""
 
     etag: str
@@ -100,10 +100,10 @@ class Form:
     mode: str = INCREMENTAL
 
 
-def seen_in(version: Version) -> Seen | None:
+def seen_in(version: Version) -> VersionToken | None:
     """Return what a version says, ``None`` if it is none of ours."""
     try:
-        return msgspec.json.decode(version, type=Seen)
+        return msgspec.json.decode(version, type=VersionToken)
     except (msgspec.DecodeError, ValueError):
         return None
 
@@ -126,7 +126,7 @@ def new_document(form: Form, lease: Lease, attempt: str) -> Document:
     }
 
 
-def changes(lease: Lease, seen: Seen, attempt: str) -> list[Operation]:
+def changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
     """Return the partial update that writes ``lease``, with the continuation if carried."""
     place = lease.range
     operations = [
@@ -143,7 +143,7 @@ def changes(lease: Lease, seen: Seen, attempt: str) -> list[Operation]:
     return operations
 
 
-def checkpoint_changes(lease: Lease, seen: Seen, attempt: str) -> list[Operation]:
+def checkpoint_changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
     """Return the update that writes the continuation of ``lease``, and nothing else of it."""
     return [
         *_set_properties({WRITTEN: _written(lease, attempt)}, seen),
@@ -209,7 +209,7 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
         continuation=_continuation_in(document),
         **_ownership(document, ours),
     )
-    seen = Seen(
+    seen = VersionToken(
         etag=document["_etag"],
         epoch=lease.epoch,
         low=low,
@@ -238,7 +238,7 @@ def overlap(one: FeedRange, other: FeedRange) -> bool:
     return one.low < other.high and other.low < one.high
 
 
-def version_of(seen: Seen) -> Version:
+def version_of(seen: VersionToken) -> Version:
     return Version(msgspec.json.encode(seen).decode())
 
 
@@ -367,7 +367,7 @@ def _text(entry: _Ownership | _Written) -> str:
     return msgspec.json.encode(entry).decode()
 
 
-def _set_properties(entries: Mapping[str, str], seen: Seen) -> Sequence[Operation]:
+def _set_properties(entries: Mapping[str, str], seen: VersionToken) -> Sequence[Operation]:
     if seen.has_properties:
         return [_set(f"/properties/{name}", text) for name, text in entries.items()]
     return [_set("/properties", dict(entries))]

@@ -34,7 +34,7 @@ _ADVICE: Mapping[int, str] = {
 
 
 @contextmanager
-def errors_told(where: str) -> Iterator[None]:
+def translate_errors(where: str) -> Iterator[None]:
     """Turn the errors of the client into ours; ``where`` is the container, for people."""
     try:
         yield

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.opening import opened_container
+from changefeed.leases.cosmos.opening import open_container_at
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
 
@@ -43,7 +43,7 @@ class ForeignLease:
 
 async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[ForeignLease]:
     """Read the leases at an address, of any version. Nothing there is changed."""
-    async with opened_container(scheme, place, access) as opened:
+    async with open_container_at(scheme, place, access) as opened:
         found = await opened.items.query(_ALL, begin=opened.form.names.leases)
     if not found:
         raise ContainerRefused(

@@ -13,7 +13,7 @@ from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from changefeed.leases.cosmos.errors import errors_told
+from changefeed.leases.cosmos.errors import translate_errors
 
 Document: TypeAlias = dict[str, Any]
 Operations: TypeAlias = Sequence[Mapping[str, Any]]
@@ -23,15 +23,15 @@ _PAGE = 1000
 _LONGEST_ETAG = 256
 
 
-class Missing(Exception):
+class ItemNotFound(Exception):
     """There is no such item."""
 
 
-class Moved(Exception):
+class PreconditionFailed(Exception):
     """The item has another etag than the one given."""
 
 
-class Present(Exception):
+class ItemExists(Exception):
     """An item of that id is there already."""
 
 
@@ -55,7 +55,7 @@ class Items:
     async def read(self, name: str) -> Document | None:
         try:
             return dict(await self._asked(lambda: self._proxy.read_item(name, name)))
-        except Missing:
+        except ItemNotFound:
             return None
 
     async def create(self, document: Document) -> Document:
@@ -97,7 +97,7 @@ class Items:
         given: list[dict[str, object]] = [
             {"name": f"@{name}", "value": value} for name, value in parameters.items()
         ]
-        with errors_told(self._where):
+        with translate_errors(self._where):
             found = self._proxy.query_items(text, parameters=given, max_item_count=_PAGE)
             return [dict(x) async for x in found]
 
@@ -106,7 +106,7 @@ class Items:
         one, and write whatever stands there, and it cannot send every text.
         """
         if not (etag.isascii() and etag.isprintable() and 0 < len(etag) <= _LONGEST_ETAG):
-            raise Moved if await self.read(name) is not None else Missing
+            raise PreconditionFailed if await self.read(name) is not None else ItemNotFound
 
     async def _patched(
         self, name: str, operations: Operations, etag: str, *, no_response: bool
@@ -124,7 +124,7 @@ class Items:
         )
 
     async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
-        with errors_told(self._where), _conflicts_told():
+        with translate_errors(self._where), _conflicts_told():
             return await call()
 
 
@@ -139,7 +139,11 @@ def _conflicts_told() -> Iterator[None]:
         raise conflict from error
 
 
-_CONFLICTS: Mapping[int, type[Exception]] = {404: Missing, 409: Present, 412: Moved}
+_CONFLICTS: Mapping[int, type[Exception]] = {
+    404: ItemNotFound,
+    409: ItemExists,
+    412: PreconditionFailed,
+}
 _NOT_ABOUT_THE_ITEM = (1002, 1003)  # no session to read in; no such container
 
 

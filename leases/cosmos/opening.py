@@ -18,11 +18,11 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNotFoundError
 
 from changefeed.feeds.cosmos.address import Account, CosmosAccess, CosmosAddress
-from changefeed.leases.cosmos.connection import connected, lease_address
+from changefeed.leases.cosmos.connection import connect, lease_address
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
-from changefeed.leases.cosmos.errors import errors_told
+from changefeed.leases.cosmos.errors import translate_errors
 from changefeed.leases.cosmos.items import Items
 from changefeed.leases.cosmos.stores import CosmosCheckpoints, CosmosOwnership
 from changefeed.leases.errors import ContainerRefused
@@ -54,7 +54,7 @@ class Opened:
 async def open_leases(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[CosmosLeases]:
-    async with opened_container(scheme, place, access, create=create) as opened:
+    async with open_container_at(scheme, place, access, create=create) as opened:
         yield CosmosLeases(opened.items, opened.form)
 
 
@@ -62,7 +62,7 @@ async def open_leases(
 async def open_ownership(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[CosmosOwnership]:
-    async with opened_container(scheme, place, access, create=create) as opened:
+    async with open_container_at(scheme, place, access, create=create) as opened:
         yield CosmosOwnership(opened.items, opened.form.names)
 
 
@@ -70,19 +70,19 @@ async def open_ownership(
 async def open_checkpoints(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[CosmosCheckpoints]:
-    async with opened_container(scheme, place, access, create=create) as opened:
+    async with open_container_at(scheme, place, access, create=create) as opened:
         yield CosmosCheckpoints(opened.items, opened.form.names)
 
 
 @asynccontextmanager
-async def opened_container(
+async def open_container_at(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[Opened]:
     """Open the container at an address. Raise ``ContainerRefused`` if it cannot be used."""
     address = lease_address(scheme, place, OPTIONS)
     mode = mode_of(address)
-    async with connected(address, access) as (client, account):
-        with errors_told(str(address)):
+    async with connect(address, access) as (client, account):
+        with translate_errors(str(address)):
             if create:
                 await create_container(client, address)
             proxy = container_of(client, address)

@@ -14,7 +14,13 @@ import msgspec
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.cosmos.document_ids import Names
-from changefeed.leases.cosmos.items import Document, Items, Missing, Moved, Present
+from changefeed.leases.cosmos.items import (
+    Document,
+    ItemExists,
+    ItemNotFound,
+    Items,
+    PreconditionFailed,
+)
 from changefeed.leases.errors import (
     ContainerRefused,
     ContainerUnavailable,
@@ -51,7 +57,7 @@ class Records(Generic[Record]):
         document = self._document(name, record)
         try:
             return self._read(await self._items.create(document))
-        except Present:
+        except ItemExists:
             written = await self._echo(document)
             if written is None:
                 raise
@@ -62,7 +68,7 @@ class Records(Generic[Record]):
         document = self._document(name, record)
         try:
             etag = await self._items.replace(document, etag)
-        except Moved:
+        except PreconditionFailed:
             written = await self._echo(document)
             if written is None:
                 raise
@@ -110,9 +116,9 @@ class CosmosMembers:
             if member.version:
                 return await self._members.replace(member.name, member, member.version)
             return await self._members.create(member.name, member)
-        except Missing as error:
+        except ItemNotFound as error:
             raise MemberConflict(member, "its member record was removed") from error
-        except (Moved, Present) as error:
+        except (PreconditionFailed, ItemExists) as error:
             stored = await self._members.get(member.name)
             by = "removed" if stored is None else f"written by {stored.incarnation!r}"
             raise MemberConflict(member, f"its member record was {by}") from error
@@ -120,7 +126,7 @@ class CosmosMembers:
     async def remove_member(self, member: Member) -> None:
         try:
             await self._members.delete(member.name, member.version)
-        except (Moved, Missing):
+        except (PreconditionFailed, ItemNotFound):
             return  # another one, or none
 
 
@@ -142,7 +148,7 @@ class CosmosOwnership(CosmosMembers):
     async def create(self, lease: Lease) -> Lease:
         try:
             return await self._leases.create(lease.range_id, lease.without_continuation())
-        except Present as error:
+        except ItemExists as error:
             stored = await self._leases.get(lease.range_id)
             if stored is None:
                 raise ContainerUnavailable(
@@ -155,17 +161,17 @@ class CosmosOwnership(CosmosMembers):
             return await self._leases.replace(
                 lease.range_id, lease.without_continuation(), lease.version
             )
-        except Missing as error:
+        except ItemNotFound as error:
             raise LeaseGone(lease, "there is no such lease") from error
-        except Moved as error:
+        except PreconditionFailed as error:
             raise LeaseConflict(lease, "written since it was read") from error
 
     async def delete(self, lease: Lease) -> None:
         try:
             await self._leases.delete(lease.range_id, lease.version)
-        except Missing as error:
+        except ItemNotFound as error:
             raise LeaseGone(lease, "there is no such lease") from error
-        except Moved as error:
+        except PreconditionFailed as error:
             raise LeaseConflict(lease, "written since it was read") from error
 
 
@@ -187,7 +193,7 @@ class CosmosCheckpoints:
         name = checkpoint.range_id
         try:
             return _with_epoch(await self._checkpoints.create(name, checkpoint))
-        except Present as error:
+        except ItemExists as error:
             stored = await self.read(name)
             if stored is None:
                 raise ContainerUnavailable(
@@ -202,9 +208,9 @@ class CosmosCheckpoints:
             raise CheckpointConflict(f"{name} was claimed for epoch {epoch}")
         try:
             written = await self._checkpoints.replace(checkpoint.range_id, checkpoint, etag)
-        except Missing as error:
+        except ItemNotFound as error:
             raise CheckpointConflict(f"{name} is not there") from error
-        except Moved as error:
+        except PreconditionFailed as error:
             raise CheckpointConflict(f"{name} was written since it was read") from error
         return _with_epoch(written)
 
@@ -213,9 +219,9 @@ class CosmosCheckpoints:
         while stored is not None:
             try:
                 await self._checkpoints.delete(range_id, stored.version)
-            except Missing:
+            except ItemNotFound:
                 return
-            except Moved:
+            except PreconditionFailed:
                 stored = await self._checkpoints.get(range_id)
             else:
                 return

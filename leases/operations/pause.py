@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.update import rewrite
+from changefeed.leases.operations.update import update_lease
 
 
 async def pause(
@@ -45,4 +45,4 @@ async def _change_all(
 ) -> list[RangeId]:
     listed = sorted(x.range_id for x in await container.list() if not x.ended)
     wanted = [x for x in listed if range_ids is None or x in range_ids]
-    return [x for x in wanted if await rewrite(container, x, change) is not None]
+    return [x for x in wanted if await update_lease(container, x, change) is not None]

@@ -18,7 +18,7 @@ from changefeed.leases.lease import Lease
 _TRIES = 20
 
 
-async def rewrite(
+async def update_lease(
     container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
 ) -> Lease | None:
     """Replace the lease as it stands by what ``change`` makes of it; return that.

@@ -1,21 +1,22 @@
 """Several keys of one range at once, each key in order.
 
-There are some lanes, each with an observer of its own: what the user wrote still sees one
-call at a time, and a plain observer has a thread for each lane. The keys of a batch are
-spread over the lanes so that each gets about as many changes, and a key stays in its lane.
-The end of a batch is a barrier, so the order within a key holds across batches, too.
-Wrappers that try again or put aside stand within the lanes.
+There are some partitions of keys, each with an observer of its own: what the user wrote
+still sees one call at a time, and a plain observer has a thread for each partition. The keys
+of a batch are spread over the partitions so that each gets about as many changes, and a key
+stays in its partition. The end of a batch is a barrier, so the order within a key holds
+across batches, too. Wrappers that retry or put aside stand within the partitions.
 
-A lane handles its changes in pieces, and what is done is acknowledged piece by piece: the
-checkpoint follows the low watermark of all lanes. When a lane fails, the others finish the
-piece they have in hand, and then the batch has failed; what is done counts as done unless
-it lies above what is not. That comes again, as after a crash.
+A partition handles its changes in pieces, and what is done is acknowledged piece by piece:
+the checkpoint follows the low watermark of all partitions. When a partition fails, the others
+finish the piece they have in hand, and then the batch has failed; what is done counts as done
+unless it lies above what is not. That comes again, as after a crash.
 
 With manual checkpoints a batch may be accepted long before it is done, so there a key
-has the same lane always, and lanes may get unequal shares. The user acknowledges; in a
-lane, to checkpoint a change acknowledges what *this* observer was given up to it.
+has the same partition always, and partitions may get unequal shares. The user acknowledges;
+in a partition, to checkpoint a change acknowledges what *this* observer was given up to it.
 
-Limits: the slowest lane decides when a batch ends. A batch with one key uses one lane.
+Limits: the slowest partition decides when a batch ends. A batch with one key uses one
+partition.
 """
 
 import asyncio
@@ -33,83 +34,85 @@ from changefeed.observers.observer import CloseReason, Context, Observer, Observ
 _PIECE = 100
 
 
-class ByKey:
-    """``lanes`` observers that act as one, each handed ``piece`` changes at once."""
+class KeyedConcurrency:
+    """``partitions`` observers that act as one, each handed ``piece`` changes at once."""
 
     def __init__(
         self,
         make_observer: ObserverFactory,
-        lanes: int,
+        partitions: int,
         *,
         manual: bool = False,
         piece: int = _PIECE,
     ) -> None:
-        self._lanes = [_Lane(make_observer(), acknowledges=not manual) for _ in range(lanes)]
+        self._partitions = [
+            _Partition(make_observer(), acknowledges=not manual) for _ in range(partitions)
+        ]
         self._manual = manual
         self._piece = piece
         self._failing = False
 
     async def open(self, context: Context) -> None:
-        await _all_of(lane.open(context) for lane in self._lanes)
+        await _all_of(partition.open(context) for partition in self._partitions)
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        del context  # each lane has its own view of it
+        del context  # each partition has its own view of it
         self._failing = False
         spread = spread_always_alike if self._manual else spread_evenly
-        shares = spread(changes, len(self._lanes))
+        shares = spread(changes, len(self._partitions))
         await _all_of(
-            self._work(lane, share)
-            for lane, share in zip(self._lanes, shares, strict=True)
+            self._work(partition, share)
+            for partition, share in zip(self._partitions, shares, strict=True)
             if share
         )
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         del context
-        await _all_of(lane.close(reason) for lane in self._lanes)
+        await _all_of(partition.close(reason) for partition in self._partitions)
 
-    async def _work(self, lane: "_Lane", share: Sequence[Change]) -> None:
+    async def _work(self, partition: "_Partition", share: Sequence[Change]) -> None:
         for first in range(0, len(share), self._piece):
             if self._failing:
                 return
             try:
-                await lane.process(share[first : first + self._piece])
+                await partition.process(share[first : first + self._piece])
             except BaseException:
                 self._failing = True
                 raise
 
 
-def spread_evenly(changes: Sequence[Change], lanes: int) -> list[list[Change]]:
-    """Give each key to the lane with the fewest changes, the most frequent keys first."""
-    sizes = [0] * lanes
+def spread_evenly(changes: Sequence[Change], partitions: int) -> list[list[Change]]:
+    """Give each key to the partition with the fewest changes, the most frequent keys first."""
+    sizes = [0] * partitions
     lane_of: dict[str, int] = {}
     for key, count in Counter(x.key for x in changes).most_common():
-        lane_of[key] = lane = sizes.index(min(sizes))
-        sizes[lane] += count
-    shares: list[list[Change]] = [[] for _ in range(lanes)]
+        lane_of[key] = partition = sizes.index(min(sizes))
+        sizes[partition] += count
+    shares: list[list[Change]] = [[] for _ in range(partitions)]
     for change in changes:
         shares[lane_of[change.key]].append(change)
     return shares
 
 
-def spread_always_alike(changes: Sequence[Change], lanes: int) -> list[list[Change]]:
-    """Give each key to the lane it has in every batch."""
-    shares: list[list[Change]] = [[] for _ in range(lanes)]
+def spread_always_alike(changes: Sequence[Change], partitions: int) -> list[list[Change]]:
+    """Give each key to the partition it has in every batch."""
+    shares: list[list[Change]] = [[] for _ in range(partitions)]
     for change in changes:
         digest = blake2b(change.key.encode(), digest_size=8).digest()
-        shares[int.from_bytes(digest, "big") % lanes].append(change)
+        shares[int.from_bytes(digest, "big") % partitions].append(change)
     return shares
 
 
-class _Lane:
+class _Partition:
     """One observer, and its view of the context."""
 
     def __init__(self, observer: Observer, *, acknowledges: bool) -> None:
         self._observer = observer
         self._acknowledges = acknowledges
-        self._context: _LaneContext | None = None
+        self._context: _PartitionContext | None = None
 
     async def open(self, context: Context) -> None:
-        self._context = _LaneContext(context)
+        self._context = _PartitionContext(context)
         await self._observer.open(self._context)
 
     async def process(self, changes: Sequence[Change]) -> None:
@@ -123,15 +126,15 @@ class _Lane:
         await self._observer.close(self._opened, reason)
 
     @property
-    def _opened(self) -> "_LaneContext":
+    def _opened(self) -> "_PartitionContext":
         assert self._context is not None, "it was opened"
         return self._context
 
 
-class _LaneContext:
-    """What a lane's observer may say: things about the changes it was given, and no others.
+class _PartitionContext:
+    """What a partition's observer may say: things about the changes it was given only.
 
-    What lies before a change may be another lane's, so a checkpoint becomes
+    What lies before a change may be another partition's, so a checkpoint becomes
     acknowledgements. May be used from any thread.
     """
 
@@ -195,7 +198,7 @@ async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
     errors = _errors(tasks)
     for error in sorted(errors, key=lambda x: not isinstance(x, ObserverStuck)):
         raise error
-    if any(x.cancelled() for x in tasks):  # from within: as it would go out without lanes
+    if any(x.cancelled() for x in tasks):  # from within: as it would go out without partitions
         raise asyncio.CancelledError
 
 

@@ -12,11 +12,11 @@ from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.observer import CloseReason, Context, Observer
 
 
-class Gate(Protocol):
+class Fence(Protocol):
     """What whoever calls the observers of one range allows."""
 
     def check(self) -> None:
-        """Raise ``ObserverBarred`` if nothing may be delivered any more."""
+        """Raise ``LeaseFenced`` if nothing may be delivered any more."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -24,14 +24,14 @@ class Gate(Protocol):
         ...
 
 
-ObserverMaker = Callable[[FeedRange, Gate], Observer]
+ObserverMaker = Callable[[FeedRange, Fence], Observer]
 """Makes the observer of one range, wrapped as the settings say, behind a gate."""
 
 
-class Gated:
+class FencedObserver:
     """Asks the gate before it calls."""
 
-    def __init__(self, observer: Observer, gate: Gate) -> None:
+    def __init__(self, observer: Observer, gate: Fence) -> None:
         self._observer = observer
         self._gate = gate
 

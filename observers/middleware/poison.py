@@ -45,7 +45,7 @@ OnDeadLetter = Callable[[DeadLetter], None]
 
 
 @dataclass(kw_only=True)
-class Suspicion:
+class PoisonSuspicion:
     """Whether a change was put aside on suspicion, and nothing has succeeded since.
 
     It is kept for each range by whoever makes its observers: an observer that has failed
@@ -65,7 +65,7 @@ def _nobody(letter: DeadLetter) -> None:
     """Tell nobody."""
 
 
-class Isolating:
+class PoisonIsolation:
     """Stands around one observer twice: ``patient`` has all attempts, ``hasty`` has few.
 
     With ``acknowledges`` it tells the context of what is done. With manual checkpoints
@@ -74,17 +74,17 @@ class Isolating:
 
     def __init__(
         self,
-        patient: Observer,
-        hasty: Observer,
+        retrying: Observer,
+        probing: Observer,
         letters: DeadLetters,
         *,
-        suspicion: Suspicion,
+        suspicion: PoisonSuspicion,
         acknowledges: bool = True,
         on_dead_letter: OnDeadLetter = _nobody,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._patient = patient
-        self._hasty = hasty
+        self._retrying = retrying
+        self._probing = probing
         self._letters = letters
         self._suspicion = suspicion
         self._acknowledges = acknowledges
@@ -93,10 +93,10 @@ class Isolating:
         self._succeeded = False
 
     async def open(self, context: Context) -> None:
-        await self._patient.open(context)
+        await self._retrying.open(context)
 
     async def close(self, context: Context, reason: CloseReason) -> None:
-        await self._patient.close(context, reason)
+        await self._retrying.close(context, reason)
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         self._succeeded = False
@@ -104,7 +104,7 @@ class Isolating:
         while rest:
             piece = rest.popleft()
             alone = len(piece) == 1
-            observer = self._patient if alone or piece is changes else self._hasty
+            observer = self._retrying if alone or piece is changes else self._probing
             failed = await self._try(observer, context, piece)
             if failed is None:
                 if piece is not changes:  # of a whole batch, returning says so
@@ -157,17 +157,17 @@ class Isolating:
     ) -> Verdict:
         others = _first_of_other_keys(change, rest)
         for other in others:
-            if await self._try(self._hasty, context, [other]) is None:
+            if await self._try(self._probing, context, [other]) is None:
                 self._acknowledge(context, [other])
                 _take_out(other, rest)
-                return await self._poison_unless_done(self._hasty, context, change)
+                return await self._poison_unless_done(self._probing, context, change)
         if others:
             return Verdict.OUTAGE
         if self._succeeded:
             return Verdict.POISON
         if self._suspicion.open:
             return Verdict.OUTAGE
-        verdict = await self._poison_unless_done(self._patient, context, change)
+        verdict = await self._poison_unless_done(self._retrying, context, change)
         self._suspicion.open = verdict is Verdict.POISON
         return verdict
 

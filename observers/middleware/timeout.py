@@ -28,7 +28,7 @@ _LONGEST_GRACE = 5.0
 _log = structlog.get_logger(__name__)
 
 
-class TimeLimited:
+class TimeLimitedObserver:
     """Gives each ``open`` and each ``process`` so many seconds.
 
     Raise ``ObserverTimedOut`` if the call was ended then, ``ObserverStuck`` if it could

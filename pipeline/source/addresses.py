@@ -10,7 +10,7 @@ from changefeed.feeds.feed import Feed, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
-from changefeed.pipeline.source.position_order import cosmos_scale
+from changefeed.pipeline.source.position_order import cosmos_position_order
 from changefeed.pipeline.source.reader import Access
 
 _COSMOS = ("cosmos", "cosmos+http")
@@ -33,7 +33,11 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
 
 
 def cosmos_kind() -> FeedKind:
-    return FeedKind(scale=cosmos_scale(), takes_over=True, identity=_container)
+    return FeedKind(
+        order_of_positions=cosmos_position_order(),
+        successors_inherit_positions=True,
+        identity=_container,
+    )
 
 
 def with_mode(address: str, mode: str) -> str:

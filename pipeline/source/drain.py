@@ -25,7 +25,7 @@ def held(file: str | None) -> bool:
     return True
 
 
-class Hold:
+class DrainGate:
     """Holds the queries of one process, each by a file of its own."""
 
     def __init__(self, directory: Path) -> None:
@@ -44,7 +44,7 @@ class Hold:
 
 
 @contextmanager
-def holding() -> Iterator[Hold]:
+def holding() -> Iterator[DrainGate]:
     """Yield what can hold queries, for as long as this machine's process lasts."""
     with TemporaryDirectory(prefix="changefeed-hold-", ignore_cleanup_errors=True) as directory:
-        yield Hold(Path(directory))
+        yield DrainGate(Path(directory))

@@ -10,33 +10,33 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
 from changefeed.feeds.timestamps import instant_us
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.position_order import Scale
-from changefeed.pipeline.source.reader import Reached, Sight, Slice, Step
+from changefeed.pipeline.source.position_order import PositionOrder
+from changefeed.pipeline.source.reader import Availability, Slice, Step, StepResult
 
 
 class LogAccess:
     """See ``Access``. The catalog is read again whenever ranges are looked at."""
 
-    takes_over = False
+    successors_inherit_positions = False
 
     def __init__(self, path: str, *, only: Collection[RangeId] = ()) -> None:
         self._path = Path(path).expanduser()
         self._log = BulkLog.at(self._path)
         self._only = only
-        self._scale = Scale(order=self._log.sequence, position=self._log.position)
+        self._scale = PositionOrder(order=self._log.sequence, position=self._log.position)
         self._reader = BulkReader(self._log)  # opens nothing before something is read
 
     def identity(self) -> str:
         return ""  # every position says it
 
-    def recall(self, offset: Offset) -> None:
+    def remember_ranges(self, offset: Offset) -> None:
         """Do nothing: a log names every range there ever was."""
 
     def ranges(self) -> Sequence[FeedRange]:
         self._refresh()
         return narrowed([x.as_range() for x in self._log.catalog.partitions], self._only)
 
-    def settle(
+    def resolve_start(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]:
         if isinstance(start, datetime):
@@ -47,7 +47,7 @@ class LogAccess:
             found = {x: ends[x].last if ends else 0 for x in names}
         return {name: self._scale.position(sequence) for name, sequence in found.items()}
 
-    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
+    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         self._refresh()
         ends = self._log.ends()
         sights = {}
@@ -62,7 +62,7 @@ class LogAccess:
                 )
             over = end.closed
             successors = self._log.catalog.successors(name) if over else None
-            sights[name] = Sight(lag=end.last - done, successors=successors)
+            sights[name] = Availability(lag=end.last - done, successors=successors)
         return sights
 
     def order(self, position: Continuation) -> int:
@@ -71,7 +71,7 @@ class LogAccess:
     def distance(self, begin: Continuation, end: Continuation) -> int:
         return self._scale.distance(begin, end)
 
-    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
         ends = self._log.ends()
         found = {}
         for name, step in steps.items():
@@ -82,7 +82,7 @@ class LogAccess:
             if step.until is not None:
                 goals.append(self.order(step.until))
             end = max(done, min(goals))
-            found[name] = Reached(at=self._scale.position(end), changes=end - done)
+            found[name] = StepResult(at=self._scale.position(end), changes=end - done)
         return found
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:

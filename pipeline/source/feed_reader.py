@@ -38,14 +38,14 @@ from changefeed.feeds.feed import (
     Page,
     RangeEnded,
     RangeId,
-    Recalls,
+    RemembersRanges,
     StartAt,
 )
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.position_order import Scale
-from changefeed.pipeline.source.reader import Reached, Sight, Slice, Step
-from changefeed.pipeline.source.retries import PatientFeed, for_each, patiently
+from changefeed.pipeline.source.position_order import PositionOrder
+from changefeed.pipeline.source.reader import Availability, Slice, Step, StepResult
+from changefeed.pipeline.source.retries import RetryingFeed, for_each, patiently
 
 T = TypeVar("T")
 Opening = Callable[[], AbstractAsyncContextManager[Feed]]
@@ -64,12 +64,12 @@ def _nameless(_: Feed) -> str:
 class FeedKind:
     """What the contract does not say about a feed.
 
-    ``takes_over``: see ``Access``. ``identity`` returns what tells the feed from another
-    at the same address, where its positions do not.
+    ``successors_inherit_positions``: see ``Access``. ``identity`` returns what tells the feed
+    from another at the same address, where its positions do not.
     """
 
-    scale: Scale
-    takes_over: bool = False
+    order_of_positions: PositionOrder
+    successors_inherit_positions: bool = False
     identity: Callable[[Feed], str] = _nameless
 
 
@@ -88,10 +88,10 @@ class FeedAccess:
         only: Collection[RangeId] = (),
         patience: float = PATIENCE,
     ) -> None:
-        self.takes_over = kind.takes_over
+        self.successors_inherit_positions = kind.successors_inherit_positions
         self._opening = opening
         self._kind = kind
-        self._scale = kind.scale
+        self._scale = kind.order_of_positions
         self._only = only
         self._patience = patience
         self._stack = AsyncExitStack()
@@ -105,7 +105,7 @@ class FeedAccess:
     def identity(self) -> str:
         return self._kind.identity(self._inner)
 
-    def recall(self, offset: Offset) -> None:
+    def remember_ranges(self, offset: Offset) -> None:
         self._check(offset.feed)
         self._recall(
             FeedRange(id=name, low=x.low, high=x.high) for name, x in offset.marks.items()
@@ -114,12 +114,12 @@ class FeedAccess:
     def ranges(self) -> Sequence[FeedRange]:
         return narrowed(self._run(lambda feed: feed.ranges()), self._only)
 
-    def settle(
+    def resolve_start(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]:
-        return self._run(lambda feed: for_each(names, lambda x: feed.settle(x, start)))
+        return self._run(lambda feed: for_each(names, lambda x: feed.resolve_start(x, start)))
 
-    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
+    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         return self._run(
             lambda feed: for_each(marks, lambda x: _look(feed, x, marks[x].continuation))
         )
@@ -130,7 +130,7 @@ class FeedAccess:
     def distance(self, begin: Continuation, end: Continuation) -> int:
         return self._scale.distance(begin, end)
 
-    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
         return self._run(
             lambda feed: for_each(steps, lambda x: self._advanced(feed, x, steps[x]))
         )
@@ -158,24 +158,24 @@ class FeedAccess:
             )
 
     def _recall(self, ranges: Iterable[FeedRange]) -> None:
-        if isinstance(self._inner, Recalls):
-            self._inner.recall(x for x in ranges if x.high)
+        if isinstance(self._inner, RemembersRanges):
+            self._inner.remember_ranges(x for x in ranges if x.high)
 
-    async def _advanced(self, feed: Feed, name: RangeId, step: Step) -> Reached:
+    async def _advanced(self, feed: Feed, name: RangeId, step: Step) -> StepResult:
         if step.count is None:
-            return Reached(at=await self._end(feed, name, step))
+            return StepResult(at=await self._end(feed, name, step))
         largest = self._scale.largest
         if step.lag * largest <= step.count:  # else it would be asked for in vain
             end = await self._end(feed, name, step)
             if self.distance(step.after, end) * largest <= step.count:
-                return Reached(at=end)
+                return StepResult(at=end)
         return await _counted(feed, self._scale, name, step)
 
     async def _end(self, feed: Feed, name: RangeId, step: Step) -> Continuation:
         """Return where a range is now, or ``until``, whichever comes first."""
         order = self._scale.order
         try:
-            now = await feed.settle(name, "now")
+            now = await feed.resolve_start(name, "now")
         except RangeUnknown:
             return step.after  # it has ended meanwhile
         if order(now) < order(step.after):
@@ -206,7 +206,7 @@ class FeedAccess:
             after = page.continuation
 
     async def _page(
-        self, feed: PatientFeed, *, name: RangeId, after: Continuation, end: Continuation
+        self, feed: RetryingFeed, *, name: RangeId, after: Continuation, end: Continuation
     ) -> Page:
         """Return a page on the way to an end that the range has reached before."""
         limit = min(_PAGE, self.distance(after, end))
@@ -236,26 +236,28 @@ class FeedAccess:
         while page := list(islice(changes, _PAGE)):
             yield page
 
-    def _run(self, call: Callable[[PatientFeed], Coroutine[Any, Any, T]]) -> T:
-        feed = PatientFeed(self._inner, timeout=_CALL_SECONDS, patience=self._patience)
+    def _run(self, call: Callable[[RetryingFeed], Coroutine[Any, Any, T]]) -> T:
+        feed = RetryingFeed(self._inner, timeout=_CALL_SECONDS, patience=self._patience)
         return self._runner.run(call(feed))
 
     async def _open(self) -> Feed:
         return await self._stack.enter_async_context(self._opening())
 
 
-async def _look(feed: Feed, range_id: RangeId, after: Continuation) -> Sight:
+async def _look(feed: Feed, range_id: RangeId, after: Continuation) -> Availability:
     """Ask for a change; where there is one, how many there are."""
     try:
         page = await feed.read(range_id, after, 1)
     except RangeEnded as ended:
-        return Sight(lag=0, successors=ended.successors)
+        return Availability(lag=0, successors=ended.successors)
     if not page.changes:
-        return Sight(lag=0)
-    return Sight(lag=max(1, await feed.lag(range_id, after)))
+        return Availability(lag=0)
+    return Availability(lag=max(1, await feed.lag(range_id, after)))
 
 
-async def _counted(feed: Feed, scale: Scale, name: RangeId, step: Step) -> Reached:
+async def _counted(
+    feed: Feed, order_of_positions: PositionOrder, name: RangeId, step: Step
+) -> StepResult:
     """Read so many changes, and return the position behind the last of them."""
     assert step.count is not None, "without a count there is nothing to count"
     at, done = step.after, 0
@@ -265,9 +267,11 @@ async def _counted(feed: Feed, scale: Scale, name: RangeId, step: Step) -> Reach
             page = await feed.read(name, at, min(_PAGE, room))
         except RangeEnded:
             break
-        within = _within(page.changes, scale, step.until)
+        within = _within(page.changes, order_of_positions, step.until)
         if len(within) > room:
-            stop = _stop(feed, scale, within, room, exceed=step.exceed and done == 0)
+            stop = _stop(
+                feed, order_of_positions, within, room, exceed=step.exceed and done == 0
+            )
             if stop:
                 at, done = feed.continuation_after(within[stop - 1]), done + stop
             break
@@ -279,19 +283,24 @@ async def _counted(feed: Feed, scale: Scale, name: RangeId, step: Step) -> Reach
             at = step.until
             break
         at = page.continuation
-    return Reached(at=at, changes=done)
+    return StepResult(at=at, changes=done)
 
 
 def _within(
-    changes: Sequence[Change], scale: Scale, until: Continuation | None
+    changes: Sequence[Change], order_of_positions: PositionOrder, until: Continuation | None
 ) -> Sequence[Change]:
-    if until is None or not changes or changes[-1].sequence <= scale.order(until):
+    if until is None or not changes or changes[-1].sequence <= order_of_positions.order(until):
         return changes
-    return [x for x in changes if x.sequence <= scale.order(until)]
+    return [x for x in changes if x.sequence <= order_of_positions.order(until)]
 
 
 def _stop(
-    feed: Feed, scale: Scale, changes: Sequence[Change], room: int, *, exceed: bool
+    feed: Feed,
+    order_of_positions: PositionOrder,
+    changes: Sequence[Change],
+    room: int,
+    *,
+    exceed: bool,
 ) -> int:
     """Return how many changes end with a whole transaction and fit; or, to ``exceed``,
     how many the first transaction has.
@@ -299,7 +308,7 @@ def _stop(
     ends = [
         n
         for n, x in enumerate(changes, start=1)
-        if scale.order(feed.continuation_after(x)) >= x.sequence
+        if order_of_positions.order(feed.continuation_after(x)) >= x.sequence
     ]
     fitting = [n for n in ends if n <= room]
     if fitting:

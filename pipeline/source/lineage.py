@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.reader import Access, Sight
+from changefeed.pipeline.source.reader import Access, Availability
 
 _SHOWN = 10
 
@@ -82,14 +82,14 @@ def with_successors(
     access: Access,
     start: Offset,
     marks: Mapping[RangeId, Mark],
-    sights: Mapping[RangeId, Sight],
+    sights: Mapping[RangeId, Availability],
 ) -> Offset:
     """Introduce what goes on with ended ranges, and leave out those nobody waits for.
 
     Where positions are taken over, ``sights`` has none of ranges that had ended before.
     """
     following = {x: sights[x].successors or () for x in sights if marks[x].ended}
-    if access.takes_over:
+    if access.successors_inherit_positions:
         fresh = _taking_over(marks, following)
         done = {x for x, mark in start.marks.items() if mark.ended} - fresh.keys()
     else:
@@ -153,7 +153,7 @@ def _unread(access: Access, marks: Mapping[RangeId, Mark]) -> set[RangeId]:
     return {x for x in names if x not in marks or not marks[x].ended}
 
 
-def _droppable(start: Offset, sights: Mapping[RangeId, Sight]) -> set[RangeId]:
+def _droppable(start: Offset, sights: Mapping[RangeId, Availability]) -> set[RangeId]:
     """Return the ended ranges whose successors are all introduced since the last batch.
 
     Not those with a parent that is still there, read to its end or not: it would introduce

@@ -14,7 +14,7 @@ from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
 from changefeed.pipeline.source.lineage import ancestors, generations, with_successors
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.reader import Access, Sight, Slice, Step
+from changefeed.pipeline.source.reader import Access, Availability, Slice, Step
 
 Name = TypeVar("Name", bound=str)
 
@@ -88,7 +88,7 @@ def fair_shares(lags: Mapping[Name, int], limit: int, turn: int = 0) -> Mapping[
 def first_offset(access: Access, start: StartAt) -> Offset:
     """Return where reading begins: of each line of descent, the oldest with a change left."""
     marks = _settled(access, start)
-    if access.takes_over:  # what is gone is not listed, so all are the oldest
+    if access.successors_inherit_positions:  # what is gone is not listed, so all are the oldest
         return Offset(marks=marks, feed=access.identity())
     sights = access.look(marks)
     chosen: dict[RangeId, Mark] = {}
@@ -116,12 +116,12 @@ def target_at(access: Access, end: StartAt | Offset) -> Target:
     read to its end.
     """
     if isinstance(end, Offset):
-        access.recall(end)
-        if access.takes_over:  # bounds tell what such a range goes on in
+        access.remember_ranges(end)
+        if access.successors_inherit_positions:  # bounds tell what such a range goes on in
             return Target.of(end.marks)
         known = {x.id: x for x in access.ranges()}
         passed = sorted(ancestors(end.marks, known) - end.marks.keys())
-        ends = access.settle(passed, "now")
+        ends = access.resolve_start(passed, "now")
         return Target.of({**{x: Mark(continuation=ends[x]) for x in passed}, **end.marks})
     return Target.of(_settled(access, end))
 
@@ -130,9 +130,13 @@ def next_offset(
     access: Access, start: Offset, *, limit: int | None = None, within: Target | None = None
 ) -> Offset:
     """Return where the batch that begins at ``start`` ends: ``start`` if there is nothing."""
-    access.recall(start)
+    access.remember_ranges(start)
     # An ended range whose position was taken over has handed on all it had.
-    asked = {x: m for x, m in start.marks.items() if not (m.ended and access.takes_over)}
+    asked = {
+        x: m
+        for x, m in start.marks.items()
+        if not (m.ended and access.successors_inherit_positions)
+    }
     sights = access.look(asked)
     steps = {
         name: Step(after=mark.continuation, lag=sights[name].lag, until=until)
@@ -221,13 +225,13 @@ def _settled(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
 def _settled_once(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
     ranges = access.ranges()
     numbers = generations(ranges)
-    positions = access.settle([x.id for x in ranges], start)
+    positions = access.resolve_start([x.id for x in ranges], start)
     return {x.id: mark_of(access, x, positions[x.id], numbers[x.id]) for x in ranges}
 
 
 def mark_of(access: Access, x: FeedRange, at: Continuation, generation: int) -> Mark:
     """Mark a range, with its bounds where they would be forgotten."""
-    low, high = (x.low, x.high) if access.takes_over else ("", "")
+    low, high = (x.low, x.high) if access.successors_inherit_positions else ("", "")
     return Mark(continuation=at, generation=generation, low=low, high=high)
 
 
@@ -268,7 +272,7 @@ def _shares(lags: Mapping[Name, int], limit: int, turn: int) -> Mapping[Name, in
     return fair_shares(lags, max(0, limit), turn)
 
 
-def _is_over(access: Access, before: Mark, after: Mark, sight: Sight) -> bool:
+def _is_over(access: Access, before: Mark, after: Mark, sight: Availability) -> bool:
     """Whether a range has ended, and is read to its end."""
     gone = access.order(after.continuation) - access.order(before.continuation)
     assert gone >= 0, f"a range would go back from {before} to {after}"

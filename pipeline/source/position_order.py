@@ -10,7 +10,7 @@ from changefeed.pipeline.source.reader import Slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class PositionOrder:
     """How positions and sequences go together in any range of a feed.
 
     ``order`` returns the sequence that no change before a position exceeds, ``position``
@@ -39,7 +39,7 @@ class Scale:
         ]
 
 
-def cosmos_scale() -> Scale:
+def cosmos_position_order() -> PositionOrder:
     """Return the scale of Cosmos DB; see ``changefeed.feeds.cosmos.positions``.
 
     A transactional batch has at most 100 operations. Stored procedures may write more.
@@ -61,4 +61,4 @@ def cosmos_scale() -> Scale:
         return sequences([lsn])[0]
 
     first, second = sequences([1, 2])
-    return Scale(order=order, position=position_after, step=second - first, largest=100)
+    return PositionOrder(order=order, position=position_after, step=second - first, largest=100)

@@ -14,7 +14,7 @@ from changefeed.pipeline.source.offsets import Mark, Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Availability:
     """What lies behind a position: about how many changes, or what goes on after the end.
 
     ``successors`` is ``None`` as long as the range may get more changes, and empty where
@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class StepResult:
     """Where a step has led, and over how many changes, where they were counted."""
 
     at: Continuation
@@ -79,7 +79,7 @@ class Access(Protocol):
     planning takes about as long for many as for one.
     """
 
-    takes_over: bool
+    successors_inherit_positions: bool
     """Whether successors take over the positions of ended ranges, whose bounds the feed
     forgets: marks must then carry them."""
 
@@ -87,7 +87,7 @@ class Access(Protocol):
         """Return what the feed is to be known by, if its positions do not say it."""
         ...
 
-    def recall(self, offset: Offset) -> None:
+    def remember_ranges(self, offset: Offset) -> None:
         """Learn of ranges from an offset before they are asked for.
 
         Raise ``FeedRefused`` if the offset is of another feed than this.
@@ -98,11 +98,11 @@ class Access(Protocol):
         """Return the ranges that are wanted, parents before their children."""
         ...
 
-    def settle(
+    def resolve_start(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]: ...
 
-    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Sight]:
+    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         """Tell what lies behind each of these positions."""
         ...
 
@@ -114,7 +114,7 @@ class Access(Protocol):
         """Return about how many changes lie between two positions of a range."""
         ...
 
-    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, Reached]:
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
         """Return where these steps lead: not beyond the present end of a range, nor back.
 
         A range that has ended meanwhile is left where it is.

@@ -22,7 +22,7 @@ _AT_ONCE: Final = 16
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
 
 
-class PatientFeed:
+class RetryingFeed:
     """Wraps a feed. ``FeedUnavailable`` is raised by what has no answer for ``patience``
     seconds; an attempt may take ``timeout``. ``once`` is the feed that is asked only once.
     """
@@ -35,8 +35,8 @@ class PatientFeed:
     async def ranges(self) -> Sequence[FeedRange]:
         return await self.ask(self.once.ranges)
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return await self.ask(lambda: self.once.settle(range_id, start))
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+        return await self.ask(lambda: self.once.resolve_start(range_id, start))
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         return await self.ask(lambda: self.once.read(range_id, after, limit))

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
 from changefeed.pipeline.source.body_schema import VALUE, VARIANT, with_bodies
-from changefeed.pipeline.source.drain import Hold
+from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.source.record_batches import EVERYTHING
 from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.supervisor import started
@@ -51,7 +51,7 @@ class Keeping:
     spark: SparkSession
     settings: PipelineSettings
     once: bool = False
-    hold: Hold | None = None
+    hold: DrainGate | None = None
 
     def starters(self) -> Mapping[str, Callable[[], StreamingQuery]]:
         """Return what starts the query of each table that the settings name.

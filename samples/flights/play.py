@@ -24,7 +24,7 @@ from .observer import Carrier, newest_figures
 from .proof import Proof, prove, totals
 from .screen import Screen, Show
 from .straight import Expected, straight_from
-from .watch import Sight, look
+from .watch import Availability, look
 
 _BATCH = 10_000
 _KILL_AT = 0.4
@@ -191,12 +191,12 @@ class _Fleet:
         self._total = total
         self._show = show
 
-    async def look(self) -> Sight:
+    async def look(self) -> Availability:
         sight = await look(self._feed, self._container, total=self._total)
         self._show(sight, self._hosts.states)
         return sight
 
-    async def until(self, condition: Callable[[Sight], bool]) -> Sight:
+    async def until(self, condition: Callable[[Availability], bool]) -> Availability:
         """Watch until it is so. Raise if a host ends by itself, or if nothing moves."""
         before, since = None, time.monotonic()
         while not condition(sight := await self.look()):

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .observer import Carrier
-from .watch import Sight, TableSight
+from .watch import Availability, TableSight
 
 _SECONDS_BETWEEN_LINES = 2.0
 _SECONDS_BETWEEN_TABLE_LINES = 5.0
@@ -23,7 +23,7 @@ _STYLES = {"running": "green", "killed": "bold red", "stopping": "yellow", "stop
 
 _SAME, _DIFFERS = Text("equal", "green"), Text("DIFFERS", "bold red")
 
-Show = Callable[[Sight, Mapping[str, str]], None]
+Show = Callable[[Availability, Mapping[str, str]], None]
 """Shows the leases, and what became of each host."""
 ShowTables = Callable[[Sequence[TableSight]], None]
 
@@ -108,12 +108,12 @@ class Rate:
         return (done - before) / (now - then) if now > then else 0.0
 
 
-def progress(sight: Sight, speed: float) -> str:
+def progress(sight: Availability, speed: float) -> str:
     share = sight.done / sight.total if sight.total else 1.0
     return f"{sight.done:>9,} of {sight.total:,} changes {share:5.1%} {speed:>8,.0f}/s"
 
 
-def in_a_line(sight: Sight, states: Mapping[str, str], rate: Rate) -> str:
+def in_a_line(sight: Availability, states: Mapping[str, str], rate: Rate) -> str:
     hosts = "  ".join(f"{x} {len(sight.held_by(x))}" for x in states)
     return f"{progress(sight, rate.of(sight.done))}   leases: {hosts}"
 
@@ -141,12 +141,12 @@ def _tables_rate(sights: Sequence[TableSight], rate: Rate) -> str:
     return f"{speed:,.0f}/s" if any(x.done for x in sights) else "Spark is in its first batch"
 
 
-def table(sight: Sight, states: Mapping[str, str], rate: Rate) -> RenderableType:
+def table(sight: Availability, states: Mapping[str, str], rate: Rate) -> RenderableType:
     grid = Table("host", "state", "leases", "ranges")
     for name, state in states.items():
-        held = sight.held_by(name)
-        parts = " ".join(x.split(".")[1] for x in held)
-        grid.add_row(name, Text(state, _STYLES.get(state, "")), "■ " * len(held), parts)
+        owned = sight.held_by(name)
+        parts = " ".join(x.split(".")[1] for x in owned)
+        grid.add_row(name, Text(state, _STYLES.get(state, "")), "■ " * len(owned), parts)
     free = [x for x, owner in sight.owners.items() if owner is None]
     grid.caption = f"{len(free)} leases without an owner" if free else None
     below = Table.grid()

@@ -78,7 +78,7 @@ async def prove_kept(
     figures = kept.carriers(days(settings))
     async with place.opened() as (feed, _):
         ends = {
-            x.id: await feed.lag(x.id, await feed.settle(x.id, "beginning"))
+            x.id: await feed.lag(x.id, await feed.resolve_start(x.id, "beginning"))
             for x in await feed.ranges()
         }
     claims = prove_tables(

@@ -10,7 +10,7 @@ from changefeed.leases.lease import HostName, Lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Availability:
     """The leases at one moment, each with the number of changes after its checkpoint."""
 
     leases: Sequence[tuple[Lease, int]]
@@ -41,15 +41,15 @@ class TableSight:
     total: int
 
 
-async def look(feed: Feed, container: LeaseContainer, *, total: int) -> Sight:
+async def look(feed: Feed, container: LeaseContainer, *, total: int) -> Availability:
     """Read all leases. While some are still being created, nothing counts as done."""
     ranges = await feed.ranges()
     found = await asyncio.gather(*(container.read(x.id) for x in ranges))
     leases = [x for x in found if x is not None]
     if len(leases) < len(ranges):
-        return Sight(leases=(), total=total)
+        return Availability(leases=(), total=total)
     left = await asyncio.gather(*(_left(feed, x) for x in leases))
-    return Sight(leases=list(zip(leases, left, strict=True)), total=total)
+    return Availability(leases=list(zip(leases, left, strict=True)), total=total)
 
 
 async def _left(feed: Feed, lease: Lease) -> int:

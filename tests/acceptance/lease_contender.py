@@ -22,17 +22,17 @@ async def contend(host: HostName, addresses: list[str]) -> None:
         while True:
             listed = chance.choice(list(await leases.list()))
             try:
-                held = await leases.acquire(listed.taken_by(host, Incarnation("1")))
-                position = int(held.continuation or "")
-                report("won", held.range_id, held.epoch, position)
+                owned = await leases.acquire(listed.taken_by(host, Incarnation("1")))
+                position = int(owned.continuation or "")
+                report("won", owned.range_id, owned.epoch, position)
                 for _ in range(chance.randrange(6)):
                     position += 1
-                    held = await leases.checkpoint(
-                        held.advanced_to(Continuation(str(position)))
+                    owned = await leases.checkpoint(
+                        owned.advanced_to(Continuation(str(position)))
                     )
-                    report("at", held.range_id, held.epoch, position)
+                    report("at", owned.range_id, owned.epoch, position)
                     await asyncio.sleep(0)
-                held = await leases.replace(held.released())
+                owned = await leases.replace(owned.released())
             except LeaseError:
                 continue
 

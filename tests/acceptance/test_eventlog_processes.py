@@ -80,7 +80,7 @@ async def bodies_by_key(feed: Feed) -> dict[str, list[int]]:
     """Read everything; sequences must be dense."""
     found: dict[str, list[int]] = {}
     for r in await feed.ranges():
-        last, after = 0, await feed.settle(r.id, "beginning")
+        last, after = 0, await feed.resolve_start(r.id, "beginning")
         while (page := await feed.read(r.id, after, 1000)).changes:
             for change in page.changes:
                 assert change.sequence == last + 1

@@ -38,7 +38,7 @@ def place(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "place"))
 
 
-def held(hosts: Running) -> dict[str, int]:
+def owned(hosts: Running) -> dict[str, int]:
     """Return how many leases each host works on by now, as the hosts' own logs tell."""
     counts: Counter[str] = Counter()
     for line in hosts.events():
@@ -52,7 +52,7 @@ def held(hosts: Running) -> dict[str, int]:
 
 
 async def until_even(hosts: Running) -> None:
-    await hosts.reaches(lambda: held(hosts) == dict.fromkeys(NAMES, 2))
+    await hosts.reaches(lambda: owned(hosts) == dict.fromkeys(NAMES, 2))
 
 
 async def test_a_killed_host_is_started_again_and_the_leases_are_whole(place: Path) -> None:

@@ -22,7 +22,7 @@ async def bodies(log: Path) -> list[int]:
     found = []
     async with EventLog.open(log) as feed:
         for r in await feed.ranges():
-            after = await feed.settle(r.id, "beginning")
+            after = await feed.resolve_start(r.id, "beginning")
             while (page := await feed.read(r.id, after, 1000)).changes:
                 found += [x.value()["n"] for x in page.changes]
                 after = page.continuation

@@ -160,7 +160,7 @@ async def pages_from(
 
 
 async def whole(feed: Feed, range_id: RangeId, limit: int = 1000) -> list[Change]:
-    beginning = await feed.settle(range_id, "beginning")
+    beginning = await feed.resolve_start(range_id, "beginning")
     changes, _ = await pages_from(feed, range_id, beginning, limit)
     return changes
 
@@ -235,7 +235,7 @@ async def test_reading_goes_on_after_any_change_with_the_next_one(given: Harness
 async def test_the_same_position_gives_the_same_changes_again(given: Harness) -> None:
     await given.append(numbered(50))
     range_id = await busiest(given.feed)
-    beginning = await given.feed.settle(range_id, "beginning")
+    beginning = await given.feed.resolve_start(range_id, "beginning")
     first = await given.feed.read(range_id, beginning, 5)
     await given.append(numbered(50, 50))
     assert await given.feed.read(range_id, beginning, 5) == first
@@ -254,7 +254,9 @@ async def test_a_change_larger_than_a_page_should_be_comes_alone_and_whole(
 async def test_the_position_of_an_empty_page_finds_what_comes_later(given: Harness) -> None:
     empty: dict[RangeId, Continuation] = {}
     for r in await given.feed.ranges():
-        page = await given.feed.read(r.id, await given.feed.settle(r.id, "beginning"), 10)
+        page = await given.feed.read(
+            r.id, await given.feed.resolve_start(r.id, "beginning"), 10
+        )
         assert not page.changes
         empty[r.id] = page.continuation
     await given.append(numbered(60))
@@ -268,7 +270,7 @@ async def test_the_position_of_an_empty_page_finds_what_comes_later(given: Harne
 async def test_now_is_settled_once_and_stays_where_it_was(given: Harness) -> None:
     await given.append(numbered(60))
     ranges = await given.feed.ranges()
-    settled = {x.id: await given.feed.settle(x.id, "now") for x in ranges}
+    settled = {x.id: await given.feed.resolve_start(x.id, "now") for x in ranges}
     await given.append(numbered(60, 60))
     for range_id, now in settled.items():
         changes, _ = await pages_from(given.feed, range_id, now, 1000)
@@ -300,7 +302,7 @@ async def test_a_time_is_before_the_first_change_committed_at_or_after_it_though
     for n in (10, 30, 5, 20, 40):
         await given.append([at(n)])
     range_id = await busiest(given.feed)
-    settled = await given.feed.settle(range_id, start)
+    settled = await given.feed.resolve_start(range_id, start)
     await given.append([at(n) for n in (1, 50)])
     changes, _ = await pages_from(given.feed, range_id, settled, 10)
     assert changes == (await whole(given.feed, range_id))[-len(seconds) - 2 :]
@@ -313,7 +315,7 @@ async def test_a_time_among_many_changes_is_found_exactly(given: Harness) -> Non
     changes = await whole(given.feed, range_id)
     for n in range(0, 2000, 50):
         time = NEW_YEAR + timedelta(seconds=n)
-        after = await given.feed.settle(range_id, time)
+        after = await given.feed.resolve_start(range_id, time)
         (first,) = (await given.feed.read(range_id, after, 1)).changes
         assert first == next(x for x in changes if x.committed_at >= time)
 
@@ -321,30 +323,30 @@ async def test_a_time_among_many_changes_is_found_exactly(given: Harness) -> Non
 async def test_a_time_without_a_zone_is_refused(given: Harness) -> None:
     (r, *_) = await given.feed.ranges()
     with pytest.raises(FeedRefused, match=r"time zone.*\+00:00"):
-        await given.feed.settle(r.id, NEW_YEAR.replace(tzinfo=None))
+        await given.feed.resolve_start(r.id, NEW_YEAR.replace(tzinfo=None))
 
 
 async def test_lag_counts_exactly_what_lies_after_a_position(given: Harness) -> None:
     ranges = [x.id for x in await given.feed.ranges()]
-    starts = {x: await given.feed.settle(x, "beginning") for x in ranges}
+    starts = {x: await given.feed.resolve_start(x, "beginning") for x in ranges}
     assert [await given.feed.lag(x, starts[x]) for x in ranges] == [0] * RANGES
     await given.append(numbered(500))
     lags = [await given.feed.lag(x, starts[x]) for x in ranges]
     assert lags == [len(await whole(given.feed, x)) for x in ranges]
     assert sum(lags) == 500
-    assert [await given.feed.lag(x, await given.feed.settle(x, "now")) for x in ranges] == [
-        0
-    ] * RANGES
+    assert [
+        await given.feed.lag(x, await given.feed.resolve_start(x, "now")) for x in ranges
+    ] == [0] * RANGES
 
 
 async def test_an_unknown_range_is_unknown_to_every_method(given: Harness) -> None:
     (r, *_) = await given.feed.ranges()
-    start = await given.feed.settle(r.id, "beginning")
+    start = await given.feed.resolve_start(r.id, "beginning")
     nowhere = RangeId("nowhere")
     with pytest.raises(RangeUnknown, match="nowhere"):
         await given.feed.read(nowhere, start, 10)
     with pytest.raises(RangeUnknown):
-        await given.feed.settle(nowhere, "now")
+        await given.feed.resolve_start(nowhere, "now")
     with pytest.raises(RangeUnknown):
         await given.feed.lag(nowhere, start)
 
@@ -352,7 +354,7 @@ async def test_an_unknown_range_is_unknown_to_every_method(given: Harness) -> No
 async def test_what_is_no_position_of_this_feed_is_refused(given: Harness) -> None:
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
-    end = await given.feed.settle(r.id, "now")
+    end = await given.feed.resolve_start(r.id, "now")
     beyond = Continuation(end + "0")
     for wrong in ("", "-1", "gibberish", "1/2/3", "Ω/1", "/5", "²", beyond):
         with pytest.raises(FeedRefused):
@@ -371,7 +373,7 @@ async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
     await given.split(parent)
     await given.append(numbered(100, 100))
 
-    beginning = await given.feed.settle(parent, "beginning")
+    beginning = await given.feed.resolve_start(parent, "beginning")
     page = await given.feed.read(parent, beginning, 1000)
     assert page.changes == before  # its own changes first, then the news of its end
     successors = await ended(given.feed, parent, page.continuation)
@@ -398,9 +400,9 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
 ) -> None:
     await given.append(numbered(100))
     parent = await busiest(given.feed)
-    beginning = await given.feed.settle(parent, "beginning")
+    beginning = await given.feed.resolve_start(parent, "beginning")
     page = await given.feed.read(parent, beginning, 5)
-    held = {x.key for x in await whole(given.feed, parent)}
+    owned = {x.key for x in await whole(given.feed, parent)}
     await given.split(parent)
     await given.append(numbered(100))
     rest, successors = await to_its_end(given.feed, parent, page.continuation)
@@ -410,13 +412,13 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
         assert x.range in await given.feed.ranges()
         after += (await pages_from(given.feed, x.range.id, x.start, 7))[0]
     keys = [x.key for x in [*page.changes, *rest, *after]]
-    assert sorted(keys) == sorted([*held, *held])
+    assert sorted(keys) == sorted([*owned, *owned])
 
 
 async def test_a_range_that_ended_empty_still_names_its_successors(given: Harness) -> None:
     (r, *_) = await given.feed.ranges()
-    start = await given.feed.settle(r.id, "beginning")
-    now = await given.feed.settle(r.id, "now")
+    start = await given.feed.resolve_start(r.id, "beginning")
+    now = await given.feed.resolve_start(r.id, "now")
     await given.split(r.id)
     assert await ended(given.feed, r.id, start) == await ended(given.feed, r.id, now)
 
@@ -441,7 +443,7 @@ async def test_each_key_keeps_its_order_through_splits_and_merges(given: Harness
 
     seen: dict[str, list[int]] = {}
     for r in await given.feed.ranges():  # parents come first
-        beginning = await given.feed.settle(r.id, "beginning")
+        beginning = await given.feed.resolve_start(r.id, "beginning")
         for change in (await given.feed.read(r.id, beginning, 1000)).changes:
             seen.setdefault(change.key, []).append(int(change.body))
     assert seen == {x: [0, 1, 2, 3] for x in keys}
@@ -474,7 +476,7 @@ async def test_many_tasks_read_at_once_while_changes_arrive(given: Harness) -> N
 
     async def follow(range_id: RangeId, until: int) -> list[Change]:
         changes: list[Change] = []
-        after = await given.feed.settle(range_id, "beginning")
+        after = await given.feed.resolve_start(range_id, "beginning")
         while len(changes) < until:
             page = await given.feed.read(range_id, after, 17)
             changes += page.changes

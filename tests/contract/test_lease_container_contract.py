@@ -162,11 +162,11 @@ async def test_every_epoch_has_one_owner_when_many_take_turns(connect: Connect) 
 async def test_creating_what_is_there_returns_it_and_changes_nothing(
     leases: LeaseContainer,
 ) -> None:
-    held = await owned_by_a(leases)
+    owned = await owned_by_a(leases)
     again = await leases.create(replace(new(), continuation=C3))
     assert (again.owner, again.epoch) == (A, 1)
     assert again.continuation in {None, C0}
-    assert await whole(leases) == held
+    assert await whole(leases) == owned
 
 
 async def test_a_listing_leaves_continuations_out(leases: LeaseContainer) -> None:
@@ -195,19 +195,19 @@ async def test_a_new_lease_needs_a_continuation(leases: LeaseContainer) -> None:
 async def test_a_write_without_a_continuation_leaves_the_stored_one(
     leases: LeaseContainer,
 ) -> None:
-    held = await owned_by_a(leases)
-    held = await leases.checkpoint(held.advanced_to(C1))
-    written = await leases.replace(held.without_continuation().renewed())
+    owned = await owned_by_a(leases)
+    owned = await leases.checkpoint(owned.advanced_to(C1))
+    written = await leases.replace(owned.without_continuation().renewed())
     assert written.continuation is None
-    assert written.version != held.version
+    assert written.version != owned.version
     assert await whole(leases) == replace(written, continuation=C1)
     assert written.checkpoint_epoch == 1
 
 
 async def test_a_write_with_a_continuation_stores_it(leases: LeaseContainer) -> None:
-    held = await owned_by_a(leases)
-    written = await leases.replace(held.advanced_to(C1).released())
-    assert as_written(written) == as_written(held.advanced_to(C1).released())
+    owned = await owned_by_a(leases)
+    written = await leases.replace(owned.advanced_to(C1).released())
+    assert as_written(written) == as_written(owned.advanced_to(C1).released())
     assert await whole(leases) == written
 
 
@@ -220,18 +220,18 @@ async def test_a_listed_copy_may_carry_a_continuation_back(leases: LeaseContaine
 
 
 async def test_an_unchanged_write_moves_the_version_as_well(leases: LeaseContainer) -> None:
-    held = await owned_by_a(leases)
-    await leases.replace(held)
+    owned = await owned_by_a(leases)
+    await leases.replace(owned)
     with pytest.raises(LeaseConflict):
-        await leases.replace(held)
+        await leases.replace(owned)
 
 
 async def test_of_two_writers_with_the_same_copy_the_second_is_told(
     leases: LeaseContainer,
 ) -> None:
-    held = await owned_by_a(leases)
-    won = await leases.replace(held.without_continuation().renewed())
-    late = held.renewed().stamped(write_id=W2, stamp=7.0)
+    owned = await owned_by_a(leases)
+    won = await leases.replace(owned.without_continuation().renewed())
+    late = owned.renewed().stamped(write_id=W2, stamp=7.0)
     with pytest.raises(LeaseConflict) as caught:
         await leases.replace(late.without_continuation())
     assert (caught.value.lease.range_id, caught.value.lease.write_id) == (R0, W2)
@@ -241,13 +241,13 @@ async def test_of_two_writers_with_the_same_copy_the_second_is_told(
 async def test_a_request_for_a_lease_makes_the_owner_read_again(
     leases: LeaseContainer,
 ) -> None:
-    held = await owned_by_a(leases)
+    owned = await owned_by_a(leases)
     (listed,) = await leases.list()
     await leases.replace(replace(listed, next_owner=B))
     with pytest.raises(LeaseConflict):
-        await leases.replace(held.without_continuation().renewed())
+        await leases.replace(owned.without_continuation().renewed())
     found = await whole(leases)
-    assert (found.owner, found.next_owner, found.sign_of_life) == (A, B, held.sign_of_life)
+    assert (found.owner, found.next_owner, found.sign_of_life) == (A, B, owned.sign_of_life)
     renewed = await leases.replace(found.without_continuation().renewed())
     assert renewed.next_owner == B
 
@@ -256,9 +256,9 @@ async def test_a_request_for_a_lease_makes_the_owner_read_again(
 
 
 async def test_acquiring_returns_the_lease_whole(leases: LeaseContainer) -> None:
-    held = await owned_by_a(leases)
-    held = await leases.checkpoint(held.advanced_to(C1))
-    await leases.replace(held.without_continuation().renewed())
+    owned = await owned_by_a(leases)
+    owned = await leases.checkpoint(owned.advanced_to(C1))
+    await leases.replace(owned.without_continuation().renewed())
     (listed,) = await leases.list()
     won = await leases.acquire(listed.taken_by(B, B1))
     assert (won.owner, won.epoch, won.continuation) == (B, 2, C1)
@@ -268,19 +268,19 @@ async def test_acquiring_returns_the_lease_whole(leases: LeaseContainer) -> None
 async def test_a_continuation_that_is_carried_along_is_not_written_by_acquiring(
     leases: LeaseContainer,
 ) -> None:
-    held = await owned_by_a(leases)
-    held = await leases.checkpoint(held.advanced_to(C2))
-    won = await leases.acquire(replace(held.taken_by(B, B1), continuation=C1))
+    owned = await owned_by_a(leases)
+    owned = await leases.checkpoint(owned.advanced_to(C2))
+    won = await leases.acquire(replace(owned.taken_by(B, B1), continuation=C1))
     assert won.continuation == C2
     assert await whole(leases) == won
 
 
 async def test_a_checkpoint_is_all_that_a_checkpoint_writes(leases: LeaseContainer) -> None:
-    held = await owned_by_a(leases)
-    await leases.checkpoint(held.renewed().stamped(write_id=W1, stamp=9.0).advanced_to(C1))
+    owned = await owned_by_a(leases)
+    await leases.checkpoint(owned.renewed().stamped(write_id=W1, stamp=9.0).advanced_to(C1))
     found = await whole(leases)
     assert found.continuation == C1
-    assert (found.owner, found.renewals, found.stamp) == (A, held.renewals, None)
+    assert (found.owner, found.renewals, found.stamp) == (A, owned.renewals, None)
 
 
 async def test_after_an_acquisition_the_old_owner_cannot_checkpoint(
@@ -310,18 +310,18 @@ async def test_nor_can_one_that_has_read_the_new_version(leases: LeaseContainer)
 async def test_an_older_checkpoint_of_the_same_owner_is_refused(
     leases: LeaseContainer,
 ) -> None:
-    held = await owned_by_a(leases)
-    newer = await leases.checkpoint(held.advanced_to(C2))
+    owned = await owned_by_a(leases)
+    newer = await leases.checkpoint(owned.advanced_to(C2))
     with pytest.raises(LeaseConflict):
-        await leases.checkpoint(held.advanced_to(C1))
+        await leases.checkpoint(owned.advanced_to(C1))
     assert (await whole(leases)).continuation == C2
     written = await leases.checkpoint(newer.advanced_to(C3))
     assert (written.continuation, written.checkpoint_epoch) == (C3, 1)
 
 
 async def test_a_checkpoint_is_under_the_epoch_of_its_lease(leases: LeaseContainer) -> None:
-    held = await owned_by_a(leases)
-    written = await leases.checkpoint(replace(held, continuation=C1))
+    owned = await owned_by_a(leases)
+    written = await leases.checkpoint(replace(owned, continuation=C1))
     assert written.checkpoint_epoch == 1
     await leases.replace(written.without_continuation().renewed())
     (listed,) = await leases.list()
@@ -329,21 +329,21 @@ async def test_a_checkpoint_is_under_the_epoch_of_its_lease(leases: LeaseContain
 
 
 async def test_a_lease_is_handed_over_in_one_write(leases: LeaseContainer) -> None:
-    held = await owned_by_a(leases)
-    await leases.replace(held.advanced_to(C1).taken_by(B, B1))
+    owned = await owned_by_a(leases)
+    await leases.replace(owned.advanced_to(C1).taken_by(B, B1))
     found = await whole(leases)
     assert (found.owner, found.epoch, found.continuation) == (B, 2, C1)
     got = await leases.acquire(found.renewed())  # the same epoch: shuts out the old owner
     assert (got.owner, got.epoch, got.continuation) == (B, 2, C1)
     with pytest.raises(LeaseConflict):
-        await leases.checkpoint(held.advanced_to(C0))
+        await leases.checkpoint(owned.advanced_to(C0))
     assert (await leases.checkpoint(got.advanced_to(C2))).continuation == C2
     assert (await whole(leases)).continuation == C2
 
 
 async def test_an_ended_lease_stays_as_a_tombstone(leases: LeaseContainer) -> None:
-    held = await owned_by_a(leases)
-    await leases.replace(held.advanced_to(C2).finished())
+    owned = await owned_by_a(leases)
+    await leases.replace(owned.advanced_to(C2).finished())
     (listed,) = await leases.list()
     assert (listed.ended, listed.owner) == (True, None)
     assert (await whole(leases)).continuation == C2
@@ -358,8 +358,8 @@ async def test_an_ended_lease_stays_as_a_tombstone(leases: LeaseContainer) -> No
 async def test_a_version_nobody_gave_out_conflicts(
     leases: LeaseContainer, garbage: str
 ) -> None:
-    held = await owned_by_a(leases)
-    forged = replace(held, version=Version(garbage))
+    owned = await owned_by_a(leases)
+    forged = replace(owned, version=Version(garbage))
     with pytest.raises(LeaseConflict):
         await leases.replace(forged.advanced_to(C1))
     with pytest.raises(LeaseConflict):
@@ -370,7 +370,7 @@ async def test_a_version_nobody_gave_out_conflicts(
         await leases.checkpoint(forged.advanced_to(C1))
     with pytest.raises(LeaseConflict):
         await leases.delete(forged)
-    assert await whole(leases) == held
+    assert await whole(leases) == owned
 
 
 async def refusals(leases: LeaseContainer, lease: Lease) -> list[type[BaseException]]:
@@ -390,12 +390,12 @@ async def refusals(leases: LeaseContainer, lease: Lease) -> list[type[BaseExcept
 
 
 async def test_a_deleted_lease_is_gone_for_every_write(leases: LeaseContainer) -> None:
-    held = await owned_by_a(leases)
+    owned = await owned_by_a(leases)
     (listed,) = await leases.list()
-    await leases.delete(held)
-    assert await refusals(leases, held) == [LeaseGone] * 5
+    await leases.delete(owned)
+    assert await refusals(leases, owned) == [LeaseGone] * 5
     assert await refusals(leases, listed) == [LeaseGone] * 5
-    assert await refusals(leases, replace(held, version=Version("?"))) == [LeaseGone] * 5
+    assert await refusals(leases, replace(owned, version=Version("?"))) == [LeaseGone] * 5
     assert list(await leases.list()) == []
 
 
@@ -424,8 +424,8 @@ async def test_a_lease_written_since_is_not_deleted(leases: LeaseContainer) -> N
 async def test_a_writer_whose_answer_was_lost_finds_his_write(
     leases: LeaseContainer, method: str, *, carries: bool
 ) -> None:
-    held = await owned_by_a(leases)
-    wanted = held.taken_by(A, A2).stamped(write_id=W1, stamp=1.0)
+    owned = await owned_by_a(leases)
+    wanted = owned.taken_by(A, A2).stamped(write_id=W1, stamp=1.0)
     wanted = wanted if carries else wanted.without_continuation()
 
     cut = Cutting(ContainerUnavailable("lost on the way there"), at=1)
@@ -447,8 +447,8 @@ async def test_a_writer_whose_answer_was_lost_finds_his_write(
 async def test_a_checkpoint_whose_answer_was_lost_is_written_again(
     leases: LeaseContainer, stored: Continuation, *, after: bool
 ) -> None:
-    held = await owned_by_a(leases)
-    wanted = held.advanced_to(C1).stamped(write_id=W1, stamp=1.0)
+    owned = await owned_by_a(leases)
+    wanted = owned.advanced_to(C1).stamped(write_id=W1, stamp=1.0)
     cut = Cutting(ContainerUnavailable("lost"), at=1, after=after)
     with pytest.raises(ContainerUnavailable):
         await proxied(leases, cut).checkpoint(wanted)
@@ -491,10 +491,10 @@ async def test_without_the_lock_they_may_conflict_but_lose_nothing(
     connect: Connect,
 ) -> None:
     one, other = await connect(), await connect()
-    held = await owned_by_a(one)
+    owned = await owned_by_a(one)
     renewed, advanced = await asyncio.gather(
-        one.replace(held.without_continuation().renewed()),
-        other.checkpoint(held.advanced_to(C1)),
+        one.replace(owned.without_continuation().renewed()),
+        other.checkpoint(owned.advanced_to(C1)),
         return_exceptions=True,
     )
     assert isinstance(renewed, Lease) or isinstance(advanced, Lease)

@@ -11,9 +11,9 @@ from azure.cosmos.aio import CosmosClient, DatabaseProxy
 from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.addresses import Means, check_cosmos, open_container
+from changefeed.leases.addresses import OpenOptions, check_cosmos, open_container
 from changefeed.leases.cosmos import diagnostics as checking
-from changefeed.leases.diagnostics import Finding, Gravity
+from changefeed.leases.diagnostics import Finding, Severity
 from changefeed.leases.lease import Lease
 from tests.integration.emulator.running import running
 from tests.support.dotnet_processor import DotNetHost
@@ -33,16 +33,16 @@ class Place:
 
     async def found(self, options: str = "", key: str | None = None) -> dict[str, Finding]:
         """Return the gravest finding about each thing."""
-        means = Means(cosmos=CosmosAccess(key=key))
+        means = OpenOptions(cosmos=CosmosAccess(key=key))
         found: dict[str, Finding] = {}
         async for x in check_cosmos(self.address + options, means):
-            if x.gravity is not Gravity.FINE or x.about not in found:
+            if x.gravity is not Severity.FINE or x.about not in found:
                 found[x.about] = x
         return found
 
 
-def wrong(found: dict[str, Finding]) -> dict[str, Gravity]:
-    return {x.about: x.gravity for x in found.values() if x.gravity is not Gravity.FINE}
+def wrong(found: dict[str, Finding]) -> dict[str, Severity]:
+    return {x.about: x.gravity for x in found.values() if x.gravity is not Severity.FINE}
 
 
 @pytest_asyncio.fixture
@@ -52,7 +52,7 @@ async def place() -> AsyncIterator[Place]:
 
 
 async def test_a_container_that_we_made_has_nothing_wrong_with_it(place: Place) -> None:
-    async with open_container(place.address, Means(create=True)) as leases:
+    async with open_container(place.address, OpenOptions(create=True)) as leases:
         feed_range = FeedRange(id=RangeId("0"), high="FF")
         await leases.create(Lease(range=feed_range, continuation=Continuation('"0"')))
         found = await place.found()
@@ -65,14 +65,14 @@ async def test_a_container_that_we_made_has_nothing_wrong_with_it(place: Place) 
 
 async def test_a_container_that_is_not_there_comes_with_advice(place: Place) -> None:
     found = await place.found()
-    assert wrong(found) == {"leases": Gravity.PROBLEM}
+    assert wrong(found) == {"leases": Severity.PROBLEM}
     assert "--create-lease-container" in found["leases"].text
 
 
 async def test_a_wrong_key_is_told_without_the_key(place: Place) -> None:
     secret = DEVELOPMENT_KEY[:-6] + "AAAA=="
     found = await place.found(key=secret)
-    assert wrong(found) == {"leases": Gravity.PROBLEM}
+    assert wrong(found) == {"leases": Severity.PROBLEM}
     assert "CHANGEFEED_COSMOS__KEY" in found["leases"].text
     assert secret not in repr(found)
 
@@ -80,43 +80,43 @@ async def test_a_wrong_key_is_told_without_the_key(place: Place) -> None:
 async def test_a_container_with_defaults_costs_more_than_it_needs_to(place: Place) -> None:
     await place.container()
     assert wrong(await place.found()) == {
-        "time to live": Gravity.WARNING,
-        "indexing": Gravity.WARNING,
+        "time to live": Severity.WARNING,
+        "indexing": Severity.WARNING,
     }
 
 
 async def test_leases_that_would_expire_are_a_problem(place: Place) -> None:
     await place.container(default_ttl=3600)
     found = await place.found()
-    assert found["time to live"].gravity is Gravity.PROBLEM
+    assert found["time to live"].gravity is Severity.PROBLEM
     assert "3600 s" in found["time to live"].text
 
 
 async def test_a_container_by_another_key_is_a_problem(place: Place) -> None:
     await place.container(key="/pk")
-    assert wrong(await place.found())["leases"] is Gravity.PROBLEM
+    assert wrong(await place.found())["leases"] is Severity.PROBLEM
 
 
 async def test_leases_under_other_prefixes_are_named(place: Place) -> None:
     dotnet = DotNetHost(await place.container(default_ttl=-1), "theirs", "net-1")
     await dotnet.initialize([RANGE])
     found = await place.found()
-    assert found["prefix"].gravity is Gravity.WARNING
+    assert found["prefix"].gravity is Severity.WARNING
     assert "'theirs'" in found["prefix"].text
     lease = await dotnet.acquire(await dotnet.read("0"))
     await dotnet.checkpoint(lease, '"5"')
     found = await place.found("?prefix=theirs")
     assert "net-1" in found["other processors"].text
     assert wrong(await place.found("?prefix=theirs&mode=all-versions"))["leases"] is (
-        Gravity.PROBLEM
+        Severity.PROBLEM
     )
 
 
 @pytest.mark.parametrize(
     ("difference", "gravity"),
-    [(0, Gravity.FINE), (-60, Gravity.WARNING), (400, Gravity.PROBLEM)],
+    [(0, Severity.FINE), (-60, Severity.WARNING), (400, Severity.PROBLEM)],
 )
-def test_clocks_that_differ_are_told(difference: float, gravity: Gravity) -> None:
+def test_clocks_that_differ_are_told(difference: float, gravity: Severity) -> None:
     headers = {"Date": "Sat, 01 Aug 2026 10:00:00 GMT"}
     (found,) = checking.clock_findings(headers, 1785578400.5 + difference)
     assert found.gravity is gravity

@@ -16,7 +16,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.addresses import Means, open_container
+from changefeed.leases.addresses import OpenOptions, open_container
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import connection
 from changefeed.leases.cosmos import creation_lock as markers
@@ -51,7 +51,9 @@ class Place:
     async def leases(self, options: str = "?prefix=p", **means: Any) -> LeaseContainer:
         address = f"cosmos+{self.url}d/leases{options}"
         means = {"create": True} | means
-        return await self._stack.enter_async_context(open_container(address, Means(**means)))
+        return await self._stack.enter_async_context(
+            open_container(address, OpenOptions(**means))
+        )
 
     async def raw(
         self, name: str = "leases", key: str = "/id", **options: Any
@@ -120,8 +122,8 @@ async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
     place: Place,
 ) -> None:
     leases = await place.leases()
-    held = await owned_by_a(leases)
-    held = await leases.checkpoint(held.advanced_to(C1))
+    owned = await owned_by_a(leases)
+    owned = await leases.checkpoint(owned.advanced_to(C1))
     dotnet = await place.dotnet()
     (document,) = await dotnet.leases()
     assert (document["Owner"], document["ContinuationToken"]) == ("a", '"17"')
@@ -132,7 +134,7 @@ async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
     )
     robbed = await dotnet.acquire(document)
     with pytest.raises(LeaseConflict, match="net-1"):
-        await leases.replace(held.without_continuation().renewed())
+        await leases.replace(owned.without_continuation().renewed())
     (found,) = await leases.list()
     assert (found.owner, found.incarnation, found.epoch) == ("net-1", None, 2)
     await dotnet.renew(robbed)
@@ -166,7 +168,7 @@ async def test_a_lease_without_a_position_is_none_until_it_is_given_one(place: P
 
 async def test_the_children_of_a_split_by_dotnet_begin_afresh(place: Place) -> None:
     leases = await place.leases()
-    held = await leases.checkpoint((await owned_by_a(leases)).advanced_to(C1))
+    owned = await leases.checkpoint((await owned_by_a(leases)).advanced_to(C1))
     dotnet = await place.dotnet()
     robbed = await dotnet.acquire(await dotnet.read("0"))
     children = [
@@ -178,7 +180,7 @@ async def test_the_children_of_a_split_by_dotnet_begin_afresh(place: Place) -> N
     assert [(x.range_id, x.owner, x.epoch) for x in listed] == [("2", None, 0), ("3", None, 0)]
     taken = await leases.acquire(listed[0].taken_by(A, A1))
     assert (taken.epoch, taken.continuation) == (1, C1)
-    assert held.epoch == 1
+    assert owned.epoch == 1
 
 
 async def test_a_range_over_leases_of_its_parts_is_not_begun_anew(place: Place) -> None:
@@ -232,8 +234,8 @@ async def test_the_prefix_of_a_dotnet_processor_is_made_from_its_feed(place: Pla
 async def test_both_keys_of_lease_containers_will_do(place: Place, key: str) -> None:
     container = await place.raw(key=key)
     leases = await place.leases()
-    held = await owned_by_a(leases)
-    await leases.checkpoint(held.advanced_to(C1))
+    owned = await owned_by_a(leases)
+    await leases.checkpoint(owned.advanced_to(C1))
     await leases.put_member(Member(name=A, incarnation=A1))
     (listed,) = await leases.list()
     await leases.delete(listed)
@@ -247,8 +249,8 @@ async def test_to_acquire_a_lease_writes_no_position_even_if_one_is_carried(
     place: Place,
 ) -> None:
     leases = await place.leases()
-    held = await owned_by_a(leases)
-    stale = replace(held, continuation=C1)
+    owned = await owned_by_a(leases)
+    stale = replace(owned, continuation=C1)
     again = await leases.acquire(stale.taken_by(HostName("b"), Incarnation("b-1")))
     assert (again.owner, again.continuation) == ("b", C0)
 
@@ -348,10 +350,10 @@ async def test_a_throttled_container_says_when_to_ask_again_and_is_not_stormed(
     place: Place,
 ) -> None:
     leases = await place.leases()
-    held = await owned_by_a(leases)
+    owned = await owned_by_a(leases)
     await place.fault("patch_item", "error", status=429, retry_after_ms=40, times=1000)
     with pytest.raises(ContainerUnavailable, match="throughput") as throttled:
-        await leases.replace(held.without_continuation().renewed())
+        await leases.replace(owned.without_continuation().renewed())
     assert throttled.value.retry_after == 0.04
     async with (
         aiohttp.ClientSession() as session,
@@ -444,10 +446,10 @@ async def test_two_fleets_share_a_container_under_two_prefixes(place: Place) -> 
 
 async def test_the_container_keeps_what_dotnet_needs_of_etags(place: Place) -> None:
     leases = await place.leases()
-    held = await owned_by_a(leases)
+    owned = await owned_by_a(leases)
     dotnet = await place.dotnet()
     (stale,) = await dotnet.leases()
-    await leases.replace(held.without_continuation().renewed())
+    await leases.replace(owned.without_continuation().renewed())
     with pytest.raises(HttpResponseError) as late:
         await dotnet.acquire(stale)
     assert late.value.status_code == 412

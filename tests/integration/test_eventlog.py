@@ -32,7 +32,7 @@ def numbered(count: int, begin: int = 0) -> list[Record]:
 
 async def whole(feed: Feed, range_id: RangeId = WHOLE) -> list[Change]:
     changes: list[Change] = []
-    after = await feed.settle(range_id, "beginning")
+    after = await feed.resolve_start(range_id, "beginning")
     while (page := await feed.read(range_id, after, 1000)).changes:
         changes += page.changes
         after = page.continuation
@@ -73,7 +73,7 @@ async def test_a_page_of_large_changes_holds_fewer_of_them(path: Path) -> None:
     body = b"x" * 1_000_000
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         await writer.append([Record(key="k", body=body)] * 20)
-        page = await log.read(WHOLE, await log.settle(WHOLE, "beginning"), 1000)
+        page = await log.read(WHOLE, await log.resolve_start(WHOLE, "beginning"), 1000)
         assert len(page.changes) == 9  # the first, and 8 MiB more
         assert len(await whole(log)) == 20
 
@@ -163,7 +163,7 @@ async def test_a_child_has_those_parents_only_that_held_its_keys(tmp_path: Path)
         assert [x.parents for x in await log.ranges()] == [(), (), (old[0],), (old[1],)]
         for parent, child in zip(old, new, strict=True):
             with pytest.raises(RangeEnded) as caught:
-                await log.read(parent, await log.settle(parent, "now"), 1)
+                await log.read(parent, await log.resolve_start(parent, "now"), 1)
             assert [x.range.id for x in caught.value.successors] == [child]
         halves = await replace_partitions(
             tmp_path / "log", new[1:], [(1, 0, 99), (1, 100, 255)]
@@ -188,7 +188,7 @@ async def test_between_the_two_writes_of_a_succession_everyone_waits(path: Path)
 async def test_a_log_made_anew_refuses_positions_of_the_old_one(path: Path) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         await writer.append(numbered(5))
-        old = await log.settle(WHOLE, "now")
+        old = await log.resolve_start(WHOLE, "now")
         shutil.rmtree(path)
         await create_log(path, parts=1)
         with pytest.raises(FeedRefused, match="made anew while it was open"):

@@ -27,7 +27,7 @@ async def test_changes_that_come_in_before_a_range_ends_are_read_before_its_end(
     path: Path,
 ) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        beginning = await log.settle(WHOLE, "beginning")
+        beginning = await log.resolve_start(WHOLE, "beginning")
         happened = False
 
         async def then_it_ends(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -62,6 +62,6 @@ async def test_of_a_batch_that_fails_at_the_last_moment_nothing_is_kept(path: Pa
         with pytest.raises(FeedUnavailable, match="the disk is gone"):
             await writer.append([Record(key="k", body=b"1")])
         writer._store = store  # type: ignore[method-assign]
-        assert await log.lag(WHOLE, await log.settle(WHOLE, "beginning")) == 0
+        assert await log.lag(WHOLE, await log.resolve_start(WHOLE, "beginning")) == 0
         again = await writer.append([Record(key="k", body=b"2")])
         assert again.sequences == {WHOLE: range(1, 2)}

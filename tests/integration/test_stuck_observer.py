@@ -10,13 +10,13 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.errors import ObserverStuck
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import Fleet
 
@@ -69,7 +69,7 @@ def seen() -> Iterator[Seen]:
 
 
 async def all_of(feed: MemoryFeed, range_id: RangeId) -> set[tuple[RangeId, int]]:
-    page = await feed.read(range_id, await feed.settle(range_id, "beginning"), 1000)
+    page = await feed.read(range_id, await feed.resolve_start(range_id, "beginning"), 1000)
     return {(x.range_id, x.sequence) for x in page.changes}
 
 
@@ -80,10 +80,10 @@ async def test_a_stuck_observer_stops_its_host_and_its_lease_expires_to_another(
     for n in range(40):
         feed.append(f"key-{n}")
     everything = await all_of(feed, R0) | await all_of(feed, R1)
-    make = wrapped(
+    make = wrap(
         adapt(Sticking, {"seen": seen}),
         ObserverSettings(timeout=0.2),
-        Journal(HostName("fleet")),
+        HostEvents(HostName("fleet")),
         Random(1),
     )
     parts = {"leases": QUICK, "feed": {"poll_interval": 0.05, "page_size": 2}}

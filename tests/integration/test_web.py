@@ -13,10 +13,10 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import WebSettings, load_settings
-from changefeed.host.web import AddressRefused, bound, serving, url_of
+from changefeed.host.web import AddressRefused, listening_socket, serving, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from tests.support.fleet import Log, LoggingObserver
@@ -45,9 +45,9 @@ async def told_about(
         feed=feed,
         container=container,
         make_observer=lambda *_: observer,
-        journal=Journal(HostName("anna"), meters.get_meter("changefeed")),
+        events=HostEvents(HostName("anna"), meters.get_meter("changefeed")),
     )
-    with bound(WEB) as listening:
+    with listening_socket(WEB) as listening:
         async with serving(listening, host, registry, wanted.leases):
             yield host, url_of(listening)
 
@@ -109,23 +109,26 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
 
 
 def test_a_port_in_use_is_refused_with_the_settings_to_change() -> None:
-    with bound(WEB) as taken:
+    with listening_socket(WEB) as taken:
         port = taken.getsockname()[1]
         wanted = WebSettings(port=port)
         with (
             pytest.raises(AddressRefused, match=f"port {port} of 127.0.0.1 is in use"),
-            bound(wanted),
+            listening_socket(wanted),
         ):
             pass
 
 
 def test_a_name_that_leads_nowhere_is_refused() -> None:
     wanted = WebSettings(bind="no.such.host.invalid")
-    with pytest.raises(AddressRefused, match=r"no\.such\.host\.invalid"), bound(wanted):
+    with (
+        pytest.raises(AddressRefused, match=r"no\.such\.host\.invalid"),
+        listening_socket(wanted),
+    ):
         pass
 
 
 def test_an_address_for_all_is_told_by_the_name_of_the_machine() -> None:
-    with bound(WebSettings(bind="0.0.0.0")) as listening:
+    with listening_socket(WebSettings(bind="0.0.0.0")) as listening:
         port = listening.getsockname()[1]
         assert url_of(listening) == f"http://{socket.gethostname()}:{port}"

@@ -55,7 +55,7 @@ FLEET = (
     Mutant(
         name="hosts of another kind do not count",
         file="host/balancing/balancer.py",
-        before="frozenset((living | strangers) -",
+        before="frozenset((living | foreign_owners) -",
         after="frozenset(living -",
         rule=2,
         tests=(_HANDOFF,),
@@ -63,16 +63,16 @@ FLEET = (
     Mutant(
         name="hosts that stop are given leases",
         file="host/balancing/balancer.py",
-        before="(living | strangers) - {x.name for x in members if x.stopping})",
-        after="(living | strangers))",
+        before="(living | foreign_owners) - {x.name for x in members if x.stopping})",
+        after="(living | foreign_owners))",
         rule=11,
         tests=(_BALANCER,),
     ),
     Mutant(
         name="taking over what expired waits for quiet",
         file="host/balancing/balancer.py",
-        before="[x for x in line if x[0] is not Duty.STEAL]",
-        after="[x for x in line if x[0] not in (Duty.STEAL, Duty.ACQUIRE_EXPIRED)]",
+        before="[x for x in line if x[0] is not Action.STEAL]",
+        after="[x for x in line if x[0] not in (Action.STEAL, Action.ACQUIRE_EXPIRED)]",
         rule=3,
         tests=(_BALANCER,),
     ),
@@ -88,7 +88,7 @@ FLEET = (
     Mutant(
         name="a living owner is robbed without time to finish",
         file="host/balancing/balancer.py",
-        before="return Steal.TAKE if now - since >= patience else Steal.WAIT",
+        before="return Steal.TAKE if now - since >= longest else Steal.WAIT",
         after="return Steal.TAKE",
         rule=4,
         tests=(_BALANCER,),
@@ -96,7 +96,7 @@ FLEET = (
     Mutant(
         name="an owner that never hands over is never robbed",
         file="host/balancing/balancer.py",
-        before="return Steal.TAKE if now - since >= patience else Steal.WAIT",
+        before="return Steal.TAKE if now - since >= longest else Steal.WAIT",
         after="return Steal.WAIT",
         rule=4,
         tests=(_BALANCER,),
@@ -161,9 +161,9 @@ FLEET = (
         name="a write that another host won ends ours",
         file="host/balancing/rebalance.py",
         before="            except (LeaseConflict, LeaseGone):\n"
-        "                self._journal.conflict(lease, duty.name.lower())\n",
+        "                self._events.conflict(lease, action.name.lower())\n",
         after="            except LeaseGone:\n"
-        "                self._journal.conflict(lease, duty.name.lower())\n",
+        "                self._events.conflict(lease, action.name.lower())\n",
         rule=3,
         tests=(_ROUNDS,),
     ),
@@ -329,7 +329,7 @@ FLEET = (
     Mutant(
         name="a host that stops does not tell its workers",
         file="host/host.py",
-        before="        crew.part_all(CloseReason.STOPPING)\n",
+        before="        pool.drain_all(CloseReason.STOPPING)\n",
         after="",
         rule=11,
         tests=(_STORIES,),
@@ -353,7 +353,7 @@ FLEET = (
     Mutant(
         name="a host leaves without looking back",
         file="host/host.py",
-        before="            await rounds.leave_nothing()\n",
+        before="            await rounds.release_unserved()\n",
         after="            pass\n",
         rule=11,
         tests=(_HANDOFF, _ROUNDS),
@@ -361,8 +361,8 @@ FLEET = (
     Mutant(
         name="the extra leases go to those with few",
         file="leases/plan.py",
-        before="key=lambda name: (-len(held[name]), name))",
-        after="key=lambda name: (len(held[name]), name))",
+        before="key=lambda name: (-len(owned[name]), name))",
+        after="key=lambda name: (len(owned[name]), name))",
         rule=3,
         tests=("tests/unit/leases/test_plan.py",),
     ),
@@ -377,8 +377,8 @@ FLEET = (
     Mutant(
         name="the dead are asked for their leases",
         file="leases/plan.py",
-        before="    return Duty.STEAL if lease.owner in living else None",
-        after="    return Duty.STEAL",
+        before="    return Action.STEAL if lease.owner in living else None",
+        after="    return Action.STEAL",
         rule=3,
         tests=("tests/unit/leases/test_plan.py",),
     ),

@@ -27,9 +27,9 @@ HOLDING = (
     Mutant(
         name="the fence counts from the answer of the acquisition",
         file="host/workers/owned_lease.py",
-        before="    return HeldLease(container, stored, sent=sent,",
+        before="    return OwnedLease(container, stored, sent=sent,",
         after="    sent = asyncio.get_running_loop().time()\n"
-        "    return HeldLease(container, stored, sent=sent,",
+        "    return OwnedLease(container, stored, sent=sent,",
         rule=5,
         tests=(_HELD,),
     ),
@@ -146,7 +146,7 @@ HOLDING = (
         file="host/workers/worker.py",
         before="                self.part(CloseReason.HANDED_OVER)\n",
         after="                self.part(CloseReason.HANDED_OVER)\n"
-        "                await self._held.give_up(self._passed_on, None)\n",
+        "                await self._owned.give_up(self._passed_on, None)\n",
         rule=4,
         tests=(_HANDOFF,),
     ),
@@ -187,13 +187,13 @@ HOLDING = (
         file="host/workers/worker.py",
         before="""\
             except TimeoutError:
-                self._held.lose("it could not be renewed in time")
-            self._journal.renewed()
+                self._owned.lose("it could not be renewed in time")
+            self._events.renewed()
 """,
         after="""\
             except TimeoutError:
                 await asyncio.Event().wait()
-            self._journal.renewed()
+            self._events.renewed()
 """,
         rule=5,
         tests=(_WORKER,),
@@ -219,10 +219,10 @@ HOLDING = (
         file="host/workers/worker.py",
         before="""\
                 await self._until_acknowledged()
-                if self._progress.unacknowledged:
+                if self._acknowledgements.unacknowledged:
                     break""",
         after="""\
-                if self._progress.unacknowledged < 0:
+                if self._acknowledgements.unacknowledged < 0:
                     break""",
         rule=9,
         tests=(_WORKER,),
@@ -230,8 +230,8 @@ HOLDING = (
     Mutant(
         name="the observer is called again under a lease that is over",
         file="host/workers/worker.py",
-        before="        if not self._held.may_act:\n            raise ObserverBarred",
-        after="        if self._held.lost:\n            raise ObserverBarred",
+        before="        if not self._owned.may_act:\n            raise LeaseFenced",
+        after="        if self._owned.lost:\n            raise LeaseFenced",
         rule=5,
         tests=(_WORKER,),
     ),
@@ -247,8 +247,8 @@ HOLDING = (
     Mutant(
         name="no room is waited for",
         file="host/workers/worker.py",
-        before="and self._progress.unacknowledged + changes > limit",
-        after="and self._progress.unacknowledged > 10 * limit",
+        before="and self._acknowledgements.unacknowledged + changes > limit",
+        after="and self._acknowledgements.unacknowledged > 10 * limit",
         rule=8,
         tests=(_WORKER,),
     ),
@@ -272,7 +272,7 @@ HOLDING = (
     Mutant(
         name="an empty page passes over what is not acknowledged",
         file="host/workers/worker.py",
-        before="        if not self._progress.unacknowledged:\n"
+        before="        if not self._acknowledgements.unacknowledged:\n"
         "            self._checkpoints.reached = page.continuation\n",
         after="        self._checkpoints.reached = page.continuation\n",
         rule=12,
@@ -351,7 +351,7 @@ HOLDING = (
     Mutant(
         name="a worker acquired too late is not told to stop",
         file="host/workers/pool.py",
-        before="if self._parting is not None:  # acquired while the host was told to stop",
+        before="if self._draining is not None:  # acquired while the host was told to stop",
         after="if False:",
         rule=11,
         tests=("tests/unit/host/workers/test_pool.py",),
@@ -367,7 +367,7 @@ HOLDING = (
     Mutant(
         name="what was never delivered can be checkpointed",
         file="host/workers/context.py",
-        before=" or not self._progress.was_delivered(change)",
+        before=" or not self._acknowledgements.was_delivered(change)",
         after="",
         rule=12,
         tests=(_WORKER,),

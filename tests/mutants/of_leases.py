@@ -71,8 +71,8 @@ LEASES = (
     Mutant(
         name="a checkpoint writes back the ownership it knows",
         file="leases/tables.py",
-        before="    return replace(\n        present,\n        continuation=carried(lease),",
-        after="    return replace(\n        lease,\n        continuation=carried(lease),",
+        before="(\n        present,\n        continuation=require_continuation(lease),",
+        after="(\n        lease,\n        continuation=require_continuation(lease),",
         rule=7,
         tests=(f"{_CONTRACT}::test_a_checkpoint_is_all_that_a_checkpoint_writes",),
     ),

@@ -21,8 +21,8 @@ PLANNING = (
     Mutant(
         name="a range that has ended names its successors for ever",
         file="pipeline/source/planning.py",
-        before="if not (m.ended and access.takes_over)}",
-        after="if m}",
+        before="        if not (m.ended and access.successors_inherit_positions)\n",
+        after="        if m\n",
         rule=12,
         tests=(_STORIES,),
     ),
@@ -85,7 +85,7 @@ PLANNING = (
     Mutant(
         name="hosts read again what a query is done with",
         file="pipeline/lease_offsets.py",
-        before='    return {**access.settle(sorted(left_out), "now"), **over}\n',
+        before='    return {**access.resolve_start(sorted(left_out), "now"), **over}\n',
         after="    return over\n",
         rule=12,
         tests=(

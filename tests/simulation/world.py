@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
 from changefeed.host.balancing.membership import NameTaken
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
@@ -21,7 +21,7 @@ from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwne
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.leases.stores import CheckpointStore, OwnershipStore, SeparateStores
 from changefeed.leases.timeouts import BoundedContainer
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import settings
 
@@ -242,10 +242,10 @@ class World:
             return self._right_time() + (0.0 if process is None else process.clock_error)
 
         own = settings(name, self._parts)
-        make_observer = wrapped(
+        make_observer = wrap(
             lambda: SimulatedObserver(self, process_id),
             own.observer,
-            Journal(HostName(name)),
+            HostEvents(HostName(name)),
             self.random,
         )
         return Host(
@@ -523,9 +523,9 @@ class World:
         """Everything works again: the fleet must become whole, even, and still."""
         await self._start_what_ended()
         self.tell("everything works again")
-        patience = asyncio.get_running_loop().time() + 400
+        retrier = asyncio.get_running_loop().time() + 400
         await asyncio.sleep(120)  # hung observers end, and who was frozen finds out
-        while asyncio.get_running_loop().time() < patience:
+        while asyncio.get_running_loop().time() < retrier:
             await asyncio.sleep(10)
             self._raise_violation()
             await self._start_what_ended()

@@ -83,8 +83,8 @@ class Unwrapped:
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return await self._feed.settle(range_id, start)
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+        return await self._feed.resolve_start(range_id, start)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         page = await self._feed.read(range_id, after, limit)

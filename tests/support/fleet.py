@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from changefeed.feeds.feed import Change, Feed, RangeId
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import (
     FeedSettings,
@@ -22,7 +22,7 @@ from changefeed.host.settings import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.middleware.fence import ObserverMaker
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
 
 
@@ -98,10 +98,10 @@ class Fleet:
         self.running: dict[str, asyncio.Task[None]] = {}
         self._pace = pace
         self._random = Random(seed)
-        self._make_observer = make_observer or wrapped(
+        self._make_observer = make_observer or wrap(
             lambda: LoggingObserver(self.log, pace=pace),
             ObserverSettings(),
-            Journal(HostName("fleet")),
+            HostEvents(HostName("fleet")),
             self._random,
         )
         self._parts = parts or {}

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from random import Random
 
-from changefeed.leases.addresses import Means, open_container, open_stores
+from changefeed.leases.addresses import OpenOptions, open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.stores import SeparateStores
@@ -102,7 +102,7 @@ async def cosmos_independent(_: Path) -> AsyncIterator[Connect]:
         yield connect
 
 
-_CREATE = Means(create=True)
+_CREATE = OpenOptions(create=True)
 
 
 def _cosmos_at(url: str, name: str = "leases") -> AbstractAsyncContextManager[LeaseContainer]:

@@ -12,12 +12,14 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import next_offset, slices
-from changefeed.pipeline.source.position_order import Scale
+from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Access, Slice
 
 Name = tuple[RangeId, int]
 
-MEMORY = FeedKind(scale=Scale(order=int, position=lambda x: Continuation(str(x))))
+MEMORY = FeedKind(
+    order_of_positions=PositionOrder(order=int, position=lambda x: Continuation(str(x)))
+)
 
 
 @contextmanager

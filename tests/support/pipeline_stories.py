@@ -21,7 +21,7 @@ from changefeed.pipeline.source.planning import (
     slices,
     target_at,
 )
-from changefeed.pipeline.source.position_order import cosmos_scale
+from changefeed.pipeline.source.position_order import cosmos_position_order
 from changefeed.pipeline.source.reader import Access
 from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -82,7 +82,9 @@ class Shifting:
 
     @contextmanager
     def access(self) -> Iterator[Access]:
-        kind = FeedKind(scale=cosmos_scale(), takes_over=True)
+        kind = FeedKind(
+            order_of_positions=cosmos_position_order(), successors_inherit_positions=True
+        )
         made = FeedAccess(self._store.open, kind, patience=0.01)
         try:
             yield made

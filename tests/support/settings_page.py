@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from changefeed.host.settings import Settings
-from changefeed.runtime.settings_schema import Entry, Section, sections
+from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
 
 _HEAD = """\
 # Settings
@@ -35,7 +35,7 @@ def page() -> str:
     return "\n".join([_HEAD, *(_section(x) for x in sections(Settings))])
 
 
-def _section(section: Section) -> str:
+def _section(section: SectionDoc) -> str:
     head = f"## `{'.'.join(section.path)}`\n"
     text = f"\n{_inline(section.text)}\n" if section.text else ""
     rows = "".join(_rows(section.entries))

@@ -67,12 +67,12 @@ class ShiftingStore:
     def append(self, key: str, *bodies: bytes) -> int:
         """Add changes of one key in one transaction; return its LSN."""
         place = hash_of(key)
-        (held,) = (x for x in self.physical if x.low <= place < x.high)
-        self.lsns[held.id] += 1
-        self.items[held.id] += [
-            _Item(lsn=self.lsns[held.id], hash=place, key=key, body=x) for x in bodies
+        (owned,) = (x for x in self.physical if x.low <= place < x.high)
+        self.lsns[owned.id] += 1
+        self.items[owned.id] += [
+            _Item(lsn=self.lsns[owned.id], hash=place, key=key, body=x) for x in bodies
         ]
-        return self.lsns[held.id]
+        return self.lsns[owned.id]
 
     def split(self, name: RangeId) -> None:
         """Cut a range in the middle, unless it has only one hash."""
@@ -88,7 +88,7 @@ class ShiftingStore:
 
     def _replace(self, old: Sequence[FeedRange], edges: Sequence[str]) -> None:
         names = tuple(dict.fromkeys(y for x in old for y in (*x.parents, x.id)))
-        held = sorted((y for x in old for y in self.items.pop(x.id)), key=lambda y: y.lsn)
+        owned = sorted((y for x in old for y in self.items.pop(x.id)), key=lambda y: y.lsn)
         lsn = max(self.lsns[x.id] for x in old)
         at = self.physical.index(old[0])
         new = [
@@ -98,7 +98,7 @@ class ShiftingStore:
         self.physical[at : at + len(old)] = new
         for x in new:
             self.lsns[x.id] = lsn
-            self.items[x.id] = [y for y in held if x.low <= y.hash < x.high]
+            self.items[x.id] = [y for y in owned if x.low <= y.hash < x.high]
 
 
 class ShiftingReader:
@@ -106,7 +106,7 @@ class ShiftingReader:
         self._store = store
         self._topology = Topology(physical=())
 
-    def recall(self, ranges: Iterable[FeedRange]) -> None:
+    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         self._topology = self._topology.recalling(ranges)
 
     async def ranges(self) -> Sequence[FeedRange]:
@@ -114,7 +114,7 @@ class ShiftingReader:
         self._topology = self._topology.replaced_by(self._store.physical)
         return self._topology.listed()
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
         place = await self._place(range_id)
         if not isinstance(place, Place):
             raise RangeUnknown(range_id)

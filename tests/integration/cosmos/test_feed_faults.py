@@ -33,7 +33,7 @@ async def test_throttling_is_passed_on_with_the_wait_that_is_asked_for_and_not_r
     for ask in (
         feed.read(ZERO, BEGINNING, 5),
         feed.lag(ZERO, BEGINNING),
-        feed.settle(ZERO, "now"),
+        feed.resolve_start(ZERO, "now"),
     ):
         with pytest.raises(FeedUnavailable, match="throttles") as throttled:
             await ask

@@ -61,7 +61,9 @@ async def test_an_item_is_told_as_it_is_stored_with_its_time_and_its_place(
     begun = int(time.time())
     await world.put("a", "é", n=1)
     await world.put("b", 7)
-    first, second = (await feed.read(ZERO, await feed.settle(ZERO, "beginning"), 10)).changes
+    first, second = (
+        await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 10)
+    ).changes
     assert (first.key, first.id, first.operation) == ("é", "a", Operation.REPLACE)
     assert (second.key, second.id) == ("7", "b")
     stored = msgspec.json.decode(first.body)
@@ -77,7 +79,7 @@ async def test_only_the_latest_version_is_told_and_no_delete(
         await world.put("a", n=n)
     await world.put("b")
     await world.remove("b")
-    page = await feed.read(ZERO, await feed.settle(ZERO, "beginning"), 10)
+    page = await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 10)
     assert [(x.id, x.value()["n"]) for x in page.changes] == [("a", 2)]
 
 
@@ -86,7 +88,7 @@ async def test_all_versions_and_deletes_are_told_with_the_images_before_them(
 ) -> None:
     async with world.feed("all-versions") as feed:
         await world.put("a", n=0)
-        now = await feed.settle(ZERO, "now")
+        now = await feed.resolve_start(ZERO, "now")
         await world.put("a", n=1)
         await world.remove("a")
         await world.put("a", n=2)
@@ -110,7 +112,7 @@ async def test_all_versions_start_from_now_and_say_so(world: CosmosWorld) -> Non
     async with world.feed("all-versions") as feed:
         for start in ("beginning", datetime.now(UTC)):
             with pytest.raises(FeedRefused, match="start from now, or read the latest"):
-                await feed.settle(ZERO, start)
+                await feed.resolve_start(ZERO, start)
 
 
 async def test_a_time_starts_with_its_whole_second(
@@ -128,10 +130,10 @@ async def test_a_time_starts_with_its_whole_second(
         (datetime(1960, 1, 1, tzinfo=UTC), ["old", "new"]),
     ]
     for start, expected in cases:
-        settled = await feed.settle(ZERO, start)
+        settled = await feed.resolve_start(ZERO, start)
         page = await feed.read(ZERO, settled, 10)
         assert [x.id for x in page.changes] == expected
-    settled = await feed.settle(ZERO, since + timedelta(minutes=1))
+    settled = await feed.resolve_start(ZERO, since + timedelta(minutes=1))
     await world.put("newer")
     assert [x.id for x in (await feed.read(ZERO, settled, 10)).changes] == ["newer"]
 
@@ -145,7 +147,7 @@ async def test_a_reader_cannot_stop_inside_a_transaction(
         batch = [("create", ({"id": x, "pk": "p"},)) for x in "bcd"]
         await items.execute_item_batch(batch, "p")
         await items.create_item({"id": "e", "pk": "p"})
-    page = await feed.read(ZERO, await feed.settle(ZERO, "beginning"), 2)
+    page = await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 2)
     a, b, c, d = page.changes
     assert a.sequence < b.sequence < c.sequence < d.sequence
     again = [await feed.read(ZERO, feed.continuation_after(x), 9) for x in (a, b, c, d)]
@@ -156,7 +158,7 @@ async def test_a_reader_cannot_stop_inside_a_transaction(
 async def test_lag_is_exact_on_empty_fresh_and_drained_ranges(
     world: CosmosWorld, feed: CosmosFeed
 ) -> None:
-    beginning = await feed.settle(ZERO, "beginning")
+    beginning = await feed.resolve_start(ZERO, "beginning")
     assert await feed.lag(ZERO, beginning) == 0
     for n in range(5):
         await world.put(f"i{n}")
@@ -165,7 +167,7 @@ async def test_lag_is_exact_on_empty_fresh_and_drained_ranges(
     assert await feed.lag(ZERO, page.continuation) == 2
     await world.put("i0")  # moves to the end, and leaves a gap where it was
     assert await feed.lag(ZERO, page.continuation) == 3
-    assert await feed.lag(ZERO, await feed.settle(ZERO, "now")) == 0
+    assert await feed.lag(ZERO, await feed.resolve_start(ZERO, "now")) == 0
 
 
 async def test_a_nested_partition_key_is_found(world: CosmosWorld) -> None:
@@ -175,5 +177,7 @@ async def test_a_nested_partition_key_is_found(world: CosmosWorld) -> None:
         await items.create_item({"id": "a", "owner": {"name": "Ann"}})
     address = CosmosAddress(endpoint=world.url, database="d", container="deep")
     async with open_cosmos(address, CosmosAccess()) as feed:
-        (change,) = (await feed.read(ZERO, await feed.settle(ZERO, "beginning"), 9)).changes
+        (change,) = (
+            await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 9)
+        ).changes
     assert change.key == "Ann"

@@ -26,10 +26,10 @@ class Reader:
         self.seen: list[Change] = []
 
     async def begin(self, feed: CosmosFeed) -> None:
-        feed.recall(x for x, _ in self.leases.values())
+        feed.remember_ranges(x for x, _ in self.leases.values())
         for x in await feed.ranges():
             if x.id not in self.leases and self.leases.keys().isdisjoint(x.parents):
-                self.leases[x.id] = (x, await feed.settle(x.id, "beginning"))
+                self.leases[x.id] = (x, await feed.resolve_start(x.id, "beginning"))
 
     async def read(self, feed: CosmosFeed, *, pages: int = 1000, limit: int = 5) -> None:
         """Read until there is nothing for now, or so many pages of each range."""
@@ -40,7 +40,7 @@ class Reader:
         self, feed: CosmosFeed, range_id: RangeId, pages: int, limit: int
     ) -> None:
         for _ in range(pages):
-            held, after = self.leases[range_id]
+            owned, after = self.leases[range_id]
             try:
                 page = await feed.read(range_id, after, limit)
             except RangeEnded as ended:
@@ -50,7 +50,7 @@ class Reader:
                     self.leases[x.range.id] = (x.range, x.start)
                     await self._read_range(feed, x.range.id, pages, limit)
                 return
-            self.leases[range_id] = (held, page.continuation)
+            self.leases[range_id] = (owned, page.continuation)
             if not page.changes:
                 return
             self.seen += page.changes
@@ -120,7 +120,9 @@ async def test_a_lease_without_bounds_is_not_followed_through_a_merge(
     async with world.feed() as feed:
         with pytest.raises(FeedRefused, match="was merged with another"):
             await feed.read(RangeId(low["id"]), Continuation('"0"'), 5)
-        feed.recall([FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])])
+        feed.remember_ranges(
+            [FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])]
+        )
         with pytest.raises(RangeEnded):
             await feed.read(RangeId(low["id"]), Continuation('"0"'), 5)
 

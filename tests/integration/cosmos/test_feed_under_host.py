@@ -15,7 +15,7 @@ from changefeed.host.settings import (
     Settings,
     WebSettings,
 )
-from changefeed.host.wiring import assembled
+from changefeed.host.wiring import open_host
 from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
@@ -66,7 +66,7 @@ def settings(world: CosmosWorld, path: Path, **feed: object) -> Settings:
 
 @asynccontextmanager
 async def running_host(settings: Settings, seen: Seen) -> AsyncIterator[None]:
-    async with assembled(settings, adapt(seen.see)) as host, asyncio.TaskGroup() as group:
+    async with open_host(settings, adapt(seen.see)) as host, asyncio.TaskGroup() as group:
         group.create_task(host.run())
         try:
             yield

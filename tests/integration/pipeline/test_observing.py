@@ -10,12 +10,12 @@ import pytest
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.observer import Context
-from changefeed.pipeline.checkpoint_dir import failures_told
+from changefeed.pipeline.checkpoint_dir import failures_reported
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.run import Observing
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
-from changefeed.pipeline.source.drain import Hold
+from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.supervisor import keep_running
 from tests.support.pipeline_feeds import a_log, append_to
 
@@ -60,7 +60,7 @@ def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
         }
     )
     for total, epoch in ((1500, 11), (1503, 12)):
-        hold = Hold(tmp_path)
+        hold = DrainGate(tmp_path)
         wanted = Observing(spark=spark, settings=settings, hold=hold, once=True, epoch=10)
         keep_running({OBSERVER: wanted.started}, Stopping(), hold, board=Board())
         done, epochs = written(tmp_path / "out")
@@ -70,7 +70,7 @@ def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
         assert len(done) == len(set(done)) == total - len(aside)
         assert not set(done) & set(aside)
         assert max(epochs) == epoch
-        told = failures_told(settings.checkpoint(OBSERVER), epoch - 11)
+        told = failures_reported(settings.checkpoint(OBSERVER), epoch - 11)
         assert sum(told.dead_letters.values()) == (len(aside) if epoch == 11 else 0)
         assert told.retries.keys() == told.dead_letters.keys()
         append_to(tmp_path / "log", {"k1": 3})

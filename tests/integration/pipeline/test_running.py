@@ -14,7 +14,7 @@ from changefeed.pipeline.metrics import PipelineListener
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.drain import Hold
+from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.source.spark import NAME
 from changefeed.pipeline.supervisor import keep_running
 from tests.support.pipeline_feeds import a_log
@@ -33,7 +33,7 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     feed = a_log(tmp_path / "log", {"a": 30}, parts=1)
-    hold, board, reader = Hold(tmp_path), Board(), InMemoryMetricReader()
+    hold, board, reader = DrainGate(tmp_path), Board(), InMemoryMetricReader()
     away = [FeedUnavailable("the feed is locked. Ask again")]
     troubles: list[str | None] = []
     counts: list[int] = []

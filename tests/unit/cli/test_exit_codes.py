@@ -2,20 +2,20 @@
 
 import pytest
 
-from changefeed.cli.exit_codes import explained
+from changefeed.cli.exit_codes import exit_message
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import RangeId
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.observers.errors import DeadLettersRefused, ObserverRefused, ObserverStuck
-from changefeed.runtime.errors import Failure, Mistake
+from changefeed.runtime.errors import Failure, UserError
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Mistake("x"), 2),
+        (UserError("x"), 2),
         (Failure("x"), 1),
         (FeedRefused("x"), 2),
         (ContainerRefused("x"), 2),
@@ -31,16 +31,16 @@ from changefeed.runtime.errors import Failure, Mistake
 def test_what_a_person_must_change_ends_with_2_and_what_may_pass_with_1(
     error: Exception, code: int
 ) -> None:
-    assert explained(error) == (str(error), code)
+    assert exit_message(error) == (str(error), code)
 
 
 def test_of_several_errors_each_is_told_once_and_the_worst_counts() -> None:
     several = ExceptionGroup(
         "", [FeedUnavailable("a"), ExceptionGroup("", [FeedRefused("b"), FeedUnavailable("a")])]
     )
-    assert explained(several) == ("a; b", 2)
+    assert exit_message(several) == ("a; b", 2)
 
 
 def test_a_bug_is_not_explained_away() -> None:
-    assert explained(KeyError("x")) is None
-    assert explained(ExceptionGroup("", [KeyError("x"), FeedRefused("b")])) is None
+    assert exit_message(KeyError("x")) is None
+    assert exit_message(ExceptionGroup("", [KeyError("x"), FeedRefused("b")])) is None

@@ -7,11 +7,11 @@ import pytest
 from changefeed.cli.host_flags import Choices
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.host.settings import Settings
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 
 def mistake_of(choices: Choices) -> str:
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(UserError) as caught:
         choices.settings()
     return str(caught.value)
 

@@ -23,7 +23,7 @@ KEYS = [f"key-{i}" for i in range(12)]
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """What a client remembers of a part of the hash space."""
 
     low: str
@@ -39,7 +39,7 @@ class World:
         body = {"id": "c", "partitionKey": {"paths": ["/pk"]}}
         self.container = self.emulator.containers.create_container("d", body, 0)
         self.all_versions = all_versions
-        self.parts = [Part(LOWEST, HIGHEST, 0)]
+        self.parts = [Section(LOWEST, HIGHEST, 0)]
         self.seen: list[dict[str, Any]] = []
         self.written: list[tuple[str, int | None]] = []  # (key, n), ``None`` for a delete
         self.now: dict[str, int] = {}
@@ -79,13 +79,13 @@ class World:
             pair = [ranges[i].id, ranges[i + 1].id]
             await self.emulator.ranges.merge(self.container.number, pair)
 
-    def read(self, part: Part) -> bool:
+    def read(self, part: Section) -> bool:
         """Read a page of a part, or divide it where its range was split; tell if it ended."""
         ranges = self.emulator.ranges.current(self.container.number)
-        held = [x for x in ranges if x.low < part.high and part.low < x.high]
+        owned = [x for x in ranges if x.low < part.high and part.low < x.high]
         self.parts.remove(part)
-        if len(held) > 1:
-            for one in held:
+        if len(owned) > 1:
+            for one in owned:
                 low, high = max(one.low, part.low), min(one.high, part.high)
                 self.parts.append(replace(part, low=low, high=high))
             return False
@@ -96,7 +96,7 @@ class World:
             low=part.low,
             high=part.high,
         )
-        page = read_page(self.emulator.store, held[0], request, "/pk")
+        page = read_page(self.emulator.store, owned[0], request, "/pk")
         self.seen += [msgspec.json.decode(x) for x in page.entries]
         self.parts.append(replace(part, after=page.lsn))
         return not page.entries

@@ -31,7 +31,7 @@ async def read_up_to_the_end(changes: int) -> tuple[MemoryFeed, MemoryLeases]:
     feed, container = MemoryFeed(ranges=1), MemoryLeases()
     for n in range(changes):
         feed.append(f"key-{n}", b"{}")
-    end = await feed.settle(R0, "now")
+    end = await feed.resolve_start(R0, "now")
     (only,) = await feed.ranges()
     await container.create(Lease(range=only, continuation=end))
     return feed, container
@@ -67,7 +67,7 @@ async def test_a_position_further_on_skips_and_says_how_much() -> None:
 
 async def test_a_continuation_is_tried_on_the_feed_before_it_is_written() -> None:
     feed, container = await read_up_to_the_end(10)
-    (third,) = (await feed.read(R0, await feed.settle(R0, "beginning"), 3)).changes[2:]
+    (third,) = (await feed.read(R0, await feed.resolve_start(R0, "beginning"), 3)).changes[2:]
     move = await planned(feed, container, R0, feed.continuation_after(third))
     assert (move.to, move.again) == (feed.continuation_after(third), 7)
     with pytest.raises(FeedRefused):

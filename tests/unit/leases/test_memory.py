@@ -11,8 +11,8 @@ NEW = Lease(range=FeedRange(id=R0), continuation=Continuation("c0"))
 async def test_a_checkpoint_in_one_record_with_ownership_names_its_write() -> None:
     leases = MemoryLeases()
     lease = await leases.create(NEW)
-    held = await leases.acquire(lease.taken_by(HostName("a"), Incarnation("1")))
-    wanted = held.advanced_to(Continuation("c1"))
+    owned = await leases.acquire(lease.taken_by(HostName("a"), Incarnation("1")))
+    wanted = owned.advanced_to(Continuation("c1"))
     await leases.checkpoint(replace(wanted, write_id=WriteId("w1")))
     found = await leases.read(R0)
     assert found is not None

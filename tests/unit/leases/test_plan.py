@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.plan import Assignment, Duty, assignable, line_of, plan
+from changefeed.leases.plan import Action, Assignment, actions_for, assignable, plan
 
 NOW = Incarnation("now")
 
@@ -52,10 +52,12 @@ def test_every_fleet_is_balanced_with_the_fewest_moves_from_a_random_start(
         members = [host(n) for n in range(hosts)]
         leases = [lease(n, random.choice([*members, None])) for n in range(partitions)]
         assignment = dict(plan(leases, members))
-        held = Counter(x.owner for x in leases)
+        owned = Counter(x.owner for x in leases)
         assert len(assignment) == partitions
         assert spread(assignment, members) <= 1
-        assert moves(leases, assignment) == fewest_moves([held[x] for x in members], partitions)
+        assert moves(leases, assignment) == fewest_moves(
+            [owned[x] for x in members], partitions
+        )
 
 
 @pytest.mark.parametrize(("before", "joining"), [*product([1, 2, 3, 5, 8, 12], [1, 2, 4, 8])])
@@ -98,7 +100,9 @@ def test_the_plan_depends_on_the_values_and_not_on_their_order(
     shuffled = random.sample(leases, k=len(leases))
     assert plan(shuffled, random.sample(names, k=len(names))) == assignment
     settled = [lease(n, assignment[x.range_id]) for n, x in enumerate(leases)]
-    assert plan(settled, names) == assignment  # once carried out, nothing is left to move
+    assert (
+        plan(settled, names) == assignment
+    )  # once require_continuation out, nothing is left to move
 
 
 def test_a_lease_on_its_way_counts_as_arrived() -> None:
@@ -134,18 +138,18 @@ def test_a_child_waits_for_a_parent_whose_lease_is_yet_to_come() -> None:
     assert assignable([owned_before]) == [owned_before]
 
 
-def duties(
+def actions(
     me: HostName,
     assignment: Assignment,
     *leases: Lease,
-    held: Collection[str] = (),
+    reading: Collection[str] = (),
     expired: Collection[str] = (),
-) -> list[tuple[Duty, str]]:
-    line = line_of(
+) -> list[tuple[Action, str]]:
+    line = actions_for(
         me,
         assignment,
         leases,
-        held=[RangeId(x) for x in held],
+        reading=[RangeId(x) for x in reading],
         expired=[RangeId(x) for x in expired],
         living=[host(0), host(1)],
     )
@@ -156,10 +160,10 @@ def test_a_host_takes_available_then_expired_leases_and_steals_from_the_living()
     me, rich, dead, gone = host(0), host(1), host(2), host(3)
     leases = [lease(0, rich), lease(1, dead), lease(2), lease(3, gone)]
     mine = {x.range_id: me for x in leases}
-    assert duties(me, mine, *leases, expired=["r001"]) == [
-        (Duty.ACQUIRE, "r002"),
-        (Duty.ACQUIRE_EXPIRED, "r001"),
-        (Duty.STEAL, "r000"),
+    assert actions(me, mine, *leases, expired=["r001"]) == [
+        (Action.ACQUIRE, "r002"),
+        (Action.ACQUIRE_EXPIRED, "r001"),
+        (Action.STEAL, "r000"),
     ]
 
 
@@ -167,15 +171,15 @@ def test_a_host_takes_what_carries_its_name_back_at_once() -> None:
     me = host(0)
     leases = [lease(0, me), lease(1, me)]
     assignment = plan(leases, [me])
-    assert duties(me, assignment, *leases, held=["r001"], expired=["r000", "r001"]) == [
-        (Duty.ACQUIRE, "r000")
+    assert actions(me, assignment, *leases, reading=["r001"], expired=["r000", "r001"]) == [
+        (Action.ACQUIRE, "r000")
     ]
 
 
 def test_a_host_that_restarted_in_mid_handoff_passes_on_what_it_does_not_read() -> None:
     me, other = host(0), host(1)
     asked_for = lease(0, me).asked_by(other)
-    assert duties(me, {RangeId("r000"): other}, asked_for) == [(Duty.HAND_ON, "r000")]
+    assert actions(me, {RangeId("r000"): other}, asked_for) == [(Action.HAND_OVER, "r000")]
 
 
 def test_an_owner_parts_with_what_a_living_host_asks_for_or_what_is_paused() -> None:
@@ -184,17 +188,17 @@ def test_an_owner_parts_with_what_a_living_host_asks_for_or_what_is_paused() -> 
     asked_by_the_dead = lease(1, me).asked_by(host(7))
     paused = lease(2, me).paused_because("for a test")
     kept = {RangeId(f"r{n:03}"): me for n in range(3)}
-    held = ["r000", "r001", "r002"]
-    assert duties(me, kept, asked_for, asked_by_the_dead, paused, held=held) == [
-        (Duty.PART, "r000"),
-        (Duty.PART, "r002"),
+    owned = ["r000", "r001", "r002"]
+    assert actions(me, kept, asked_for, asked_by_the_dead, paused, reading=owned) == [
+        (Action.DRAIN, "r000"),
+        (Action.DRAIN, "r002"),
     ]
 
 
 def test_a_request_is_withdrawn_when_the_plan_has_changed() -> None:
     me, owner = host(0), host(1)
     asked_for = lease(0, owner).asked_by(me)
-    assert duties(me, {RangeId("r000"): owner}, asked_for) == [(Duty.WITHDRAW, "r000")]
+    assert actions(me, {RangeId("r000"): owner}, asked_for) == [(Action.WITHDRAW, "r000")]
 
 
 def test_nobody_acquires_a_range_that_is_paused() -> None:

@@ -127,22 +127,22 @@ async def test_wherever_an_owner_dies_the_next_goes_on_from_what_it_wrote(
 @pytest.mark.parametrize("after", [False, True])
 async def test_wherever_a_write_is_cut_the_owner_who_lives_on_can_go_on(*, after: bool) -> None:
     steps: list[Callable[[LeaseContainer, Lease], Awaitable[Lease]]] = [
-        lambda leases, held: leases.checkpoint(held.advanced_to(at(1))),
-        lambda leases, held: leases.replace(held.advanced_to(at(1))),
-        lambda leases, held: leases.replace(held.without_continuation().renewed()),
-        lambda leases, held: leases.replace(held.advanced_to(at(1)).taken_by(B, START)),
+        lambda leases, owned: leases.checkpoint(owned.advanced_to(at(1))),
+        lambda leases, owned: leases.replace(owned.advanced_to(at(1))),
+        lambda leases, owned: leases.replace(owned.without_continuation().renewed()),
+        lambda leases, owned: leases.replace(owned.advanced_to(at(1)).taken_by(B, START)),
     ]
     for step in steps:
         for n in (1, 2):
             stores = Stores()
-            held = await stores.owned_by_a()
+            owned = await stores.owned_by_a()
             cut = Cutting(DIED, at=n, after=after)
             try:
-                await step(stores.through(cut), held)
+                await step(stores.through(cut), owned)
             except ContainerUnavailable:
                 found = await stores.whole()
                 if found.owner == A:
-                    assert found.epoch == held.epoch
+                    assert found.epoch == owned.epoch
                     found = await stores.leases.checkpoint(found.advanced_to(at(2)))
                     await stores.leases.replace(found.without_continuation().released())
                     assert (await stores.whole()).continuation == at(2)
@@ -244,9 +244,9 @@ async def test_a_winner_who_is_overtaken_before_his_claim_is_told(stores: Stores
 async def test_an_old_continuation_that_is_carried_along_is_not_written_by_acquiring(
     stores: Stores,
 ) -> None:
-    held = await stores.owned_by_a()
+    owned = await stores.owned_by_a()
     copy = await stores.whole()
-    await stores.leases.checkpoint(held.advanced_to(at(1)))  # ownership has not moved
+    await stores.leases.checkpoint(owned.advanced_to(at(1)))  # ownership has not moved
     won = await stores.leases.acquire(copy.taken_by(B, START))
     assert won.continuation == at(1)
 
@@ -264,13 +264,13 @@ async def test_balancing_touches_no_checkpoint(stores: Stores) -> None:
 async def test_a_lease_whose_checkpoint_was_wiped_is_refused_with_advice(
     stores: Stores,
 ) -> None:
-    held = await stores.owned_by_a()
+    owned = await stores.owned_by_a()
     await stores.checkpoints.delete(R0)
     await stores.leases.create(NEW)  # does not make it anew
     with pytest.raises(ContainerRefused, match=r"'r0' has no checkpoint .* delete the lease"):
         await stores.leases.read(R0)
     with pytest.raises(ContainerRefused, match="has no checkpoint"):
-        await stores.leases.acquire(held.taken_by(B, START))
+        await stores.leases.acquire(owned.taken_by(B, START))
     (listed,) = await stores.leases.list()
     await stores.leases.delete(listed)
     assert (await stores.owned_by_a()).continuation == at(0)
@@ -279,11 +279,11 @@ async def test_a_lease_whose_checkpoint_was_wiped_is_refused_with_advice(
 async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
     stores: Stores,
 ) -> None:
-    held = await stores.owned_by_a()
-    held = await stores.leases.checkpoint(held.advanced_to(at(3)))
+    owned = await stores.owned_by_a()
+    owned = await stores.leases.checkpoint(owned.advanced_to(at(3)))
     cut = Cutting(DIED, at=1, only=lambda name: name == "delete")
     with pytest.raises(ContainerUnavailable):
-        await stores.with_checkpoints_through(cut).delete(held)
+        await stores.with_checkpoints_through(cut).delete(owned)
     again = await stores.leases.create(NEW)
     assert (again.continuation, again.epoch) == (at(3), 1)
     won = await stores.leases.acquire(again.taken_by(B, START))
@@ -293,14 +293,14 @@ async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
 
 
 async def test_a_lease_deleted_while_it_is_read_is_not_there(stores: Stores) -> None:
-    held = await stores.owned_by_a()
+    owned = await stores.owned_by_a()
     deleted = False
 
     async def deleting(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
         nonlocal deleted
         if not deleted:
             deleted = True
-            await stores.leases.delete(held)
+            await stores.leases.delete(owned)
         return await call()
 
     assert await stores.with_checkpoints_through(deleting).read(R0) is None
@@ -309,12 +309,12 @@ async def test_a_lease_deleted_while_it_is_read_is_not_there(stores: Stores) -> 
 async def test_who_is_seen_as_the_next_owner_is_seen_with_the_last_checkpoint(
     stores: Stores,
 ) -> None:
-    held = await stores.owned_by_a()
+    owned = await stores.owned_by_a()
 
     async def handed_over_after(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         answer = await call()
         if name == "read" and (await stores.whole()).owner == A:
-            passed_on = held.asked_by(B).handed_over()
+            passed_on = owned.asked_by(B).handed_over()
             await stores.leases.replace(passed_on.advanced_to(at(9)))
         return answer
 

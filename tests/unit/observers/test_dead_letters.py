@@ -100,8 +100,8 @@ async def test_the_half_line_of_a_killed_writer_is_cut_off(tmp_path: Path) -> No
 async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     async with open_dead_letters(f"jsonl:{path}") as letters:
-        with path.open("rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with path.open("rb") as owned:
+            fcntl.flock(owned, fcntl.LOCK_EX)
             putting = asyncio.create_task(letters.put(letter(1)))
             await asyncio.sleep(0.1)
             assert not putting.done()

@@ -24,10 +24,10 @@ from changefeed.pipeline.checkpoint_dir import (
     Failures,
     base_epoch,
     begun,
-    failures_told,
+    failures_reported,
     owned,
+    report_failures,
     settle_epoch,
-    tell_failures,
 )
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.offsets import Offset
@@ -194,11 +194,11 @@ def test_what_went_wrong_in_a_batch_is_told_once_and_only_where_something_did(
 ) -> None:
     checkpoint = str(tmp_path)
     one = Failures(retries={R0: 2}, dead_letters={R0: 1})
-    tell_failures(checkpoint, 3, Failures.together([one, one, Failures()]))
-    tell_failures(checkpoint, 4, Failures())
-    assert failures_told(checkpoint, 3) == Failures(retries={R0: 4}, dead_letters={R0: 2})
-    assert failures_told(checkpoint, 3) == failures_told(checkpoint, 4) == Failures()
-    assert failures_told("s3://bucket/checkpoint", 3) == Failures()
+    report_failures(checkpoint, 3, Failures.together([one, one, Failures()]))
+    report_failures(checkpoint, 4, Failures())
+    assert failures_reported(checkpoint, 3) == Failures(retries={R0: 4}, dead_letters={R0: 2})
+    assert failures_reported(checkpoint, 3) == failures_reported(checkpoint, 4) == Failures()
+    assert failures_reported("s3://bucket/checkpoint", 3) == Failures()
 
 
 def test_leases_come_back_from_the_document_as_they_went_in() -> None:

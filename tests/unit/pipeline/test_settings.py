@@ -14,7 +14,7 @@ from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline.flags import Choices
 from changefeed.cli.pipeline.init_config import CONFIG
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, load_settings
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 MINE = Choices(feed="eventlog:log", directory="tables")
 _HAS_NO_DEFAULT = {"body_schema", "name", "timeout", "port"}
@@ -114,7 +114,7 @@ def test_a_variable_that_would_not_be_heeded_is_refused(
     monkeypatch: pytest.MonkeyPatch, variable: str, what: str
 ) -> None:
     monkeypatch.setenv(f"CHANGEFEED_PIPELINE__{variable}", "x")
-    with pytest.raises(Mistake, match=f"CHANGEFEED_PIPELINE__{variable}, {what}"):
+    with pytest.raises(UserError, match=f"CHANGEFEED_PIPELINE__{variable}, {what}"):
         MINE.settings()
 
 
@@ -122,13 +122,15 @@ def test_a_wrong_value_in_a_section_that_is_set_whole_is_said_to_be_from_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_PIPELINE__LATEST", '{"interval": -1}')
-    with pytest.raises(Mistake, match=r"latest.interval \(from CHANGEFEED_PIPELINE__LATEST\)"):
+    with pytest.raises(
+        UserError, match=r"latest.interval \(from CHANGEFEED_PIPELINE__LATEST\)"
+    ):
         MINE.settings()
 
 
 def test_a_part_of_a_list_is_told_by_its_number_and_by_no_variable() -> None:
     aggregates = 'aggregates=[{"name": "a", "window": "1 h"}, {"name": "b", "windw": "1 h"}]'
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         Choices(feed="f", directory="d", sets=[aggregates]).settings()
     assert str(told.value).splitlines()[1:] == [
         "  aggregates.1.window (from the command line): there is none, and it has to be there",
@@ -139,7 +141,7 @@ def test_a_part_of_a_list_is_told_by_its_number_and_by_no_variable() -> None:
 def test_numbers_are_text_where_spark_wants_text(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text('[spark]\n"spark.executor.instances" = 4\n"spark.x" = [1]\n')
-    with pytest.raises(Mistake, match=r"spark\.spark\.x: should be a valid string"):
+    with pytest.raises(UserError, match=r"spark\.spark\.x: should be a valid string"):
         Choices(config=file, feed="f", directory="d").settings()
     file.write_text('[spark]\n"spark.executor.instances" = 4\n')
     settings = Choices(config=file, feed="f", directory="d").settings()
@@ -198,10 +200,10 @@ def test_places_are_where_the_user_stands_whatever_spark_does() -> None:
     ],
 )
 def test_a_wrong_flag_is_named(sets: str, advice: str) -> None:
-    with pytest.raises(Mistake, match=advice):
+    with pytest.raises(UserError, match=advice):
         Choices(feed="f", directory="d", sets=[sets]).settings()
 
 
 def test_a_file_that_is_not_there_can_be_made(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="make one with: changefeed pipeline init-config"):
+    with pytest.raises(UserError, match="make one with: changefeed pipeline init-config"):
         load_settings(tmp_path / "none.toml", {})

@@ -9,9 +9,9 @@ import pytest
 from changefeed.pipeline.errors import QueryFailed, QueryRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
-from changefeed.pipeline.source.drain import Hold, held
+from changefeed.pipeline.source.drain import DrainGate, held
 from changefeed.pipeline.supervisor import Starter, advice, keep_running
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 AWAY = "Failed ... Traceback\nfeeds.errors.FeedUnavailable: log.db: locked. Ask again\n at org"
 REFUSED = "Failed ...\nfeeds.errors.FeedRefused: there is no event log at x\n SQLSTATE"
@@ -65,7 +65,7 @@ class Story:
     """One table, whose queries are those given, and what became of it."""
 
     def __init__(self, tmp_path: Path, *queries: Query) -> None:
-        self.steps, self.hold, self.board = Steps(), Hold(tmp_path), Board()
+        self.steps, self.hold, self.board = Steps(), DrainGate(tmp_path), Board()
         self.left = list(queries)
         self.starts: list[float] = []
         self.stops: list[float] = []
@@ -111,7 +111,7 @@ def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) 
     with pytest.raises(QueryFailed, match="locked") as told:
         story.run(tries=3)
     assert story.starts == [0.0, 1.25, 3.5]
-    assert not isinstance(told.value, Mistake)
+    assert not isinstance(told.value, UserError)
 
 
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path:
         Story(tmp_path, Query(REFUSED)).run()
     with pytest.raises(QueryFailed, match="Java heap") as told:
         Story(tmp_path, Query("Java heap space\n\tat x")).run()
-    assert not isinstance(told.value, Mistake)
+    assert not isinstance(told.value, UserError)
 
 
 def test_asked_to_stop_the_batch_that_runs_ends_and_none_begins(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_batch_that_fails_while_a_stop_waits_for_it_is_no_orderly_end(tmp_path
 
 
 def test_a_source_that_is_held_says_that_it_was_asked(tmp_path: Path) -> None:
-    hold = Hold(tmp_path)
+    hold = DrainGate(tmp_path)
     assert not held(None)
     assert not held(hold.file("orders"))
     hold.begin("orders")

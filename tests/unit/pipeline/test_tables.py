@@ -22,7 +22,7 @@ from changefeed.pipeline.tables.delta_sink import DeltaAppender, Written, append
 from changefeed.pipeline.tables.delta_table import Upkeep, compact, ensure_table, refuse_another
 from changefeed.pipeline.tables.latest import MERGE
 from changefeed.pipeline.tables.merge import Merge, merge_here
-from changefeed.runtime.errors import Mistake
+from changefeed.runtime.errors import UserError
 
 pytestmark = pytest.mark.real_time
 
@@ -232,12 +232,12 @@ def test_upkeep_removes_old_files_that_are_no_part_of_the_table_and_no_others(
     tmp_path: Path,
 ) -> None:
     one = small_files(tmp_path, 3)
-    abandoned, running = (one.write(iter([batch(77)])) for _ in range(2))
-    assert isinstance(abandoned, Written)
+    stuck, running = (one.write(iter([batch(77)])) for _ in range(2))
+    assert isinstance(stuck, Written)
     assert isinstance(running, Written)
-    aged(tmp_path / abandoned.files[0].name, 25)
+    aged(tmp_path / stuck.files[0].name, 25)
     compact(str(tmp_path), 24)
-    assert not (tmp_path / abandoned.files[0].name).exists()
+    assert not (tmp_path / stuck.files[0].name).exists()
     one.commit([running], 3)
     assert rows(tmp_path) == [0, 1, 2, 77]
 
@@ -276,14 +276,16 @@ def test_wrong_settings_are_each_named(tmp_path: Path) -> None:
     file.write_text(
         'feed = "eventlog:log"\ndirectory = "tables"\nmax_change = 5\n[latest]\ninterval = -1\n'
     )
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         load_settings(file, {})
     assert str(told.value).splitlines() == [
         "wrong settings",
         (f"  latest.interval (from {file}): should be greater than or equal to 0; it is -1"),
         f"  max_change (from {file}): there is no such setting; did you mean max_changes?",
     ]
-    with pytest.raises(Mistake, match=r"directory: there is none; .* CHANGEFEED_PIPELINE__DIR"):
+    with pytest.raises(
+        UserError, match=r"directory: there is none; .* CHANGEFEED_PIPELINE__DIR"
+    ):
         load_settings(None, {"feed": "eventlog:log"})
     aggregate = {"name": "latest", "window": "1 hour"}
     for wrong, advice in (
@@ -294,5 +296,5 @@ def test_wrong_settings_are_each_named(tmp_path: Path) -> None:
             r"aggregates.0.by.a.b.* \(from the command line\): String should match pattern",
         ),
     ):
-        with pytest.raises(Mistake, match=advice):
+        with pytest.raises(UserError, match=advice):
             load_settings(None, {"feed": "f", "directory": "d", "aggregates": [wrong]})

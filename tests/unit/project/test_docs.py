@@ -75,8 +75,8 @@ def test_every_event_of_the_log_is_explained_and_no_other() -> None:
 
 def test_every_metric_is_explained_and_no_other() -> None:
     told = re.findall(r"`(changefeed\.[a-z_.]+)`", first_column("docs/operations.md"))
-    journal = (ROOT / "host/events.py").read_text()
-    assert sorted(told) == sorted(set(METRIC.findall(journal)))
+    events = (ROOT / "host/events.py").read_text()
+    assert sorted(told) == sorted(set(METRIC.findall(events)))
 
 
 def subcommands(command: Any) -> list[tuple[str, Any]]:
@@ -137,7 +137,7 @@ def test_every_setting_that_is_named_exists(file: Path) -> None:
 
 
 NOT_SETTINGS = {
-    "changefeed.host.wiring.assembled",
+    "changefeed.host.wiring.open_host",
     "changefeed.host.wiring.wrapped",
     "changefeed.host.run.run_host",
 }

@@ -8,7 +8,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Lease
 from samples.flights.observer import Carrier
 from samples.flights.screen import Rate, Screen, carriers_table, table, tables_table
-from samples.flights.watch import Sight, TableSight
+from samples.flights.watch import Availability, TableSight
 
 
 def lease(part: str, owner: str | None) -> Lease:
@@ -16,7 +16,7 @@ def lease(part: str, owner: str | None) -> Lease:
     return Lease(range=FeedRange(id=RangeId(f"e1.{part}.v00-ff")), owner=name)
 
 
-SIGHT = Sight(leases=[(lease("p00", "a"), 50), (lease("p01", None), 0)], total=200)
+SIGHT = Availability(leases=[(lease("p00", "a"), 50), (lease("p01", None), 0)], total=200)
 STATES = {"a": "running", "b": "killed"}
 
 
@@ -40,7 +40,7 @@ def test_the_rate_is_that_of_the_last_three_seconds() -> None:
 
 
 def test_before_there_are_leases_nothing_is_done() -> None:
-    assert Sight(leases=[], total=200).done == 0
+    assert Availability(leases=[], total=200).done == 0
     assert SIGHT.done == 150
 
 

@@ -129,11 +129,11 @@ class Container:
         self._count = 0
 
     def split(self, choice: int) -> None:
-        held = self.ranges[choice % len(self.ranges)]
-        low, high = int(held.low or "0", 16), int(held.high, 16)
+        owned = self.ranges[choice % len(self.ranges)]
+        low, high = int(owned.low or "0", 16), int(owned.high, 16)
         if high - low >= 2:
             cut = f"{low + 1 + choice % (high - low - 1):02X}"
-            self._replace([held], [(held.low, cut), (cut, held.high)])
+            self._replace([owned], [(owned.low, cut), (cut, owned.high)])
 
     def merge(self, choice: int) -> None:
         if len(self.ranges) > 1:

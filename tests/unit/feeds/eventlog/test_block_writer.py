@@ -44,15 +44,15 @@ def test_blocks_hold_every_record_in_order_and_know_what_they_hold(
         assert block.partition == 7
         assert first == last + 1
         last = block.last
-        held = records[first - 1 : last]
+        owned = records[first - 1 : last]
         content = joined(contents[first])
-        changes = changes_of(RangeId("r"), first, len(held), content)
-        assert [(x.committed_us, len(x.body)) for x in changes] == held
-        assert sum(map(len, content)) == sum(LEAST + size for _, size in held)
+        changes = changes_of(RangeId("r"), first, len(owned), content)
+        assert [(x.committed_us, len(x.body)) for x in changes] == owned
+        assert sum(map(len, content)) == sum(LEAST + size for _, size in owned)
         assert block.latest_us == max(time for time, _ in records[:last])
         assert block.stored == sum(LEAST + size for _, size in records[:last])
-        assert len(held) <= BLOCK_RECORDS
-        assert sum(LEAST + size for _, size in held[:-1]) < BLOCK_BYTES
+        assert len(owned) <= BLOCK_RECORDS
+        assert sum(LEAST + size for _, size in owned[:-1]) < BLOCK_BYTES
     assert last == len(records)
 
 

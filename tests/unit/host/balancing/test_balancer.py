@@ -9,7 +9,7 @@ from changefeed.host.balancing.balancer import Balancer, Steal
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.plan import Duty
+from changefeed.leases.plan import Action
 
 ME, B, C = HostName("a"), HostName("b"), HostName("c")
 
@@ -35,10 +35,10 @@ def duties(
     leases: Sequence[Lease],
     members: Sequence[Member],
     at: float,
-    held: Collection[str] = (),
-) -> list[tuple[Duty, str]]:
+    owned: Collection[str] = (),
+) -> list[tuple[Action, str]]:
     moment = Moment(asked=at, answered=at, wall=0.0)
-    line = mine.line(leases, members, moment, held=[RangeId(x) for x in held])
+    line = mine.line(leases, members, moment, reading=[RangeId(x) for x in owned])
     return [(duty, x.range_id) for duty, x in line]
 
 
@@ -46,7 +46,7 @@ def test_a_host_that_stops_is_given_nothing_and_its_leases_are_asked_for() -> No
     mine = balancer(rebalance_delay=0)
     leases = [lease(0), lease(1), lease(2, B)]
     members = [member(ME), member(B, stopping=True)]
-    assert duties(mine, leases, members, 0) == [(Duty.ACQUIRE, "r0"), (Duty.ACQUIRE, "r1")]
+    assert duties(mine, leases, members, 0) == [(Action.ACQUIRE, "r0"), (Action.ACQUIRE, "r1")]
     assert mine.fleet == {ME}
 
 
@@ -56,7 +56,7 @@ def test_a_steal_waits_until_membership_has_been_quiet_for_long_enough() -> None
     both = [member(ME), member(B)]
     assert duties(mine, leases, both, 0) == []
     assert duties(mine, leases, both, 4.9) == []
-    assert duties(mine, leases, both, 5) == [(Duty.STEAL, "r1")]
+    assert duties(mine, leases, both, 5) == [(Action.STEAL, "r1")]
 
 
 def test_whoever_comes_or_goes_begins_the_quiet_anew() -> None:
@@ -66,7 +66,7 @@ def test_whoever_comes_or_goes_begins_the_quiet_anew() -> None:
     three = [member(ME), member(B), member(C)]
     assert duties(mine, leases, three, 4) == []
     assert duties(mine, leases, three, 8.9) == []
-    assert {x for x, _ in duties(mine, leases, three, 9)} == {Duty.STEAL}
+    assert {x for x, _ in duties(mine, leases, three, 9)} == {Action.STEAL}
 
 
 def test_what_has_expired_is_taken_over_however_restless_membership_is() -> None:
@@ -74,30 +74,30 @@ def test_what_has_expired_is_taken_over_however_restless_membership_is() -> None
     dead = [lease(0, B), lease(1, B)]
     assert duties(mine, dead, [member(ME), member(C)], 0) == []
     found = duties(mine, dead, [member(ME), member(C, beats=1)], 30)
-    assert [x for x, _ in found] == [Duty.ACQUIRE_EXPIRED]
+    assert [x for x, _ in found] == [Action.ACQUIRE_EXPIRED]
 
 
 def test_what_nobody_has_is_taken_at_once() -> None:
-    assert duties(balancer(), [lease(0)], [member(ME)], 0) == [(Duty.ACQUIRE, "r0")]
+    assert duties(balancer(), [lease(0)], [member(ME)], 0) == [(Action.ACQUIRE, "r0")]
 
 
 def test_a_dead_host_is_given_nothing_though_its_record_is_there() -> None:
     mine = balancer()
     both = [member(ME), member(B)]
-    assert duties(mine, [lease(0), lease(1)], both, 0) == [(Duty.ACQUIRE, "r0")]
+    assert duties(mine, [lease(0), lease(1)], both, 0) == [(Action.ACQUIRE, "r0")]
     found = duties(mine, [lease(0), lease(1)], [member(ME, beats=6), member(B)], 30)
-    assert found == [(Duty.ACQUIRE, "r0"), (Duty.ACQUIRE, "r1")]
+    assert found == [(Action.ACQUIRE, "r0"), (Action.ACQUIRE, "r1")]
 
 
 def test_a_record_is_forgotten_when_its_host_is_dead_and_owns_nothing_any_more() -> None:
     mine = balancer()
     leases, members = [lease(0, B)], [member(ME), member(B), member(C)]
     duties(mine, leases, members, 0)
-    assert mine.to_forget(leases, members) == []
+    assert mine.expired_members(leases, members) == []
     members = [replace(x, heartbeats=1) if x.name == ME else x for x in members]
     duties(mine, leases, members, 30)
-    assert [x.name for x in mine.to_forget(leases, members)] == [C]
-    assert [x.name for x in mine.to_forget([], members)] == [B, C]
+    assert [x.name for x in mine.expired_members(leases, members)] == [C]
+    assert [x.name for x in mine.expired_members([], members)] == [B, C]
 
 
 # Steals
@@ -175,7 +175,7 @@ def test_without_time_for_handoffs_a_lease_is_taken_at_once() -> None:
 def test_a_host_of_another_kind_counts_as_long_as_its_leases_move() -> None:
     mine, only_me = balancer(rebalance_delay=0), [member(ME)]
     theirs = [replace(lease(n), owner=B, renewals=1) for n in range(2)]
-    assert duties(mine, theirs, only_me, 0) == [(Duty.STEAL, "r1")]
+    assert duties(mine, theirs, only_me, 0) == [(Action.STEAL, "r1")]
     assert mine.fleet == {ME, B}
     assert mine.steal(theirs[1], now=0) is Steal.TAKE
 
@@ -183,7 +183,7 @@ def test_a_host_of_another_kind_counts_as_long_as_its_leases_move() -> None:
 def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
     mine = balancer(rebalance_delay=0)
     theirs = [lease(0, B), lease(1, B)]
-    assert duties(mine, theirs, [member(ME)], 0) == [(Duty.STEAL, "r1")]
+    assert duties(mine, theirs, [member(ME)], 0) == [(Action.STEAL, "r1")]
     assert mine.steal(theirs[1], now=0) is Steal.ASK
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.workers.acknowledgements import Progress
+from changefeed.host.workers.acknowledgements import Acknowledgements
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason
@@ -308,7 +308,7 @@ def changes(feed: MemoryFeed, count: int) -> list[Change]:
 
 def test_the_watermark_is_the_end_of_the_unbroken_beginning() -> None:
     one, two, three, four = changes(MemoryFeed(1), 4)
-    progress = Progress()
+    progress = Acknowledgements()
     progress.deliver([one, two, three, four])
     assert progress.done(two) is None
     assert progress.done(four) is None
@@ -320,7 +320,7 @@ def test_the_watermark_is_the_end_of_the_unbroken_beginning() -> None:
 
 def test_all_up_to_a_change_are_done_with_it_and_with_what_was_done_early() -> None:
     one, two, three, four = changes(MemoryFeed(1), 4)
-    progress = Progress()
+    progress = Acknowledgements()
     progress.deliver([one, two, three, four])
     assert progress.done(three) is None
     assert progress.done_up_to(two) == three
@@ -328,12 +328,12 @@ def test_all_up_to_a_change_are_done_with_it_and_with_what_was_done_early() -> N
     assert progress.unacknowledged == 1
 
 
-@pytest.mark.parametrize("say", [Progress.done, Progress.done_up_to])
+@pytest.mark.parametrize("say", [Acknowledgements.done, Acknowledgements.done_up_to])
 def test_what_was_dropped_for_redelivery_no_longer_counts(
-    say: Callable[[Progress, Change], Change | None],
+    say: Callable[[Acknowledgements, Change], Change | None],
 ) -> None:
     one, two = changes(MemoryFeed(1), 2)
-    progress = Progress()
+    progress = Acknowledgements()
     progress.deliver([one, two])
     progress.forget()
     assert say(progress, two) is None

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from changefeed.host.balancing.membership import Membership, NameTaken
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import Members
 from changefeed.leases.errors import ContainerUnavailable, MemberConflict
@@ -24,14 +24,14 @@ WATCHED = 2 * 5.0 + 10.0
 
 
 def membership(container: Members, incarnation: str, *, clock_ahead: float = 0.0) -> Membership:
-    journal = Journal(A)
+    events = HostEvents(A)
     loop = asyncio.get_running_loop()
     return Membership(
         container,
         Member(name=A, incarnation=Incarnation(incarnation), address="http://a"),
         LeaseSettings(),
-        journal=journal,
-        patience=Patience(journal, Random(1)),
+        events=events,
+        retrier=Retrier(events, Random(1)),
         wall=lambda: 1_700_000_000.0 + loop.time() + clock_ahead,
     )
 
@@ -39,7 +39,7 @@ def membership(container: Members, incarnation: str, *, clock_ahead: float = 0.0
 @asynccontextmanager
 async def living(member: Membership) -> AsyncIterator[None]:
     """Keep it beating until the block is left."""
-    beating = asyncio.create_task(member.beat_for_ever())
+    beating = asyncio.create_task(member.keep_alive())
     try:
         yield
     finally:
@@ -109,7 +109,7 @@ async def test_of_two_that_take_over_a_dead_name_one_wins() -> None:
 
     async def lives(one: Membership) -> None:
         await one.join()
-        await one.beat_for_ever()
+        await one.keep_alive()
 
     running = [asyncio.create_task(lives(x)) for x in both]
     done, left = await asyncio.wait(running, timeout=60, return_when=asyncio.FIRST_EXCEPTION)
@@ -146,11 +146,11 @@ async def test_a_host_that_wakes_up_finds_its_name_taken() -> None:
     await frozen.join()
     await membership(container, "next").join()
     with pytest.raises(NameTaken) as taken:
-        await asyncio.wait_for(frozen.beat_for_ever(), 60)
+        await asyncio.wait_for(frozen.keep_alive(), 60)
     assert taken.value.incarnation == "next"
     assert (await record(container)).incarnation == "next"
     with pytest.raises(NameTaken):
-        await frozen.say_stopping()
+        await frozen.announce_stopping()
     await frozen.leave()
     assert (await record(container)).incarnation == "next"
 
@@ -169,7 +169,7 @@ async def test_a_host_that_stops_says_so_and_leaves_nothing() -> None:
     container = MemoryLeases()
     member = membership(container, "one")
     await member.join()
-    await member.say_stopping()
+    await member.announce_stopping()
     assert (await record(container)).stopping
     await member.leave()
     assert await container.members() == []
@@ -188,6 +188,6 @@ async def test_a_record_whose_last_heartbeat_went_unanswered_is_removed_all_the_
     member = membership(proxied(container, cut), "one")
     await member.join()
     with pytest.raises(ContainerUnavailable):
-        await member.say_stopping()
+        await member.announce_stopping()
     await member.leave()
     assert await container.members() == []

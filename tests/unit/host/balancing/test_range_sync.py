@@ -11,19 +11,19 @@ from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.range_sync import (
-    RangeTender,
+    RangeSynchronizer,
     create_missing,
     create_successors,
     forget_finished,
 )
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 
-JOURNAL = Journal(HostName("a"))
+JOURNAL = HostEvents(HostName("a"))
 R0, R1, R2, R3, R4 = (RangeId(f"r{n}") for n in range(5))
 
 
@@ -32,7 +32,7 @@ async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
     before = await leases.list()
     ranges = await feed.ranges()
     any_missing = await create_missing(
-        feed, leases, "now", ranges=ranges, leases=before, journal=JOURNAL
+        feed, leases, "now", ranges=ranges, leases=before, events=JOURNAL
     )
     after = sorted(x.range_id for x in await leases.list())
     assert any_missing == (len(after) > len(before))
@@ -42,7 +42,7 @@ async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
 async def forgotten(leases: MemoryLeases, ranges: Sequence[FeedRange] = ()) -> list[str]:
     """Forget what is over; return what is gone."""
     before = await leases.list()
-    did = await forget_finished(leases, ranges=ranges, leases=before, journal=JOURNAL)
+    did = await forget_finished(leases, ranges=ranges, leases=before, events=JOURNAL)
     left = {x.range_id for x in await leases.list()}
     gone = [str(x.range_id) for x in before if x.range_id not in left]
     assert did == bool(gone)
@@ -146,14 +146,14 @@ class Splitting(MemoryFeed):
 
     _gone = False
 
-    async def settle(self, range_id: RangeId, start: StartAt) -> Continuation:
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
         if range_id == R0:
             if not self._gone:
                 self.split(R0)
             self._gone = True
             raise RangeUnknown(R0)
         await asyncio.sleep(0.1)
-        return await super().settle(range_id, start)
+        return await super().resolve_start(range_id, start)
 
     async def ranges(self) -> Sequence[FeedRange]:
         listed = await super().ranges()
@@ -162,8 +162,10 @@ class Splitting(MemoryFeed):
 
 async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -> None:
     leases, settings = MemoryLeases(), FeedSettings()
-    tender = RangeTender(Splitting(2), leases, settings, journal=JOURNAL, changed=lambda: None)
-    tending = asyncio.create_task(tender.tend_for_ever())
+    tender = RangeSynchronizer(
+        Splitting(2), leases, settings, events=JOURNAL, changed=lambda: None
+    )
+    tending = asyncio.create_task(tender.run())
     await asyncio.sleep(1)
     assert [x.range_id for x in await leases.list()] == ["r1"]
     await asyncio.sleep(5)  # it looks again sooner than otherwise
@@ -174,7 +176,7 @@ async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -
 class Handing(MemoryFeed):
     """A feed whose ranges hand on the positions of their readers."""
 
-    def recall(self, ranges: Iterable[FeedRange]) -> None:
+    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         """Nothing is forgotten here."""
 
 
@@ -190,8 +192,8 @@ async def superseded_by(
         [Successor(range=x, start=Continuation("7")) for x in successors],
         feed=feed or MemoryFeed(1),
         container=leases,
-        patience=Patience(JOURNAL, Random(1)),
-        journal=JOURNAL,
+        retrier=Retrier(JOURNAL, Random(1)),
+        events=JOURNAL,
         check=lambda: None,
     )
     found = [await leases.read(x.range_id) for x in await leases.list()]
@@ -207,15 +209,15 @@ async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
         raise LeaseLost(Lease(range=WHOLE), "it could not be renewed in time")
 
     leases = MemoryLeases()
-    patience = Patience(JOURNAL, Random(1))
+    retrier = Retrier(JOURNAL, Random(1))
     with pytest.raises(LeaseLost):
         await create_successors(
             WHOLE,
             [Successor(range=HALF, start=Continuation("7"))],
             feed=MemoryFeed(1),
             container=leases,
-            patience=patience,
-            journal=JOURNAL,
+            retrier=retrier,
+            events=JOURNAL,
             check=lost,
         )
     assert await leases.list() == []
@@ -250,8 +252,8 @@ async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> N
         [Successor(range=replace(HALF, parents=(R0, R2, R4)), start=Continuation("7"))],
         feed=MemoryFeed(1),
         container=leases,
-        patience=Patience(JOURNAL, Random(1)),
-        journal=JOURNAL,
+        retrier=Retrier(JOURNAL, Random(1)),
+        events=JOURNAL,
         check=lambda: None,
     )
     made = await leases.read(R1)
@@ -270,7 +272,7 @@ async def test_a_range_that_is_read_in_parts_is_not_created_as_a_whole() -> None
         "beginning",
         ranges=[WHOLE, other],
         leases=[],  # a listing that lacks the part
-        journal=JOURNAL,
+        events=JOURNAL,
     )
     assert {x.range_id for x in await leases.list()} == {"0-4", "r4"}
 

@@ -1,4 +1,4 @@
-"""Rounds of balancing over a container that is slow, loses answers, or is written by others."""
+"""Balancing over a container that is slow, loses answers, or is written by others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,10 +8,10 @@ from typing import Any
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.balancer import Balancer
-from changefeed.host.balancing.rebalance import Rounds
-from changefeed.host.events import Journal
-from changefeed.host.workers.owned_lease import HeldLease
-from changefeed.host.workers.pool import Crew
+from changefeed.host.balancing.rebalance import Rebalancer
+from changefeed.host.events import HostEvents
+from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
@@ -124,23 +124,23 @@ async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
 
 
 @asynccontextmanager
-async def rounds_of_c(container: LeaseContainer) -> AsyncIterator[Rounds]:
+async def rebalancer_of_c(container: LeaseContainer) -> AsyncIterator[Rebalancer]:
     """The rounds of a host c that has no workers."""
 
-    def nobody(held: HeldLease) -> Worker:
-        raise AssertionError(f"{held.range_id} needs no worker here")
+    def nobody(owned: OwnedLease) -> Worker:
+        raise AssertionError(f"{owned.range_id} needs no worker here")
 
     own = settings("c", {"leases": {"rebalance_delay": 0}})
     async with asyncio.TaskGroup() as group:
-        yield Rounds(
+        yield Rebalancer(
             C,
             C1,
             own,
             feed=MemoryFeed(1),
             container=container,
             balancer=Balancer(C, own.leases),
-            crew=Crew(nobody, group=group, failed=_raise, ended=lambda: None),
-            journal=Journal(C),
+            pool=WorkerPool(nobody, group=group, failed=_raise, ended=lambda: None),
+            events=HostEvents(C),
             wall=lambda: 0.0,
             stopping=lambda: False,
         )
@@ -170,8 +170,8 @@ async def test_who_leaves_takes_back_its_requests_and_no_others() -> None:
     leases = await leased_by((A, A1), (A, A1))
     await leases.replace((await stored(leases, "r0")).asked_by(C))
     await leases.replace((await stored(leases, "r1")).asked_by(B))
-    async with rounds_of_c(leases) as rounds:
-        await rounds.leave_nothing()
+    async with rebalancer_of_c(leases) as rounds:
+        await rounds.release_unserved()
     assert [x.next_owner for x in await leases.list()] == [None, B]
     assert [x.owner for x in await leases.list()] == [A, A]
 
@@ -185,16 +185,16 @@ async def test_who_leaves_releases_what_it_is_granted_at_the_last_moment() -> No
             await leases.replace((await stored(leases)).handed_over())
         return await call()
 
-    async with rounds_of_c(proxied(leases, granted_first)) as rounds:
-        await rounds.leave_nothing()
+    async with rebalancer_of_c(proxied(leases, granted_first)) as rounds:
+        await rounds.release_unserved()
     left = await stored(leases)
     assert (left.owner, left.next_owner) == (None, None)
 
 
 async def test_who_leaves_lets_be_what_another_start_of_its_name_holds() -> None:
     leases = await leased_by((C, Incarnation("c-2")), (C, C1))
-    async with rounds_of_c(leases) as rounds:
-        await rounds.leave_nothing()
+    async with rebalancer_of_c(leases) as rounds:
+        await rounds.release_unserved()
     assert [x.owner for x in await leases.list()] == [C, None]
 
 
@@ -231,8 +231,8 @@ async def test_a_lease_that_has_changed_hands_since_it_was_listed_is_not_asked_f
                     await leases.acquire(lease.taken_by(B, B1))
         return await call()
 
-    async with rounds_of_c(proxied(leases, taken_by_b_first)) as rounds:
-        await rounds.look_and_act()
+    async with rebalancer_of_c(proxied(leases, taken_by_b_first)) as rounds:
+        await rounds.run_once()
     assert [(x.owner, x.next_owner) for x in await leases.list()] == [(B, None)] * 3
 
 
@@ -248,8 +248,8 @@ async def test_a_request_of_another_host_is_not_withdrawn() -> None:
             await leases.replace((await stored(leases)).asked_by(B))
         return await call()
 
-    async with rounds_of_c(proxied(leases, asked_by_b_meanwhile)) as rounds:
-        await rounds.look_and_act()
+    async with rebalancer_of_c(proxied(leases, asked_by_b_meanwhile)) as rounds:
+        await rounds.run_once()
     assert (await stored(leases)).next_owner == B
 
 

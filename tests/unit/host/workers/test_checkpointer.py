@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings
-from changefeed.host.workers.checkpointer import CheckpointPolicy, Checkpoints
+from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
 from changefeed.host.workers.owned_lease import acquire
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
@@ -39,26 +39,26 @@ class Slow:
 
 
 @asynccontextmanager
-async def writing(slow: Slow) -> AsyncIterator[Checkpoints]:
+async def writing(slow: Slow) -> AsyncIterator[Checkpointer]:
     container = proxied(slow.leases, slow)
     created = await container.create(
         Lease(range=FeedRange(id=R0), continuation=Continuation("0"))
     )
-    held = await acquire(
+    owned = await acquire(
         container,
         created,
         taken=lambda x: x.taken_by(A, A1),
         settings=LeaseSettings(),
         wall=lambda: 0.0,
     )
-    journal = Journal(A)
-    checkpoints = Checkpoints(held, journal, Patience(journal, Random(1)))
-    writer = asyncio.create_task(checkpoints.write_for_ever())
+    events = HostEvents(A)
+    checkpoints = Checkpointer(owned, events, Retrier(events, Random(1)))
+    writer = asyncio.create_task(checkpoints.run())
     yield checkpoints
     writer.cancel()
 
 
-def reach(checkpoints: Checkpoints, position: str) -> int:
+def reach(checkpoints: Checkpointer, position: str) -> int:
     checkpoints.reached = Continuation(position)
     return checkpoints.advance()
 

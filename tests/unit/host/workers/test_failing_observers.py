@@ -11,13 +11,13 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.observers.dead_letters import MemoryDeadLetters
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import Fleet, Log, LoggingObserver
 
@@ -44,10 +44,10 @@ class Stage:
             self.feed,
             self.container,
             parts={"observer": self.observer, "feed": feed},
-            make_observer=wrapped(
+            make_observer=wrap(
                 lambda: Failing(self),
                 settings,
-                Journal(HostName("fleet")),
+                HostEvents(HostName("fleet")),
                 Random(1),
                 dead_letters=self.letters if aside else None,
             ),
@@ -268,10 +268,10 @@ async def test_an_observer_that_hangs_has_failed_in_time_and_is_called_again() -
     fleet = Fleet(
         stage.feed,
         stage.container,
-        make_observer=wrapped(
+        make_observer=wrap(
             lambda: HangingOnce(stage),
             ObserverSettings.model_validate(stage.observer),
-            Journal(HostName("fleet")),
+            HostEvents(HostName("fleet")),
             Random(1),
         ),
     )

@@ -9,7 +9,7 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.workers.owned_lease import HeldLease, acquire
+from changefeed.host.workers.owned_lease import OwnedLease, acquire
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
@@ -29,7 +29,7 @@ async def one_lease() -> MemoryLeases:
     return leases
 
 
-async def hold(container: LeaseContainer) -> HeldLease:
+async def hold(container: LeaseContainer) -> OwnedLease:
     """Acquire the lease as host a: expiration 30 s, fence margin 1 s."""
     (listed,) = await container.list()
     return await acquire(
@@ -62,66 +62,66 @@ def taking(seconds: float, *names: str) -> Callable[..., Awaitable[Any]]:
 
 
 async def test_the_fence_counts_from_the_moment_the_acquisition_was_sent() -> None:
-    held = await hold(proxied(await one_lease(), taking(4, "acquire")))
+    owned = await hold(proxied(await one_lease(), taking(4, "acquire")))
     assert asyncio.get_running_loop().time() == 4
-    assert held.fence_at == 29
+    assert owned.fence_at == 29
 
 
 async def test_the_fence_counts_from_the_moment_the_renewal_was_sent() -> None:
-    held = await hold(proxied(await one_lease(), taking(5, "replace")))
+    owned = await hold(proxied(await one_lease(), taking(5, "replace")))
     await asyncio.sleep(10)
-    await held.renew()
+    await owned.renew()
     assert asyncio.get_running_loop().time() == 15
-    assert held.fence_at == 39
+    assert owned.fence_at == 39
 
 
 async def test_a_renewal_without_an_answer_moves_no_fence() -> None:
     cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
-    held = await hold(proxied(await one_lease(), cut))
+    owned = await hold(proxied(await one_lease(), cut))
     await asyncio.sleep(10)
     with pytest.raises(ContainerUnavailable):
-        await held.renew()
-    assert held.fence_at == 29
+        await owned.renew()
+    assert owned.fence_at == 29
 
 
 async def test_behind_the_fence_nothing_is_delivered_and_nothing_checkpointed() -> None:
     leases = await one_lease()
-    held = await hold(leases)
+    owned = await hold(leases)
     await asyncio.sleep(28.9)
-    assert held.may_act
+    assert owned.may_act
     await asyncio.sleep(0.2)
-    assert not held.may_act
+    assert not owned.may_act
     with pytest.raises(LeaseLost, match="could not be renewed in time"):
-        await held.checkpoint(C5)
+        await owned.checkpoint(C5)
     with pytest.raises(LeaseLost):
-        await held.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, C5)
     assert (await stored(leases)).continuation == "0"
 
 
 async def test_the_fence_alone_stops_a_checkpoint() -> None:
     leases = await one_lease()
-    held = await hold(leases)
+    owned = await hold(leases)
     await asyncio.sleep(29)
     with pytest.raises(LeaseLost):
-        await held.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, C5)
     assert (await stored(leases)).owner == A  # it was not even tried
 
 
 async def test_behind_the_fence_a_lease_that_is_still_ours_may_be_released() -> None:
     leases = await one_lease()
-    held = await hold(leases)
+    owned = await hold(leases)
     await asyncio.sleep(100)
-    await held.give_up(Lease.released, None)
+    await owned.give_up(Lease.released, None)
     assert (await stored(leases)).owner is None
 
 
 async def test_but_not_one_that_another_host_has_taken_meanwhile() -> None:
     leases = await one_lease()
-    held = await hold(leases)
+    owned = await hold(leases)
     await asyncio.sleep(100)
     await leases.acquire((await stored(leases)).taken_by(B, B1))
     with pytest.raises(LeaseLost, match="now held by 'b'"):
-        await held.give_up(Lease.released, None)
+        await owned.give_up(Lease.released, None)
     assert (await stored(leases)).owner == B
 
 
@@ -135,13 +135,13 @@ async def test_a_renewal_whose_answer_was_lost_is_looked_up_and_renewed_again(
     leases = await one_lease()
     after = lost == "after its effect"
     cut = Cutting(LOST, at=1, after=after, only=lambda x: x == "replace")
-    held = await hold(proxied(leases, cut))
+    owned = await hold(proxied(leases, cut))
     before = (await stored(leases)).renewals
     with pytest.raises(ContainerUnavailable):
-        await held.renew()
-    await held.renew()
+        await owned.renew()
+    await owned.renew()
     assert (await stored(leases)).renewals == before + 1 + after
-    assert not held.lost
+    assert not owned.lost
 
 
 @pytest.mark.parametrize("lost", ["before its effect", "after its effect"])
@@ -150,20 +150,20 @@ async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: 
     cut = Cutting(
         LOST, at=1, after=lost == "after its effect", only=lambda x: x == "checkpoint"
     )
-    held = await hold(proxied(leases, cut))
+    owned = await hold(proxied(leases, cut))
     with pytest.raises(ContainerUnavailable):
-        await held.checkpoint(C5)
-    await held.checkpoint(C9)
-    assert (held.continuation, (await stored(leases)).continuation) == (C9, C9)
+        await owned.checkpoint(C5)
+    await owned.checkpoint(C9)
+    assert (owned.continuation, (await stored(leases)).continuation) == (C9, C9)
 
 
 async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() -> None:
     leases = await one_lease()
     cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
-    held = await hold(proxied(leases, cut))
+    owned = await hold(proxied(leases, cut))
     with pytest.raises(ContainerUnavailable):
-        await held.give_up(Lease.released, C5)
-    await held.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, C5)
+    await owned.give_up(Lease.released, C5)
     assert ((await stored(leases)).owner, (await stored(leases)).continuation) == (None, C5)
 
 
@@ -179,12 +179,12 @@ async def test_a_release_whose_answer_was_lost_is_not_done_again_to_the_next_own
 ) -> None:
     leases = await one_lease()
     cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
-    held = await hold(proxied(leases, cut))
+    owned = await hold(proxied(leases, cut))
     with pytest.raises(ContainerUnavailable):
-        await held.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, C5)
     assert (await leases.acquire(taken(await stored(leases)))).continuation == C5
     with pytest.raises(LeaseLost):
-        await held.give_up(Lease.released, C5)
+        await owned.give_up(Lease.released, C5)
     assert (await stored(leases)).owner == B
 
 
@@ -208,10 +208,10 @@ class Late:
 
 async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it() -> None:
     leases, late = await one_lease(), Late("checkpoint")
-    held = await hold(proxied(leases, late))
+    owned = await hold(proxied(leases, late))
     with pytest.raises(ContainerUnavailable):
-        await held.checkpoint(C5)
-    await held.checkpoint(C9)
+        await owned.checkpoint(C5)
+    await owned.checkpoint(C9)
     with pytest.raises(LeaseConflict):
         await late.happens()
     assert (await stored(leases)).continuation == C9
@@ -219,18 +219,18 @@ async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it(
 
 async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_again() -> None:
     leases, late = await one_lease(), Late("checkpoint")
-    held = await hold(proxied(leases, late))
+    owned = await hold(proxied(leases, late))
     with pytest.raises(ContainerUnavailable):
-        await held.checkpoint(C5)
+        await owned.checkpoint(C5)
 
     async def lands_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == "replace" and (await stored(leases)).continuation == "0":
             await late.happens()
         return await call()
 
-    held._container = proxied(leases, lands_first)
-    await held.renew()
-    assert held.continuation == C5
+    owned._container = proxied(leases, lands_first)
+    await owned.renew()
+    assert owned.continuation == C5
     assert (await stored(leases)).continuation == C5
 
 
@@ -240,8 +240,8 @@ async def test_a_claim_that_lands_late_is_our_own_and_acquired_again() -> None:
         await hold(proxied(leases, late))
     assert (await stored(leases)).owner is None  # unknown is not owned
     await late.happens()
-    held = await hold(leases)
-    assert held.lease.epoch == 2
+    owned = await hold(leases)
+    assert owned.lease.epoch == 2
 
 
 # Whose it is
@@ -261,47 +261,47 @@ async def test_what_others_have_taken_is_lost_and_left_as_it_is(
     rewritten: Callable[[Lease], Lease],
 ) -> None:
     leases = await one_lease()
-    held = await hold(leases)
+    owned = await hold(leases)
     taken = await leases.replace(rewritten(await stored(leases)))
-    for write in (held.renew(), held.checkpoint(C5)):
+    for write in (owned.renew(), owned.checkpoint(C5)):
         with pytest.raises(LeaseLost):
             await write
-    assert held.lost
+    assert owned.lost
     assert await stored(leases) == taken
 
 
 async def test_a_lease_that_was_deleted_is_gone() -> None:
     leases = await one_lease()
-    held = await hold(leases)
+    owned = await hold(leases)
     await leases.delete(await stored(leases))
     with pytest.raises(LeaseGone):
-        await held.renew()
-    assert not held.may_act
+        await owned.renew()
+    assert not owned.may_act
 
 
 async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
     leases = await one_lease()
-    held = await hold(leases)
-    await held.renew()
-    assert not held.noticed.is_set()
+    owned = await hold(leases)
+    await owned.renew()
+    assert not owned.noticed.is_set()
     await leases.replace((await stored(leases)).asked_by(B))
-    await held.renew()
-    assert held.noticed.is_set()
-    assert held.lease.next_owner == B
+    await owned.renew()
+    assert owned.noticed.is_set()
+    assert owned.lease.next_owner == B
     assert (await stored(leases)).next_owner == B
 
 
 async def test_the_last_write_sees_a_request_that_was_withdrawn_meanwhile() -> None:
     leases = await one_lease()
-    held = await hold(leases)
+    owned = await hold(leases)
     await leases.replace((await stored(leases)).asked_by(B))
-    await held.renew()
+    await owned.renew()
     await leases.replace((await stored(leases)).asked_by(None))
 
     def passed_on(lease: Lease) -> Lease:
         return lease.released() if lease.next_owner is None else lease.handed_over()
 
-    await held.give_up(passed_on, C5)
+    await owned.give_up(passed_on, C5)
     last = await stored(leases)
     assert (last.owner, last.continuation) == (None, C5)
 
@@ -324,9 +324,11 @@ async def test_writes_take_turns_so_that_none_takes_another_for_a_thief() -> Non
         under_way -= 1
         return answer
 
-    held = await hold(proxied(leases, around))
+    owned = await hold(proxied(leases, around))
     calls.clear()
-    await asyncio.gather(held.renew(), held.checkpoint(C5), held.renew(), held.checkpoint(C9))
+    await asyncio.gather(
+        owned.renew(), owned.checkpoint(C5), owned.renew(), owned.checkpoint(C9)
+    )
     assert calls == ["replace", "checkpoint", "replace", "checkpoint"]
     assert (await stored(leases)).continuation == C9
 
@@ -339,8 +341,8 @@ async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() ->
             await leases.replace((await stored(leases)).asked_by(B))
         return await call()
 
-    held = await hold(leases)
-    held._container = proxied(leases, asked_again_and_again)
+    owned = await hold(leases)
+    owned._container = proxied(leases, asked_again_and_again)
     with pytest.raises(ContainerUnavailable, match="written by others 5 times in a row"):
-        await held.renew()
-    assert held.may_act
+        await owned.renew()
+    assert owned.may_act

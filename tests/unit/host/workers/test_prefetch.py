@@ -8,10 +8,10 @@ from typing import Any
 
 from changefeed.feeds.feed import Continuation, Page, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.prefetch import ReadAhead
+from changefeed.host.workers.prefetch import Prefetcher
 from changefeed.leases.lease import HostName
 from tests.support.proxies import proxied
 
@@ -31,14 +31,14 @@ class Reads:
 
 
 @asynccontextmanager
-async def reading(feed: MemoryFeed, reads: Reads) -> AsyncIterator[ReadAhead]:
+async def reading(feed: MemoryFeed, reads: Reads) -> AsyncIterator[Prefetcher]:
     """Pages of 10, two ahead."""
     random = Random(1)
-    pages = ReadAhead(
+    pages = Prefetcher(
         proxied(feed, reads),
         R0,
         FeedSettings(page_size=10, read_ahead=2),
-        patience=Patience(Journal(HostName("a")), random),
+        retrier=Retrier(HostEvents(HostName("a")), random),
         random=random,
     )
     filling = asyncio.create_task(pages.fill(BEGINNING))
@@ -53,7 +53,7 @@ def filled(changes: int) -> MemoryFeed:
     return feed
 
 
-async def next_page(pages: ReadAhead) -> Page:
+async def next_page(pages: Prefetcher) -> Page:
     page = await pages.next()
     assert isinstance(page, Page)
     return page

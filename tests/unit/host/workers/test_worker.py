@@ -9,13 +9,13 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context, ObserverFactory
 from tests.support.fleet import Fleet, Parts
 from tests.support.observing import change
@@ -81,8 +81,8 @@ def fleet(
 ) -> Fleet:
     """A fleet with the observers that ``make`` makes, wrapped as its settings say."""
     observer = ObserverSettings.model_validate(parts.get("observer", {}))
-    maker = wrapped(make, observer, Journal(HostName("fleet")), Random(1))
-    return Fleet(feed, container, parts=parts, make_observer=maker)
+    init_command = wrap(make, observer, HostEvents(HostName("fleet")), Random(1))
+    return Fleet(feed, container, parts=parts, make_observer=init_command)
 
 
 # Losing it

@@ -9,12 +9,12 @@ import pytest
 
 from changefeed.feeds.feed import Change, Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.events import Journal
+from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.middleware.stack import wrapped
+from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import Context
 from tests.support.fleet import Fleet, Parts
 
@@ -51,8 +51,8 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> N
     parts: Parts = {"observer": {"checkpoint": "manual"}, "leases": {"balance_interval": 0.2}}
     settings = ObserverSettings.model_validate(parts["observer"])
     make = adapt(Keeping, {"kept": kept})
-    maker = wrapped(make, settings, Journal(HostName("fleet")), Random(1))
-    fleet = Fleet(feed, container, parts=parts, make_observer=maker)
+    init_command = wrap(make, settings, HostEvents(HostName("fleet")), Random(1))
+    fleet = Fleet(feed, container, parts=parts, make_observer=init_command)
     async with asyncio.timeout(10), fleet:
         fleet.start("a")
         while len(kept) < 3:  # noqa: ASYNC110 - a thread sets no event of the loop

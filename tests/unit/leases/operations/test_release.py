@@ -42,16 +42,16 @@ async def test_a_former_owner_can_write_neither_a_renewal_nor_a_checkpoint(
 ) -> None:
     container = make()
     taken = (await one_lease(container)).taken_by(ANNA, Incarnation("1"))
-    held = await container.acquire(taken)
+    owned = await container.acquire(taken)
     before = await release(container, R0)
     assert before is not None
     assert (before.owner, before.epoch) == (ANNA, 1)
     now = await stored(container)
     assert (now.owner, now.incarnation, now.epoch, now.continuation) == (None, None, 2, "7")
     with pytest.raises(LeaseConflict):
-        await container.replace(held.renewed())
+        await container.replace(owned.renewed())
     with pytest.raises(LeaseConflict):
-        await container.checkpoint(held.advanced_to(Continuation("9")))
+        await container.checkpoint(owned.advanced_to(Continuation("9")))
     assert (await stored(container)).continuation == "7"
 
 
@@ -60,7 +60,7 @@ async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_f
     cut = Cutting(
         ContainerUnavailable("no answer"), at=1, after=True, only=lambda x: x == "replace"
     )
-    held = await acquire(
+    owned = await acquire(
         proxied(container, cut),
         await one_lease(container),
         taken=lambda x: x.taken_by(ANNA, Incarnation("1")),
@@ -68,10 +68,10 @@ async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_f
         wall=time.time,
     )
     with pytest.raises(ContainerUnavailable):
-        await held.renew()
+        await owned.renew()
     await release(container, R0)
     with pytest.raises(LeaseLost):
-        await held.renew()
+        await owned.renew()
 
 
 async def test_what_nobody_owns_is_left_alone_and_what_is_not_there_is_told() -> None:
@@ -85,10 +85,10 @@ async def test_what_nobody_owns_is_left_alone_and_what_is_not_there_is_told() ->
 
 async def test_a_release_that_loses_to_a_renewal_is_tried_again() -> None:
     container = MemoryLeases()
-    held = await container.acquire(
+    owned = await container.acquire(
         (await one_lease(container)).taken_by(ANNA, Incarnation("1"))
     )
-    cut = Cutting(LeaseConflict(held, "written since"), at=1, only=lambda x: x == "acquire")
+    cut = Cutting(LeaseConflict(owned, "written since"), at=1, only=lambda x: x == "acquire")
     assert await release(proxied(container, cut), R0) is not None
     assert cut.calls == 2
     assert (await stored(container)).epoch == 2

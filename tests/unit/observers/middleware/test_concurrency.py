@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Change
-from changefeed.host.workers.acknowledgements import Progress
+from changefeed.host.workers.acknowledgements import Acknowledgements
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.middleware.concurrency import (
-    ByKey,
+    KeyedConcurrency,
     spread_always_alike,
     spread_evenly,
 )
-from changefeed.observers.middleware.timeout import TimeLimited
+from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.observing import RememberingContext, change
 
@@ -71,8 +71,8 @@ def batch(count: int, *, keys: int, first: int = 1) -> list[Change]:
 
 async def opened(
     lanes: Lanes, count: int, *, piece: int = 100, manual: bool = False
-) -> tuple[ByKey, RememberingContext]:
-    observer = ByKey(lanes, count, piece=piece, manual=manual)
+) -> tuple[KeyedConcurrency, RememberingContext]:
+    observer = KeyedConcurrency(lanes, count, piece=piece, manual=manual)
     context = RememberingContext()
     await observer.open(context)
     return observer, context
@@ -171,7 +171,7 @@ async def test_with_manual_checkpoints_a_key_never_overtakes_itself_in_another_l
 async def test_what_was_done_before_a_failure_is_done() -> None:
     made = Lanes(fails_on=[31])
     observer, context = await opened(made, 4, piece=2)
-    progress = Progress()
+    progress = Acknowledgements()
     changes = batch(40, keys=8)
     progress.deliver(changes)
     with pytest.raises(ObserverFailed):
@@ -190,7 +190,7 @@ async def test_all_lanes_are_closed_even_if_one_cannot() -> None:
 
     made = Lanes()
     numbers = iter(range(1, 4))
-    observer = ByKey(lambda: Refusing(made, next(numbers)), 3)
+    observer = KeyedConcurrency(lambda: Refusing(made, next(numbers)), 3)
     await observer.open(RememberingContext())
     with pytest.raises(OSError, match="no"):
         await observer.close(RememberingContext(), CloseReason.STOPPING)
@@ -210,7 +210,9 @@ async def test_a_lane_that_is_stuck_goes_before_one_that_has_failed() -> None:
 
     made = Lanes(fails_on=[1, 2])
     numbers = iter((1, 2))
-    observer = ByKey(lambda: TimeLimited(Stubborn(made, next(numbers)), 10), 2)
+    observer = KeyedConcurrency(
+        lambda: TimeLimitedObserver(Stubborn(made, next(numbers)), 10), 2
+    )
     await observer.open(RememberingContext())
     with pytest.raises(ObserverStuck):
         await observer.process(RememberingContext(), batch(2, keys=2))
@@ -234,7 +236,7 @@ async def test_a_second_cancellation_gives_up_on_lanes_that_do_not_end() -> None
                 await asyncio.sleep(1e6)  # as a thread that must end first
 
     made = Lanes()
-    observer = ByKey(lambda: Deaf(made, 1), 2)
+    observer = KeyedConcurrency(lambda: Deaf(made, 1), 2)
     await observer.open(RememberingContext())
     task = asyncio.create_task(observer.process(RememberingContext(), batch(2, keys=2)))
     for _ in range(2):
@@ -250,7 +252,7 @@ async def test_what_cancels_itself_within_a_lane_does_not_count_as_done() -> Non
         async def process(self, _context: Context, _changes: Sequence[Change]) -> None:
             raise asyncio.CancelledError
 
-    observer = ByKey(lambda: Cancelling(Lanes(), 1), 2)
+    observer = KeyedConcurrency(lambda: Cancelling(Lanes(), 1), 2)
     await observer.open(RememberingContext())
     with pytest.raises(asyncio.CancelledError):
         await observer.process(RememberingContext(), batch(2, keys=2))
@@ -279,9 +281,9 @@ class Flaky:
         """Have nothing to close."""
 
 
-async def progress_of(observer: ByKey, batch: Sequence[Change]) -> int:
+async def progress_of(observer: KeyedConcurrency, batch: Sequence[Change]) -> int:
     """Hand a batch over as a worker would; return how many count as done."""
-    progress, context = Progress(), RememberingContext()
+    progress, context = Acknowledgements(), RememberingContext()
     progress.deliver(batch)
     await observer.open(context)
     try:
@@ -309,7 +311,7 @@ async def test_each_key_stays_in_order_and_nothing_is_lost_whatever_fails(
     changes = [change(n, key=x) for n, x in enumerate(keys, start=1)]
     position = 0
     while position < len(changes):
-        observer = ByKey(lambda: flaky, lanes, piece=piece)
+        observer = KeyedConcurrency(lambda: flaky, lanes, piece=piece)
         position += await progress_of(observer, changes[position : position + size])
         assert {x.sequence for x in flaky.done} >= set(range(1, position + 1))
     for key in set(keys):

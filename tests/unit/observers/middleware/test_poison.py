@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters
 from changefeed.observers.errors import ObserverFailed
-from changefeed.observers.middleware.poison import Isolating, Suspicion
+from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.observing import RememberingContext, change
@@ -53,12 +53,12 @@ class Scene:
     inner: Picky
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
     context: RememberingContext = field(default_factory=RememberingContext)
-    suspicion: Suspicion = field(default_factory=Suspicion)
+    suspicion: PoisonSuspicion = field(default_factory=PoisonSuspicion)
     acknowledges: bool = True
     told: list[DeadLetter] = field(default_factory=list)
 
     async def process(self, changes: Sequence[Change]) -> None:
-        isolating = Isolating(
+        isolating = PoisonIsolation(
             Retrying(self.inner, RETRY, random=Random(1)),
             Retrying(self.inner, replace(RETRY, attempts=2), random=Random(1)),
             self.letters,

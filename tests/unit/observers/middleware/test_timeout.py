@@ -8,7 +8,7 @@ import pytest
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.errors import ObserverFailed, ObserverStuck, ObserverTimedOut
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
-from changefeed.observers.middleware.timeout import TimeLimited
+from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.observing import RememberingContext, change
 
@@ -54,7 +54,7 @@ def now() -> float:
 
 async def test_what_ends_in_time_is_left_alone() -> None:
     inner = Slow(9)
-    limited = TimeLimited(inner, 10)
+    limited = TimeLimitedObserver(inner, 10)
     await limited.open(CONTEXT)
     await limited.process(CONTEXT, BATCH)
     await limited.close(CONTEXT, CloseReason.STOPPING)
@@ -64,7 +64,7 @@ async def test_what_ends_in_time_is_left_alone() -> None:
 
 @pytest.mark.parametrize("call", ["open", "process"])
 async def test_an_attempt_that_takes_too_long_is_cancelled_and_has_failed(call: str) -> None:
-    limited = TimeLimited(Slow(1000), 10)
+    limited = TimeLimitedObserver(Slow(1000), 10)
     with pytest.raises(ObserverTimedOut, match=f"'{call}' did not end within 10 s"):
         await (limited.open(CONTEXT) if call == "open" else limited.process(CONTEXT, BATCH))
     assert now() == 10
@@ -74,7 +74,7 @@ async def test_a_timeout_is_tried_again_like_any_failure() -> None:
     inner = Slow(1000)
     settings = RetrySettings(first_delay=1, max_delay=1, attempts=3, jitter=0)
     with pytest.raises(ObserverFailed, match=r"3 attempts: ObserverTimedOut"):
-        await Retrying(TimeLimited(inner, 10), settings, random=Random(1)).process(
+        await Retrying(TimeLimitedObserver(inner, 10), settings, random=Random(1)).process(
             CONTEXT, BATCH
         )
     assert now() == 32
@@ -82,12 +82,12 @@ async def test_a_timeout_is_tried_again_like_any_failure() -> None:
 
 async def test_what_ends_within_the_grace_has_merely_failed() -> None:
     with pytest.raises(ObserverTimedOut):
-        await TimeLimited(Slow(1000, after_cancel=4), 10).process(CONTEXT, BATCH)
+        await TimeLimitedObserver(Slow(1000, after_cancel=4), 10).process(CONTEXT, BATCH)
     assert now() == 14
 
 
 async def test_what_it_raises_when_it_is_cancelled_is_the_error_of_the_attempt() -> None:
-    limited = TimeLimited(Slow(1000, end=OSError("disk")), 10)
+    limited = TimeLimitedObserver(Slow(1000, end=OSError("disk")), 10)
     with pytest.raises(OSError, match="disk"):
         await limited.process(CONTEXT, BATCH)
 
@@ -96,7 +96,7 @@ async def test_what_ends_not_even_then_is_stuck_and_not_tried_again() -> None:
     inner = Slow(1000, after_cancel=1000)
     settings = RetrySettings(attempts=5)
     with pytest.raises(ObserverStuck, match=r"'process' did not end within 15 s"):
-        await Retrying(TimeLimited(inner, 10), settings, random=Random(1)).process(
+        await Retrying(TimeLimitedObserver(inner, 10), settings, random=Random(1)).process(
             CONTEXT, BATCH
         )
     assert now() == 15
@@ -109,20 +109,20 @@ async def test_its_own_errors_come_out_as_they_are() -> None:
             raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await TimeLimited(Wrong(0), 10).process(CONTEXT, BATCH)
+        await TimeLimitedObserver(Wrong(0), 10).process(CONTEXT, BATCH)
 
 
 async def test_a_cancellation_is_passed_on_and_waited_for() -> None:
     inner = Slow(1000, after_cancel=2, end=OSError("late"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(3):
-            await TimeLimited(inner, 10).process(CONTEXT, BATCH)
+            await TimeLimitedObserver(inner, 10).process(CONTEXT, BATCH)
     assert now() == 5
 
 
 async def test_a_cancelled_call_that_does_not_end_in_the_time_it_had_is_stuck() -> None:
     inner = Slow(1000, after_cancel=1000)
-    task = asyncio.create_task(TimeLimited(inner, 10).process(CONTEXT, BATCH))
+    task = asyncio.create_task(TimeLimitedObserver(inner, 10).process(CONTEXT, BATCH))
     await asyncio.sleep(3)
     task.cancel()
     with pytest.raises(ObserverStuck):
@@ -132,7 +132,7 @@ async def test_a_cancelled_call_that_does_not_end_in_the_time_it_had_is_stuck() 
 
 async def test_a_second_cancellation_gives_up_at_once() -> None:
     task = asyncio.create_task(
-        TimeLimited(Slow(1000, after_cancel=1000), 10).process(CONTEXT, BATCH)
+        TimeLimitedObserver(Slow(1000, after_cancel=1000), 10).process(CONTEXT, BATCH)
     )
     for _ in range(2):
         await asyncio.sleep(1)

@@ -27,7 +27,7 @@ WHOLE = RangeId("e1.p00.v00-ff")
 
 async def every_change(feed: Feed) -> list[Change]:
     found: list[Change] = []
-    after = await feed.settle(WHOLE, "beginning")
+    after = await feed.resolve_start(WHOLE, "beginning")
     while (page := await feed.read(WHOLE, after, 1000)).changes:
         found += page.changes
         after = page.continuation
@@ -118,14 +118,14 @@ def test_a_task_opens_the_records_once_however_many_slices_it_reads(
     start = first_offset(access, "beginning")
     pieces = slices(access, start, next_offset(access, start), changes=10)
     assert len({x.range_id for x in pieces}) == 4
-    connect = sqlite3.connect
+    real_connect = sqlite3.connect
     connections: list[sqlite3.Connection] = []
 
-    def connected(*given: Any, **named: Any) -> sqlite3.Connection:
-        connections.append(connect(*given, **named))
+    def connect(*given: Any, **named: Any) -> sqlite3.Connection:
+        connections.append(real_connect(*given, **named))
         return connections[-1]
 
-    monkeypatch.setattr(sqlite3, "connect", connected)
+    monkeypatch.setattr(sqlite3, "connect", connect)
     assert sum(len(names(access, x)) for x in pieces) == 200
     access.close()
     (only,) = connections

@@ -24,7 +24,7 @@ from changefeed.pipeline.source.planning import (
     target_at,
     tasks,
 )
-from changefeed.pipeline.source.position_order import cosmos_scale
+from changefeed.pipeline.source.position_order import cosmos_position_order
 from changefeed.pipeline.source.reader import Slice
 from tests.support.pipeline_feeds import Name, drained, memory_access, names
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -270,7 +270,9 @@ class Meanwhile:
 
 @contextmanager
 def shifting_access(feed: Any) -> Iterator[FeedAccess]:
-    kind = FeedKind(scale=cosmos_scale(), takes_over=True)
+    kind = FeedKind(
+        order_of_positions=cosmos_position_order(), successors_inherit_positions=True
+    )
     access = FeedAccess(lambda: nullcontext(feed), kind, patience=0.01)
     with closing(access):
         yield access

@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Feed, RangeEnded, Recalls, StartAt
+from changefeed.feeds.feed import Feed, RangeEnded, RemembersRanges, StartAt
 from changefeed.host.balancing.range_sync import (
     create_missing,
     create_successors,
     forget_finished,
 )
-from changefeed.host.events import Journal
-from changefeed.host.retries import Patience
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
@@ -113,12 +113,12 @@ def hosts_go_on(story: Story, start: StartAt) -> None:
 async def tended(feed: Feed, container: MemoryLeases, start: StartAt) -> None:
     """Create and delete leases as hosts do."""
     leases = await container.list()
-    if isinstance(feed, Recalls):
-        feed.recall(x.range for x in leases)
+    if isinstance(feed, RemembersRanges):
+        feed.remember_ranges(x.range for x in leases)
     ranges = await feed.ranges()
-    journal = Journal(HOST)
-    await create_missing(feed, container, start, ranges=ranges, leases=leases, journal=journal)
-    await forget_finished(container, ranges=ranges, leases=leases, journal=journal)
+    events = HostEvents(HOST)
+    await create_missing(feed, container, start, ranges=ranges, leases=leases, events=events)
+    await forget_finished(container, ranges=ranges, leases=leases, events=events)
 
 
 class Died(Exception):
@@ -155,36 +155,40 @@ async def read_a_little(story: Story, feed: Feed, container: MortalLeases) -> No
     """Read some pages under leases. Hosts die between any two writes at a range's end."""
     random = story.random
     for lease in assignable(await container.list()):
-        held = await container.acquire(lease.taken_by(HOST, Incarnation("1")))
-        assert held.continuation is not None
+        owned = await container.acquire(lease.taken_by(HOST, Incarnation("1")))
+        assert owned.continuation is not None
         try:
-            page = await feed.read(held.range_id, held.continuation, random.choice([1, 3, 50]))
+            page = await feed.read(
+                owned.range_id, owned.continuation, random.choice([1, 3, 50])
+            )
         except RangeEnded as ended:
             container.writes_left = random.choice([None, None, None, 0, 1, 2, 3])
             try:
-                await end(held, ended, feed, container, random)
+                await end(owned, ended, feed, container, random)
             except Died:
                 container.writes_left = None
-                await container.replace(held.released())
+                await container.replace(owned.released())
             container.writes_left = None
             continue
         story.read += [(0, x.range_id, x.sequence, x.key, int(x.body)) for x in page.changes]
-        held = held.advanced_to(page.continuation).released()
-        await container.replace(held.paused_because("tired") if random.random() < 0.1 else held)
+        owned = owned.advanced_to(page.continuation).released()
+        await container.replace(
+            owned.paused_because("tired") if random.random() < 0.1 else owned
+        )
 
 
 async def end(
-    held: Lease, ended: RangeEnded, feed: Feed, container: MemoryLeases, random: Random
+    owned: Lease, ended: RangeEnded, feed: Feed, container: MemoryLeases, random: Random
 ) -> None:
     """End a lease as hosts do."""
-    journal = Journal(HOST)
+    events = HostEvents(HOST)
     await create_successors(
-        held.range,
+        owned.range,
         ended.successors,
         feed=feed,
         container=container,
-        patience=Patience(journal, random),
-        journal=journal,
+        retrier=Retrier(events, random),
+        events=events,
         check=lambda: None,
     )
-    await container.replace(held.finished())
+    await container.replace(owned.finished())
