@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from changefeed.cli.exit_codes import USER_ERROR, exit_on_error
-from changefeed.cli.flags import Config, Feed, Set
-from changefeed.cli.host_flags import Choices, Leases
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import FeedFlags
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.host.settings import LeaseSettings, Settings
@@ -24,12 +24,10 @@ _COLOURS = {Severity.FINE: "green", Severity.WARNING: "yellow", Severity.PROBLEM
 _LONGEST = 60.0
 
 
+@with_flags
 def check(
+    flags: FeedFlags,
     *,
-    config: Config = None,
-    feed: Feed = None,
-    leases: Leases = None,
-    set_: Set = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Try feed and leases, and say what is wrong and how to mend it.
@@ -39,8 +37,7 @@ def check(
     own, which it deletes again.
     """
     with exit_on_error():
-        choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
-        found = asyncio.run(_found(choices.settings()))
+        found = asyncio.run(_found(flags.settings()))
         if json:
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
         else:

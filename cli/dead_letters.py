@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
-from changefeed.cli.flags import Config, Observer, Option, Set
-from changefeed.cli.host_flags import Choices
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
 from changefeed.feeds.feed import Change
 from changefeed.host.settings import ObserverSettings, Settings
 from changefeed.host.wiring import find_observer
@@ -38,10 +38,11 @@ _LONGEST = 60
 
 
 @dead_letters.command("list")
-def list_(*, json: Json = False, config: Config = None, set_: Set = None) -> None:
+@with_flags
+def list_(flags: ConfigFlags, *, json: Json = False) -> None:
     """List the letters, without the bodies of their changes."""
     with exit_on_error():
-        settings = Choices(config=config, sets=set_ or ()).settings()
+        settings = flags.settings()
         letters = asyncio.run(_all(settings))
         if json:
             typer.echo(json_text.dumps([_head(x) for x in letters], indent=2))
@@ -52,16 +53,16 @@ def list_(*, json: Json = False, config: Config = None, set_: Set = None) -> Non
 
 
 @dead_letters.command()
+@with_flags
 def show(
     letter: Annotated[str, typer.Argument(metavar="ID", help="As list names it.")],
     *,
+    flags: ConfigFlags,
     json: Json = False,
-    config: Config = None,
-    set_: Set = None,
 ) -> None:
     """Show one letter whole: the change with its body, and what the observer raised."""
     with exit_on_error():
-        settings = Choices(config=config, sets=set_ or ()).settings()
+        settings = flags.settings()
         (found,) = _meant(asyncio.run(_all(settings)), [letter])
         told = {**_head(found), "trace": found.failure.trace, "body": _body(found.change)}
         if json:
@@ -73,16 +74,14 @@ def show(
 
 
 @dead_letters.command("replay")
+@with_flags
 def replay_(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]...", help="As list names them.")
     ] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
-    observer: Observer = None,
-    option: Option = None,
-    config: Config = None,
-    set_: Set = None,
+    flags: ReplayFlags,
 ) -> None:
     """Give changes to the observer again, one by one, and forget those it has handled.
 
@@ -91,10 +90,7 @@ def replay_(
     Ends with 1 if any letter stays.
     """
     with exit_on_error():
-        choices = Choices(
-            config=config, observer=observer, options=option or (), sets=set_ or ()
-        )
-        settings = choices.settings()
+        settings = flags.settings()
         if bool(ids) == all_:
             raise UserError("name the letters to replay, or all of them with --all")
         make = find_observer(settings.observer)

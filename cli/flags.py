@@ -1,50 +1,141 @@
-"""Flags that commands have in common, and how they become settings."""
+"""Flags: declared once, as fields of dataclasses, and how they become settings.
 
+A command names a dataclass as the type of a parameter; ``with_flags`` shows its fields to
+typer as flags of the command. A field is the flag of one setting if it is marked with it.
+"""
+
+import inspect
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from changefeed.runtime.errors import UserError
 
-Config = Annotated[
-    Path | None, typer.Option("--config", help="A TOML file with settings (see init-config).")
-]
-Feed = Annotated[
-    str | None,
-    typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
-]
-Observer = Annotated[
-    str | None,
-    typer.Option("--observer", help="What happens to changes: module:Class, log, jsonl, ..."),
-]
-Option = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An argument for the observer."),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting (see init-config)."),
-]
-
-
 _OPTIONS = ["observer", "options"]
 
 
-def nested(sets: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
-    """Return what ``--set`` and ``--option`` say, nested as the settings are."""
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """Marks the flag of one setting, which has this path."""
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsFlags:
+    """The flags of every command that reads settings."""
+
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="A TOML file with settings (see init-config)."),
+    ] = None
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="SECTION.KEY=VALUE", help="Any setting (see init-config)."
+        ),
+    ] = None
+
+    def nested(self) -> dict[str, Any]:
+        """Return what the command line says, nested as the settings are."""
+        nested = parse_sets(self.sets or ())
+        for name, option in _options(type(self)):
+            given = getattr(self, name)
+            for path in (x.path for x in option if isinstance(x, Sets)):
+                if given is not None and given is not False:
+                    put(nested, path, given)
+        return nested
+
+    def arguments(self) -> Iterator[str]:
+        """Yield the same flags as a command line."""
+        for name, option in _options(type(self)):
+            given = getattr(self, name)
+            (flag,) = (str(x.default) for x in option if isinstance(x, typer.models.OptionInfo))
+            if given is True:
+                yield flag
+            elif isinstance(given, list):
+                yield from (f"{flag}={x}" for x in given)
+            elif given is not None and given is not False:
+                yield f"{flag}={given}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserverFlags(SettingsFlags):
+    """The flags of every command that calls an observer."""
+
+    observer: Annotated[
+        str | None,
+        typer.Option(
+            "--observer", help="What happens to changes: module:Class, log, jsonl, ..."
+        ),
+        Sets(("observer", "name")),
+    ] = None
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="An argument for the observer."),
+    ] = None
+
+    def nested(self) -> dict[str, Any]:
+        nested = super().nested()
+        for text in self.options or ():
+            key, value = _pair(text, "--option", "key=value")
+            put(nested, [*_OPTIONS, key], _parsed(value))
+        return nested
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Let typer see a parameter that is a dataclass as one flag for each of its fields."""
+    shown, kinds = list[inspect.Parameter](), dict[str, Any]()
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if not is_dataclass(kind := parameter.annotation):
+            shown.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+            continue
+        kinds[parameter.name] = kind
+        hints = get_type_hints(kind, include_extras=True)
+        shown += [
+            parameter.replace(
+                name=x.name,
+                default=x.default,
+                annotation=hints[x.name],
+                kind=parameter.KEYWORD_ONLY,
+            )
+            for x in fields(kind)
+        ]
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        made = {
+            name: kind(**{x.name: given.pop(x.name) for x in fields(kind)})
+            for name, kind in kinds.items()
+        }
+        command(**made, **given)
+
+    vars(called).update(__signature__=inspect.Signature(shown))
+    called.__annotations__ = {x.name: x.annotation for x in shown}
+    return called
+
+
+def _options(kind: type[SettingsFlags]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the name of each field, and what stands in its annotation."""
+    hints = get_type_hints(kind, include_extras=True)
+    for x in fields(kind):
+        yield x.name, hints[x.name].__metadata__
+
+
+def parse_sets(sets: Sequence[str]) -> dict[str, Any]:
+    """Return what several ``--set`` say, nested as the settings are."""
     flags: dict[str, Any] = {}
     for text in sets:
         name, value = _pair(text, "--set", "section.key=value")
         path = _path(name, text)
         of_observer = path[: len(_OPTIONS)] == _OPTIONS
         put(flags, path, _parsed(value) if of_observer else _valued(value))
-    for text in options:
-        key, value = _pair(text, "--option", "key=value")
-        put(flags, [*_OPTIONS, key], _parsed(value))
     return flags
 
 

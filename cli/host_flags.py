@@ -1,85 +1,76 @@
-"""What the commands that deal with hosts are told, and the settings that makes."""
+"""The flags of the commands that deal with hosts, and the settings they make."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
-from changefeed.cli.flags import nested, put
+from changefeed.cli.flags import ObserverFlags, Sets, SettingsFlags, put
 from changefeed.host.settings import Settings, load_settings
 
-Leases = Annotated[
-    str | None, typer.Option("--leases", help="Where leases are kept: sqlite:FILE, cosmos://…")
-]
-Name = Annotated[
-    str | None, typer.Option("--name", help="The host's name, its own within the fleet.")
-]
-Start = Annotated[
-    str | None,
-    typer.Option("--start", help="Where ranges without a lease start: beginning, now, a time."),
-]
-CreateLeases = Annotated[
-    bool,
-    typer.Option("--create-lease-container", help="Create it in Cosmos DB if it is not there."),
-]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """The flags of one command, as given."""
-
-    config: Path | None = None
-    feed: str | None = None
-    leases: str | None = None
-    observer: str | None = None
-    name: str | None = None
-    start: str | None = None
-    create_leases: bool = False
-    options: Sequence[str] = ()
-    sets: Sequence[str] = ()
-
+@dataclass(frozen=True, kw_only=True)
+class ConfigFlags(SettingsFlags):
     def settings(self) -> Settings:
         """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
-        return load_settings(self.config, self.flags())
+        return load_settings(self.config, self.nested())
 
-    def flags(self) -> dict[str, Any]:
-        """Return what was said on the command line, nested as the settings are."""
-        flags = nested(self.sets, self.options)
-        for name, given in self._named():
-            put(flags, name, given)
-        if self.create_leases:
-            put(flags, ["leases", "create_container"], True)
-        return flags
 
-    def arguments(self) -> list[str]:
-        """Return the same choices as a command line, but for the name."""
-        single = (
-            ("--config", self.config),
-            ("--feed", self.feed),
-            ("--leases", self.leases),
-            ("--observer", self.observer),
-            ("--start", self.start),
-        )
-        several = (("--option", self.options), ("--set", self.sets))
-        return [
-            *(f"{flag}={given}" for flag, given in single if given is not None),
-            *(["--create-lease-container"] if self.create_leases else []),
-            *(f"{flag}={given}" for flag, all_given in several for given in all_given),
-        ]
+@dataclass(frozen=True, kw_only=True)
+class LeaseFlags(ConfigFlags):
+    leases: Annotated[
+        str | None,
+        typer.Option("--leases", help="Where leases are kept: sqlite:FILE, cosmos://…"),
+        Sets(("leases", "container")),
+    ] = None
 
-    def _named(self) -> Iterator[tuple[list[str], str | None]]:
-        if self.feed is not None:
-            yield ["feed", "address"], self.feed
-        if self.start is not None:
-            yield ["feed", "start"], self.start
-        if self.name is not None:
-            yield ["host", "name"], self.name
-        if self.observer is not None:
-            yield ["observer", "name"], self.observer
-        if self.leases is not None:
-            yield ["leases", "container"], self.leases
-            # One container, said here, goes before two stores that are said elsewhere.
-            yield ["leases", "ownership"], None
-            yield ["leases", "checkpoints"], None
+    def nested(self) -> dict[str, Any]:
+        nested = super().nested()
+        if self.leases is not None:  # it goes before two stores that are named elsewhere
+            put(nested, ["leases", "ownership"], None)
+            put(nested, ["leases", "checkpoints"], None)
+        return nested
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedFlags(LeaseFlags):
+    feed: Annotated[
+        str | None,
+        typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
+        Sets(("feed", "address")),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayFlags(ConfigFlags, ObserverFlags):
+    """The flags of a command that calls an observer without being a host."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFlags(FeedFlags, ObserverFlags):
+    """The flags of a host."""
+
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start", help="Where ranges without a lease start: beginning, now, a time."
+        ),
+        Sets(("feed", "start")),
+    ] = None
+    create_leases: Annotated[
+        bool,
+        typer.Option(
+            "--create-lease-container", help="Create it in Cosmos DB if it is not there."
+        ),
+        Sets(("leases", "create_container")),
+    ] = False
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="The host's name, its own within the fleet."),
+        Sets(("host", "name")),
+    ] = None
+
+    def arguments_of_child(self) -> Iterator[str]:
+        """Yield the flags for a host of several on one machine; it gets a name of its own."""
+        return replace(self, name=None).arguments()

@@ -11,8 +11,8 @@ import structlog
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Config, Feed, Observer, Option, Set
-from changefeed.cli.host_flags import Choices, CreateLeases, Leases, Name, Start
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import HostFlags
 from changefeed.host.settings import Settings
 from changefeed.host.supervisor import Supervisor, child_names
 from changefeed.runtime.errors import UserError
@@ -24,18 +24,10 @@ _SLACK = 15.0
 _log = structlog.get_logger("changefeed")
 
 
+@with_flags
 def hosts(
     count: Annotated[int, typer.Argument(min=1, help="How many hosts.")],
-    *,
-    observer: Observer = None,
-    config: Config = None,
-    feed: Feed = None,
-    leases: Leases = None,
-    name: Name = None,
-    option: Option = None,
-    start: Start = None,
-    create_lease_container: CreateLeases = False,
-    set_: Set = None,
+    flags: HostFlags,
 ) -> None:
     """Run several hosts on this machine, NAME-1, NAME-2 and so on, under one supervisor.
 
@@ -43,31 +35,20 @@ def hosts(
     way, a second one kills them. Ends with the worst code of the hosts.
     """
     with exit_on_error():
-        choices = Choices(
-            config=config,
-            feed=feed,
-            leases=leases,
-            observer=observer,
-            name=name,
-            start=start,
-            create_leases=create_lease_container,
-            options=option or (),
-            sets=set_ or (),
-        )
-        settings = choices.settings()
+        settings = flags.settings()
         if settings.observer.name is None:
             raise UserError("no observer was named; give one with --observer, e.g. log")
         set_up_logs(settings.log)
-        code = asyncio.run(_supervise(choices, settings, count))
+        code = asyncio.run(_supervise(flags, settings, count))
     raise typer.Exit(code)
 
 
-async def _supervise(choices: Choices, settings: Settings, count: int) -> int:
+async def _supervise(flags: HostFlags, settings: Settings, count: int) -> int:
     names = child_names(settings.host.name, count)
 
     async def start(name: str) -> Process:
         return await asyncio.create_subprocess_exec(
-            *command(choices, settings, name, names.index(name)),
+            *command(flags, settings, name, names.index(name)),
             stdin=PIPE,
             process_group=0,
         )
@@ -80,13 +61,13 @@ async def _supervise(choices: Choices, settings: Settings, count: int) -> int:
     return code
 
 
-def command(choices: Choices, settings: Settings, name: str, index: int) -> list[str]:
+def command(flags: HostFlags, settings: Settings, name: str, index: int) -> list[str]:
     """Return the command line of one child. A fixed port is that of the first one."""
     ports = [f"--set=web.port={settings.web.port + index}"] if settings.web.port else []
     # -P: the current directory must not come before our packages, as it does with -m.
     interpreter = [sys.executable, "-P", "-m", "changefeed"]
     own = [f"--name={name}", "--stop-at-eof"]
-    return [*interpreter, "run", *choices.arguments(), *ports, *own]
+    return [*interpreter, "run", *flags.arguments_of_child(), *ports, *own]
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

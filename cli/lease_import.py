@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Config, Feed, Set
-from changefeed.cli.host_flags import Choices, Leases
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import FeedFlags
 from changefeed.feeds.addresses import open_feed
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
@@ -29,6 +29,7 @@ def _group() -> None:
 
 
 @leases.command("import")
+@with_flags
 def import_(
     source: Annotated[
         str,
@@ -38,11 +39,8 @@ def import_(
             "standard input."
         ),
     ],
+    flags: FeedFlags,
     *,
-    config: Config = None,
-    feed: Feed = None,
-    leases: Leases = None,
-    set_: Set = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Even if the other fleet seems to run.")
@@ -55,8 +53,7 @@ def import_(
     fleet first: what it still reads, both would.
     """
     with exit_on_error():
-        choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
-        settings = choices.settings()
+        settings = flags.settings()
         if source == "-" or source.startswith("file:"):
             asyncio.run(_import_document(settings, _document(source), dry_run=dry_run))
         else:

@@ -8,8 +8,8 @@ import typer
 
 from changefeed.cli.existing import existing_leases, named
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Config, Set
-from changefeed.cli.host_flags import Choices, Leases
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import LeaseFlags
 from changefeed.feeds.feed import RangeId
 from changefeed.host.settings import Settings
 from changefeed.leases.lease import Lease
@@ -20,15 +20,14 @@ Ranges = Annotated[
 ]
 
 
+@with_flags
 def pause(
     ranges: Ranges = None,
     *,
+    flags: LeaseFlags,
     reason: Annotated[
         str, typer.Option("--reason", help="Why; status, logs and /leases show it.")
     ] = "paused by hand",
-    config: Config = None,
-    leases: Leases = None,
-    set_: Set = None,
 ) -> None:
     """Let nobody read some ranges, or all, until they are resumed.
 
@@ -36,20 +35,19 @@ def pause(
     lease is made later, after a split, say, is not paused.
     """
     with exit_on_error():
-        settings = Choices(config=config, leases=leases, sets=set_ or ()).settings()
+        settings = flags.settings()
         asyncio.run(_pause(settings, ranges or [], reason))
 
 
+@with_flags
 def resume(
     ranges: Ranges = None,
     *,
-    config: Config = None,
-    leases: Leases = None,
-    set_: Set = None,
+    flags: LeaseFlags,
 ) -> None:
     """Let some ranges, or all, be read again, from their checkpoints on."""
     with exit_on_error():
-        settings = Choices(config=config, leases=leases, sets=set_ or ()).settings()
+        settings = flags.settings()
         asyncio.run(_resume(settings, ranges or []))
 
 

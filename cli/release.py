@@ -7,20 +7,18 @@ import typer
 
 from changefeed.cli.existing import existing_leases, named
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Config, Set
-from changefeed.cli.host_flags import Choices, Leases
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import LeaseFlags
 from changefeed.host.settings import Settings
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.operations.release import release as release_lease
 from changefeed.runtime.errors import UserError
 
 
+@with_flags
 def release(
     range_: Annotated[str, typer.Argument(metavar="RANGE", help="As status names it.")],
-    *,
-    config: Config = None,
-    leases: Leases = None,
-    set_: Set = None,
+    flags: LeaseFlags,
 ) -> None:
     """Take the lease of a range away from its owner, so that another host can have it now.
 
@@ -29,7 +27,7 @@ def release(
     delivered again.
     """
     with exit_on_error():
-        settings = Choices(config=config, leases=leases, sets=set_ or ()).settings()
+        settings = flags.settings()
         asyncio.run(_release(settings, range_))
 
 

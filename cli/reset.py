@@ -11,8 +11,8 @@ from rich.text import Text
 
 from changefeed.cli.existing import existing_leases, named
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
-from changefeed.cli.flags import Config, Feed, Set
-from changefeed.cli.host_flags import Choices, Leases
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import FeedFlags
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.host.reset import Move, RangeInUse, carry_out, planned, refuse_in_use, start_in
@@ -22,11 +22,13 @@ from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 
 
+@with_flags
 def reset(
     ranges: Annotated[
         list[str] | None, typer.Argument(metavar="[RANGE]...", help="As status names them.")
     ] = None,
     *,
+    flags: FeedFlags,
     to: Annotated[
         str,
         typer.Option("--to", help="beginning, now, a time with its zone, or a continuation."),
@@ -35,10 +37,6 @@ def reset(
         bool, typer.Option("--all", help="All ranges that have not ended.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    config: Config = None,
-    feed: Feed = None,
-    leases: Leases = None,
-    set_: Set = None,
 ) -> None:
     """Move ranges to another position: what lies after it is delivered, once more or not.
 
@@ -46,7 +44,7 @@ def reset(
     delivered again or skipped, and asks. Ends with 1 if not all of it was done.
     """
     with exit_on_error():
-        settings = Choices(config=config, feed=feed, leases=leases, sets=set_ or ()).settings()
+        settings = flags.settings()
         _check(ranges or [], to, all_=all_)
         done = asyncio.run(_reset(settings, ranges or [], to, yes=yes))
     raise typer.Exit(0 if done else FAILED)

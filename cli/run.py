@@ -5,22 +5,15 @@ from typing import Annotated
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Config, Feed, Observer, Option, Set
-from changefeed.cli.host_flags import Choices, CreateLeases, Leases, Name, Start
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import HostFlags
 from changefeed.host.run import run_host
 
 
+@with_flags
 def run(
+    flags: HostFlags,
     *,
-    observer: Observer = None,
-    config: Config = None,
-    feed: Feed = None,
-    leases: Leases = None,
-    name: Name = None,
-    option: Option = None,
-    start: Start = None,
-    create_lease_container: CreateLeases = False,
-    set_: Set = None,
     stop_at_eof: Annotated[
         bool,
         typer.Option(
@@ -35,15 +28,4 @@ def run(
     Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.
     """
     with exit_on_error():
-        choices = Choices(
-            config=config,
-            feed=feed,
-            leases=leases,
-            observer=observer,
-            name=name,
-            start=start,
-            create_leases=create_lease_container,
-            options=option or (),
-            sets=set_ or (),
-        )
-        run_host(choices.settings(), stop_at_eof=stop_at_eof)
+        run_host(flags.settings(), stop_at_eof=stop_at_eof)

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Config, Feed, Set
-from changefeed.cli.host_flags import Choices, Leases
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import FeedFlags
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
 from changefeed.leases.errors import ContainerUnavailable
@@ -24,12 +24,10 @@ from changefeed.leases.errors import ContainerUnavailable
 _EVERY = 1.0
 
 
+@with_flags
 def status(
+    flags: FeedFlags,
     *,
-    config: Config = None,
-    feed: Feed = None,
-    leases: Leases = None,
-    set_: Set = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
 ) -> None:
@@ -38,8 +36,7 @@ def status(
     With --json and --watch, each look is one line.
     """
     with exit_on_error():
-        choices = Choices(config=config, feed=feed, leases=leases, sets=set_ or ())
-        settings = choices.settings()
+        settings = flags.settings()
         refuse_to_create(settings.leases)
         show = _print_json if json else _watch if watch else _print_tables
         with suppress(KeyboardInterrupt):

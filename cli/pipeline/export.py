@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Config, Feed, Set
-from changefeed.cli.pipeline.flags import Choices, Directory
+from changefeed.cli.flags import with_flags
+from changefeed.cli.pipeline.flags import PipelineFlags
 from changefeed.leases.lease import Lease
 from changefeed.leases.position_file import written
 from changefeed.pipeline.checkpoint_dir import base_epoch, committed, last_begun, owned
@@ -20,23 +20,20 @@ from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.addresses import open_access
 
 
+@with_flags
 def export(
     table: Annotated[
         str | None, typer.Argument(help="Whose positions: changes, observer, … if several are.")
     ] = None,
     *,
-    config: Config = None,
-    feed: Feed = None,
-    directory: Directory = None,
-    set_: Set = None,
+    flags: PipelineFlags,
 ) -> None:
     """Print where a stopped query is, so that hosts go on there.
 
     changefeed pipeline export … | changefeed leases import -
     """
     with exit_on_error():
-        choices = Choices(config=config, feed=feed, directory=directory, sets=set_ or ())
-        settings = choices.settings()
+        settings = flags.settings()
         checkpoint = settings.checkpoint(table or _the_only_one(settings))
         if committed(checkpoint) is None:
             raise PipelineRefused(f"{checkpoint} has no batch that is done: nothing to export")

@@ -1,15 +1,14 @@
-"""What the commands of a pipeline are told, and the settings that makes."""
+"""The flags of the commands of a pipeline, and the settings they make."""
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from changefeed.cli.flags import nested, put
+from changefeed.cli.flags import ObserverFlags, Sets, SettingsFlags
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
 from changefeed.pipeline.checkpoint_dir import begun
@@ -17,61 +16,62 @@ from changefeed.pipeline.lease_offsets import offset_of, read_leases
 from changefeed.pipeline.settings import PipelineSettings, load_settings
 from changefeed.pipeline.source.addresses import open_access
 
-Directory = Annotated[
-    str | None, typer.Option("--directory", help="Where tables and checkpoints are kept.")
-]
-Start = Annotated[
-    str | None,
-    typer.Option(
-        "--start", help="Where to start without a checkpoint: beginning, now, a time."
-    ),
-]
-FromLeases = Annotated[
-    str | None,
-    typer.Option("--from-leases", help="Start there where hosts have stopped: sqlite:FILE, …"),
-]
-Schema = Annotated[
-    str | None,
-    typer.Option("--body-schema", help="Columns of bodies, as in 'n INT, who STRING'."),
-]
-Port = Annotated[
-    int | None,
-    typer.Option("--metrics-port", help="Serve metrics and health there (web.port)"),
-]
-Submitted = Annotated[
-    bool, typer.Option("--submitted", hidden=True, help="spark-submit says where to run.")
-]
+START: Final = typer.Option(
+    "--start", help="Where to start without a checkpoint: beginning, now, a time."
+)
+FROM_LEASES: Final = typer.Option(
+    "--from-leases", help="Start there where hosts have stopped: sqlite:FILE, …"
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """The flags of one command, as given."""
+@dataclass(frozen=True, kw_only=True)
+class PipelineFlags(SettingsFlags):
+    """The flags of all commands of a pipeline."""
 
-    config: Path | None = None
-    feed: str | None = None
-    directory: str | None = None
-    start: str | None = None
-    body_schema: str | None = None
-    metrics_port: int | None = None
-    observer: str | None = None
-    options: Sequence[str] = ()
-    sets: Sequence[str] = ()
+    feed: Annotated[
+        str | None,
+        typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
+        Sets(("feed",)),
+    ] = None
+    directory: Annotated[
+        str | None,
+        typer.Option("--directory", help="Where tables and checkpoints are kept."),
+        Sets(("directory",)),
+    ] = None
 
     def settings(self) -> PipelineSettings:
         """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
-        flags = nested(self.sets, self.options)
-        said = (
-            (["feed"], self.feed),
-            (["directory"], self.directory),
-            (["start"], self.start),
-            (["body_schema"], self.body_schema),
-            (["web", "port"], self.metrics_port),
-            (["observer", "name"], self.observer),
-        )
-        for name, given in said:
-            if given is not None:
-                put(flags, name, given)
-        return load_settings(self.config, flags)
+        return load_settings(self.config, self.nested())
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryFlags(PipelineFlags):
+    """The flags of commands that run queries."""
+
+    start: Annotated[str | None, START, Sets(("start",))] = None
+    from_leases: Annotated[str | None, FROM_LEASES] = None
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", help="Serve metrics and health there (web.port)"),
+        Sets(("web", "port")),
+    ] = None
+    submitted: Annotated[
+        bool, typer.Option("--submitted", hidden=True, help="spark-submit says where to run.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFlags(QueryFlags):
+    body_schema: Annotated[
+        str | None,
+        typer.Option("--body-schema", help="Columns of bodies, as in 'n INT, who STRING'."),
+        Sets(("body_schema",)),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserveFlags(QueryFlags, ObserverFlags):
+    pass
 
 
 def from_leases(

@@ -9,23 +9,20 @@ from rich.table import Table
 from rich.text import Text
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Config, Feed, Set
-from changefeed.cli.pipeline.flags import Choices, Directory
+from changefeed.cli.flags import with_flags
+from changefeed.cli.pipeline.flags import PipelineFlags
 from changefeed.pipeline.status import TableStatus, tables_status
 
 
+@with_flags
 def status(
+    flags: PipelineFlags,
     *,
-    config: Config = None,
-    feed: Feed = None,
-    directory: Directory = None,
-    set_: Set = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show how far each table is. Spark is not started, and the pipeline need not run."""
     with exit_on_error():
-        choices = Choices(config=config, feed=feed, directory=directory, sets=set_ or ())
-        found = tables_status(choices.settings())
+        found = tables_status(flags.settings())
         if json:
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
             return

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.pipeline.flags import FromLeases, Start
+from changefeed.cli.pipeline.flags import FROM_LEASES, START
 from changefeed.pipeline.settings import load_settings
 from changefeed.pipeline.submit import command
 
@@ -27,8 +27,8 @@ def submit(
     python: Annotated[
         str | None, typer.Option("--python", help="The Python of the executors.")
     ] = None,
-    start: Start = None,
-    from_leases: FromLeases = None,
+    start: Annotated[str | None, START] = None,
+    from_leases: Annotated[str | None, FROM_LEASES] = None,
     runs: Annotated[
         bool, typer.Option("--run", help="Run the command instead of printing it.")
     ] = False,

@@ -1,16 +1,20 @@
 """Flags, environment and file become settings, or messages in the user's own words."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from changefeed.cli.host_flags import Choices
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import HostFlags
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.host.settings import Settings
 from changefeed.runtime.errors import UserError
 
 
-def mistake_of(choices: Choices) -> str:
+def mistake_of(choices: HostFlags) -> str:
     with pytest.raises(UserError) as caught:
         choices.settings()
     return str(caught.value)
@@ -24,7 +28,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(
     monkeypatch.setenv("CHANGEFEED_LEASES__EXPIRATION", "32")
     monkeypatch.setenv("CHANGEFEED_LEASES__RENEW_INTERVAL", "8")
 
-    leases = Choices(config=file, sets=["leases.expiration=33"]).settings().leases
+    leases = HostFlags(config=file, sets=["leases.expiration=33"]).settings().leases
 
     assert (leases.expiration, leases.renew_interval, leases.balance_interval) == (33, 8, 4)
 
@@ -35,7 +39,7 @@ def test_options_are_what_json_makes_of_them_or_else_text_and_join_those_of_the_
     file = tmp_path / "c.toml"
     file.write_text('[observer.options]\npath = "a"\nother = 1\n')
 
-    choices = Choices(config=file, options=["path=out/{range}=x", "fsync=true", "every=2.5"])
+    choices = HostFlags(config=file, options=["path=out/{range}=x", "fsync=true", "every=2.5"])
 
     assert choices.settings().observer.options == {
         "path": "out/{range}=x",
@@ -48,8 +52,8 @@ def test_options_are_what_json_makes_of_them_or_else_text_and_join_those_of_the_
 def test_null_takes_a_limit_away_that_the_file_has_set(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text("[observer.retry]\nattempts = 3\n")
-    assert Choices(config=file).settings().observer.retry.attempts == 3
-    choices = Choices(config=file, sets=["observer.retry.attempts=null"])
+    assert HostFlags(config=file).settings().observer.retry.attempts == 3
+    choices = HostFlags(config=file, sets=["observer.retry.attempts=null"])
     assert choices.settings().observer.retry.attempts is None
 
 
@@ -57,29 +61,43 @@ def test_leases_on_the_command_line_go_before_two_stores_in_the_file(tmp_path: P
     file = tmp_path / "c.toml"
     file.write_text('[leases]\nownership = "sqlite:a"\ncheckpoints = "sqlite:b"\n')
 
-    leases = Choices(config=file, leases="sqlite:c").settings().leases
+    leases = HostFlags(config=file, leases="sqlite:c").settings().leases
 
     assert (leases.container, leases.ownership, leases.checkpoints) == ("sqlite:c", None, None)
 
 
-def test_the_command_line_of_a_child_makes_the_same_settings() -> None:
-    choices = Choices(
+def test_a_command_line_makes_the_flags_that_it_is_made_of_but_a_child_has_its_own_name() -> (
+    None
+):
+    flags = HostFlags(
+        config=Path("a b.toml"),
         feed="eventlog:a b",
         leases="sqlite:-x",
         observer="m:C",
         start="now",
+        name="mine",
+        create_leases=True,
         options=["a=--b"],
         sets=["web.port=1", "leases.expiration=77"],
     )
-    assert choices.arguments() == [
-        "--feed=eventlog:a b",
-        "--leases=sqlite:-x",
-        "--observer=m:C",
-        "--start=now",
-        "--option=a=--b",
-        "--set=web.port=1",
-        "--set=leases.expiration=77",
-    ]
+    assert parsed([*flags.arguments()]) == flags
+    assert parsed([*flags.arguments_of_child()]) == replace(flags, name=None)
+    assert parsed([]) == HostFlags()
+
+
+def parsed(arguments: list[str]) -> HostFlags:
+    """Return the flags that a command gets, with nothing but flags on its command line."""
+    given = []
+
+    @with_flags
+    def command(flags: HostFlags) -> None:
+        given.append(flags)
+
+    app = typer.Typer()
+    app.command()(command)
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    return given[0]
 
 
 def test_a_wrong_value_is_named_with_where_it_comes_from(
@@ -89,7 +107,7 @@ def test_a_wrong_value_is_named_with_where_it_comes_from(
     file.write_text("[feed]\npage_size = 0\n")
     monkeypatch.setenv("CHANGEFEED_WEB__PORT", "eighty")
 
-    assert mistake_of(Choices(config=file, sets=["leases.expiration=-5"])).splitlines() == [
+    assert mistake_of(HostFlags(config=file, sets=["leases.expiration=-5"])).splitlines() == [
         "wrong settings",
         f"  feed.page_size (from {file}): should be greater than or equal to 1; it is 0",
         "  leases.expiration (from the command line): should be greater than 0; it is '-5'",
@@ -101,7 +119,7 @@ def test_a_wrong_value_is_named_with_where_it_comes_from(
 
 
 def test_a_start_without_its_zone_is_refused_with_what_is_allowed() -> None:
-    assert mistake_of(Choices(start="2026-01-01T00:00:00")).splitlines()[1:] == [
+    assert mistake_of(HostFlags(start="2026-01-01T00:00:00")).splitlines()[1:] == [
         (
             "  feed.start (from the command line): should be 'beginning' or 'now' or "
             "have timezone info; it is '2026-01-01T00:00:00'"
@@ -110,7 +128,7 @@ def test_a_start_without_its_zone_is_refused_with_what_is_allowed() -> None:
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest_one() -> None:
-    assert mistake_of(Choices(sets=["leases.expiraton=5"])).splitlines()[1:] == [
+    assert mistake_of(HostFlags(sets=["leases.expiraton=5"])).splitlines()[1:] == [
         (
             "  leases.expiraton (from the command line): there is no such setting; did "
             "you mean leases.expiration?"
@@ -120,7 +138,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_one() -> None:
 
 def test_times_that_do_not_fit_together_are_explained() -> None:
     assert "leases: renew_interval (20 s) is too long: two renewals" in mistake_of(
-        Choices(sets=["leases.renew_interval=20"])
+        HostFlags(sets=["leases.renew_interval=20"])
     )
 
 
@@ -129,9 +147,9 @@ def test_an_unknown_section_in_the_environment_is_refused_and_foreign_variables_
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_PORT", "tcp://10.0.0.1:80")  # as Kubernetes makes them
     monkeypatch.setenv("CHANGEFEED_PIPELINE__DIRECTORY", "tables")  # of the pipeline beside
-    assert Choices().settings().web.port == 0
+    assert HostFlags().settings().web.port == 0
     monkeypatch.setenv("CHANGEFEED_LEASE__EXPIRATION", "5")
-    assert mistake_of(Choices()).startswith(
+    assert mistake_of(HostFlags()).startswith(
         "the environment has CHANGEFEED_LEASE__EXPIRATION, but there is no section 'lease' "
         "of settings: there are cosmos, feed, host, leases,"
     )
@@ -141,7 +159,7 @@ def test_a_whole_section_in_the_environment_must_be_json(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_LEASES", "{expiration")
-    assert "Set single values, as in CHANGEFEED_LOG__LEVEL=debug" in mistake_of(Choices())
+    assert "Set single values, as in CHANGEFEED_LOG__LEVEL=debug" in mistake_of(HostFlags())
 
 
 @pytest.mark.parametrize(
@@ -158,33 +176,33 @@ def test_a_file_that_is_no_settings_is_named(
     file = tmp_path / "c.toml"
     if made is not None:
         file.write_bytes(made)
-    text = mistake_of(Choices(config=file))
+    text = mistake_of(HostFlags(config=file))
     assert str(file) in text
     assert says in text
 
 
 def test_a_directory_is_no_file_of_settings(tmp_path: Path) -> None:
-    assert "cannot be read" in mistake_of(Choices(config=tmp_path))
+    assert "cannot be read" in mistake_of(HostFlags(config=tmp_path))
 
 
 @pytest.mark.parametrize("text", ["expiration", "=5"])
 def test_a_setting_without_a_value_is_refused_with_the_form(text: str) -> None:
-    assert mistake_of(Choices(sets=[text])) == f"--set {text}: write it as section.key=value"
+    assert mistake_of(HostFlags(sets=[text])) == f"--set {text}: write it as section.key=value"
 
 
 def test_a_value_within_a_value_is_refused() -> None:
-    assert "is set within a value" in mistake_of(Choices(sets=["web=x", "web.port=1"]))
+    assert "is set within a value" in mistake_of(HostFlags(sets=["web=x", "web.port=1"]))
 
 
 def test_without_anything_said_settings_are_the_defaults() -> None:
-    assert Choices().settings().model_dump() == Settings().model_dump()
+    assert HostFlags().settings().model_dump() == Settings().model_dump()
 
 
 def test_to_create_the_lease_container_is_a_flag_that_children_get_as_well() -> None:
-    choices = Choices(create_leases=True)
+    choices = HostFlags(create_leases=True)
     assert choices.settings().leases.create_container
-    assert choices.arguments() == ["--create-lease-container"]
-    assert not Choices().settings().leases.create_container
+    assert list(choices.arguments_of_child()) == ["--create-lease-container"]
+    assert not HostFlags().settings().leases.create_container
 
 
 def test_secrets_of_cosmos_are_taken_from_the_environment_and_shown_nowhere(
@@ -192,6 +210,6 @@ def test_secrets_of_cosmos_are_taken_from_the_environment_and_shown_nowhere(
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_COSMOS__KEY", "c2VjcmV0")
     monkeypatch.setenv("CHANGEFEED_COSMOS__CONNECTION_STRING", "")
-    settings = Choices().settings()
+    settings = HostFlags().settings()
     assert settings.cosmos.access == CosmosAccess(key="c2VjcmV0")
     assert "c2VjcmV0" not in repr(settings) + str(settings) + settings.model_dump_json()

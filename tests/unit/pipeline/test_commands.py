@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from changefeed.cli import app as host
 from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline import session as surroundings
-from changefeed.cli.pipeline.flags import Choices, from_leases
+from changefeed.cli.pipeline.flags import PipelineFlags, from_leases
 from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases import position_file as exchange
@@ -136,7 +136,7 @@ def test_leases_count_for_what_has_no_checkpoint_yet(tmp_path: Path) -> None:
     lease = Lease(range=FeedRange(id=R0), continuation=position, epoch=4)
     asyncio.run(create(f"sqlite:{tmp_path / 'leases.db'}", lease))
     feed, directory = f"eventlog:{tmp_path / 'log'}", str(tmp_path / "tables")
-    settings = Choices(feed=feed, directory=directory).settings()
+    settings = PipelineFlags(feed=feed, directory=directory).settings()
     leases = f"sqlite:{tmp_path / 'leases.db'}"
     assert from_leases(settings, leases, ["changes"]) == (settings, 0)
     found, epoch = from_leases(settings, leases, ["changes", "latest"])

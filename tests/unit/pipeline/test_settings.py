@@ -11,12 +11,12 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from changefeed.cli.pipeline import app
-from changefeed.cli.pipeline.flags import Choices
+from changefeed.cli.pipeline.flags import ObserveFlags
 from changefeed.cli.pipeline.init_config import CONFIG
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, load_settings
 from changefeed.runtime.errors import UserError
 
-MINE = Choices(feed="eventlog:log", directory="tables")
+MINE = ObserveFlags(feed="eventlog:log", directory="tables")
 _HAS_NO_DEFAULT = {"body_schema", "name", "timeout", "port"}
 
 
@@ -71,7 +71,7 @@ def test_flags_go_before_the_file_and_leave_the_rest_of_a_section_alone(tmp_path
     file.write_text(
         'feed = "eventlog:a"\ndirectory = "d"\n[observer]\nname = "log"\nconcurrency = 4\n'
     )
-    settings = Choices(
+    settings = ObserveFlags(
         config=file,
         feed="eventlog:b",
         options=["path=x.jsonl", "size=3"],
@@ -95,7 +95,7 @@ def test_the_environment_goes_before_the_file_and_flags_before_both(
     monkeypatch.setenv("CHANGEFEED_PIPELINE__LATEST__INTERVAL", "2")
     monkeypatch.setenv("CHANGEFEED_PIPELINE__SPARK", '{"spark.driver.memory": "2g"}')
     monkeypatch.setenv("CHANGEFEED_FEED__ADDRESS", "eventlog:of-the-host-beside")
-    settings = Choices(config=file, sets=["latest.interval=3"]).settings()
+    settings = ObserveFlags(config=file, sets=["latest.interval=3"]).settings()
     assert (settings.feed, settings.directory) == ("eventlog:a", "/tables")
     assert (settings.max_changes, settings.latest.interval) == (6, 3)
     assert settings.spark == {"spark.driver.memory": "2g"}
@@ -131,7 +131,7 @@ def test_a_wrong_value_in_a_section_that_is_set_whole_is_said_to_be_from_there(
 def test_a_part_of_a_list_is_told_by_its_number_and_by_no_variable() -> None:
     aggregates = 'aggregates=[{"name": "a", "window": "1 h"}, {"name": "b", "windw": "1 h"}]'
     with pytest.raises(UserError) as told:
-        Choices(feed="f", directory="d", sets=[aggregates]).settings()
+        ObserveFlags(feed="f", directory="d", sets=[aggregates]).settings()
     assert str(told.value).splitlines()[1:] == [
         "  aggregates.1.window (from the command line): there is none, and it has to be there",
         "  aggregates.1.windw (from the command line): there is no such setting",
@@ -142,9 +142,9 @@ def test_numbers_are_text_where_spark_wants_text(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text('[spark]\n"spark.executor.instances" = 4\n"spark.x" = [1]\n')
     with pytest.raises(UserError, match=r"spark\.spark\.x: should be a valid string"):
-        Choices(config=file, feed="f", directory="d").settings()
+        ObserveFlags(config=file, feed="f", directory="d").settings()
     file.write_text('[spark]\n"spark.executor.instances" = 4\n')
-    settings = Choices(config=file, feed="f", directory="d").settings()
+    settings = ObserveFlags(config=file, feed="f", directory="d").settings()
     assert settings.spark == {"spark.executor.instances": "4"}
 
 
@@ -153,7 +153,7 @@ def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writing = threading.Thread(target=pipe.write_text, args=('feed = "f"\nmax_changes = 7\n',))
     writing.start()
-    assert Choices(config=pipe, directory="d").settings().max_changes == 7
+    assert ObserveFlags(config=pipe, directory="d").settings().max_changes == 7
     writing.join()
 
 
@@ -163,13 +163,13 @@ def test_settings_that_are_made_look_nowhere(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_option_of_the_observer_is_the_same_by_either_flag() -> None:
-    by_set = Choices(feed="f", directory="d", sets=["observer.options.size=5"]).settings()
-    by_option = Choices(feed="f", directory="d", options=["size=5"]).settings()
+    by_set = ObserveFlags(feed="f", directory="d", sets=["observer.options.size=5"]).settings()
+    by_option = ObserveFlags(feed="f", directory="d", options=["size=5"]).settings()
     assert by_set.observer.options == by_option.observer.options == {"size": 5}
 
 
 def test_a_name_with_dots_is_quoted_in_a_flag() -> None:
-    settings = Choices(feed="f", directory="d", sets=['spark."spark.driver.memory"=2g'])
+    settings = ObserveFlags(feed="f", directory="d", sets=['spark."spark.driver.memory"=2g'])
     assert settings.settings().spark == {"spark.driver.memory": "2g"}
 
 
@@ -178,7 +178,9 @@ def test_places_are_where_the_user_stands_whatever_spark_does() -> None:
     assert settings.directory == str(Path("tables").absolute())
     assert settings.observer.dead_letters == f"sqlite:{Path('dead-letters.db').absolute()}"
     assert settings.queries == ["changes", "latest"]
-    observed = Choices(feed="eventlog:log", directory="s3://x/y", observer="log").settings()
+    observed = ObserveFlags(
+        feed="eventlog:log", directory="s3://x/y", observer="log"
+    ).settings()
     assert observed.checkpoint("observer") == "s3://x/y/_checkpoints/observer"
     assert observed.queries == ["changes", "latest", "observer"]
 
@@ -201,7 +203,7 @@ def test_places_are_where_the_user_stands_whatever_spark_does() -> None:
 )
 def test_a_wrong_flag_is_named(sets: str, advice: str) -> None:
     with pytest.raises(UserError, match=advice):
-        Choices(feed="f", directory="d", sets=[sets]).settings()
+        ObserveFlags(feed="f", directory="d", sets=[sets]).settings()
 
 
 def test_a_file_that_is_not_there_can_be_made(tmp_path: Path) -> None:
