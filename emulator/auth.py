@@ -45,7 +45,8 @@ def check_signature(
             "tokens and resource tokens are not supported by this emulator.",
         )
     wanted = (_signature(key, verb, kind, link, date) for link in links)
-    if not any(hmac.compare_digest(x, given.get("sig", "")) for x in wanted):
+    sent = given.get("sig", "").encode()
+    if not any(hmac.compare_digest(x.encode(), sent) for x in wanted):
         raise CosmosError(
             401,
             "The input authorization token can't serve the request: it was signed with "

@@ -23,6 +23,7 @@ from changefeed.emulator.store import Store
 
 _DEFAULT_PAGE = 100
 _LARGEST_PAGE = 10_000
+_LONGEST_COUNT = 18  # digits
 
 
 class Emulator:
@@ -76,7 +77,7 @@ class Call:
         """Return how many entries the client wants; -1 leaves it to the server."""
         text = self.headers.get("x-ms-max-item-count", "")
         try:
-            wanted = int(text) if text else _DEFAULT_PAGE
+            wanted = int(text[:_LONGEST_COUNT]) if text else _DEFAULT_PAGE
         except ValueError:
             raise bad_request(f"x-ms-max-item-count must be a number, not {text!r}.") from None
         if wanted == 0 or wanted < -1:
@@ -116,10 +117,14 @@ def check_incarnation(call: Call) -> None:
 
 
 def range_headers(call: Call, *held: PhysicalRange) -> dict[str, str]:
-    """Return the session tokens of the ranges that an answer is about, and whose they are."""
+    """Return the session token of an answer, and whose it is.
+
+    There is one, of the first range, as a gateway answers: clients other than Python's
+    take several, joined, for a broken one.
+    """
     path = f"dbs/{quote(call.address.database)}/colls/{quote(call.address.container)}"
     headers = {
-        "x-ms-session-token": ",".join(x.session_token for x in held),
+        "x-ms-session-token": held[0].session_token,
         "x-ms-alt-content-path": path,
         "x-ms-content-path": call.within.rid,
     }
@@ -143,7 +148,7 @@ def check_session(call: Call, held: PhysicalRange) -> None:
         version, _, lsn = progress.partition("#")
         known = lsn.partition("#")[0]
         same = name == held.id and version in {str(held.version), "-1"}
-        if same and known.isdecimal() and int(known) > held.lsn:
+        if same and known.isdecimal() and int(known[:_LONGEST_COUNT]) > held.lsn:
             raise CosmosError(
                 404,
                 f"The read session is not available: the client has seen LSN {known} of range "

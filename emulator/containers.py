@@ -4,45 +4,25 @@ import math
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from changefeed.emulator import rids
 from changefeed.emulator.charges import IndexedPaths, indexed_paths
-from changefeed.emulator.errors import OWNER_NOT_FOUND, CosmosError, bad_request, not_supported
+from changefeed.emulator.definitions import checked_container, checked_id
+from changefeed.emulator.errors import OWNER_NOT_FOUND, CosmosError, bad_request
 from changefeed.emulator.json_values import JsonObject
-from changefeed.emulator.partition_keys import checked_definition
 from changefeed.emulator.ranges import Ranges
 from changefeed.emulator.store import Row, Store
 
-_DEFAULT_INDEXING: Final = {
-    "indexingMode": "consistent",
-    "automatic": True,
-    "includedPaths": [{"path": "/*"}],
-    "excludedPaths": [{"path": '/"_etag"/?'}],
-}
 _RU_OF_A_RANGE: Final = 10_000  # what one physical partition of Cosmos DB can do
 _MOST_RANGES: Final = 1_000
-_FORBIDDEN_IN_IDS: Final = frozenset("/\\?#")
-_LONGEST_ID: Final = 1023
 _COLUMNS: Final = "SELECT number, rid, database, id, properties, ts, etag FROM containers "
 
 
 def new_etag() -> str:
     return f'"{uuid.uuid4()}"'
-
-
-def checked_id(value: Any) -> str:
-    """Return an id of a resource; 400 with what is wrong with it."""
-    if not isinstance(value, str) or not value:
-        raise bad_request('The required property "id" is missing, or not a string.')
-    if _FORBIDDEN_IN_IDS & set(value) or len(value.encode()) > _LONGEST_ID:
-        raise bad_request(
-            f"The id {value[:64]!r} is not allowed: it may not contain / \\ ? # and not be "
-            f"longer than {_LONGEST_ID} bytes."
-        )
-    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +123,7 @@ class Containers:
     def create_container(self, database: str, body: JsonObject, throughput: int) -> Container:
         """Make a container; every 10,000 RU/s of throughput give it one more range."""
         owner = self._owner(database)
-        properties = _properties(body)
+        properties = checked_container(body)
         parts = max(1, math.ceil(throughput / _RU_OF_A_RANGE))
         if parts > _MOST_RANGES:
             raise bad_request(f"A container has at most {_MOST_RANGES} ranges here.")
@@ -189,7 +169,7 @@ class Containers:
 
     def replace_container(self, old: Container, body: JsonObject) -> Container:
         """Change a container's properties; its id and partition key stay."""
-        properties = _properties({"partitionKey": old.properties["partitionKey"], **body})
+        properties = checked_container({"partitionKey": old.properties["partitionKey"], **body})
         for name in ("id", "partitionKey"):
             if properties[name] != old.properties[name]:
                 raise bad_request(f"The {name} of a container cannot be changed.")
@@ -252,20 +232,3 @@ def _container(row: Row) -> Container:
         default_ttl=properties.get("defaultTtl"),
         indexed=indexed_paths(properties["indexingPolicy"]),
     )
-
-
-def _properties(body: JsonObject) -> JsonObject:
-    """Return what is stored of a container that a client sent."""
-    if (body.get("uniqueKeyPolicy") or {}).get("uniqueKeys"):
-        raise not_supported("A unique key policy", "Create the container without it.")
-    ttl = body.get("defaultTtl")
-    if ttl is not None and not (isinstance(ttl, int) and (ttl == -1 or ttl > 0)):
-        raise bad_request("defaultTtl must be -1 (items expire by their own ttl) or seconds.")
-    stored = {k: v for k, v in body.items() if not k.startswith("_") and v is not None}
-    return stored | {
-        "id": checked_id(body.get("id")),
-        "partitionKey": checked_definition(body.get("partitionKey")),
-        "indexingPolicy": body.get("indexingPolicy") or _DEFAULT_INDEXING,
-        "conflictResolutionPolicy": body.get("conflictResolutionPolicy")
-        or {"mode": "LastWriterWins", "conflictResolutionPath": "/_ts"},
-    }

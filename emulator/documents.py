@@ -31,6 +31,8 @@ from changefeed.emulator.ranges import PhysicalRange
 
 _MOST_IN_BATCH: Final = 100
 _LARGEST_BATCH: Final = 2 * 1024 * 1024
+_WIRE_FORMAT: Final = "x-ms-cosmos-changefeed-wire-format-version"
+_WITH_METADATA: Final = "2021-09-15"
 _PLAN_VERSION: Final = 2
 
 
@@ -367,6 +369,7 @@ def _feed_request(call: Call, held: PhysicalRange, scope: Scope) -> feed.FeedReq
         after=feed.position(behind, held.lsn),
         limit=call.page_size(),
         all_versions=everything,
+        with_metadata=call.headers.get(_WIRE_FORMAT) == _WITH_METADATA,
         since=since,
         low=scope.low,
         high=scope.high,

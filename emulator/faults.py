@@ -21,6 +21,9 @@ _READS: Final = frozenset({"read_item", "read_items", "query_items", "change_fee
 _GROUPS: Final = {"*": OPERATIONS, "writes": WRITES, "reads": _READS}
 
 
+_LONGEST_DELAY: Final = 600  # seconds
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule. Without ``times`` it strikes for ever; ``seconds`` are those of a delay.
 
@@ -40,6 +43,21 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     seconds: float = 0.0
     times: int | None = None
     probability: float = 1.0
+
+
+def _check(fault: Fault) -> None:
+    """Raise 400 for a fault that no request could meet, or no client understand."""
+    for name, low, high in (
+        ("status", 400, 599),
+        ("probability", 0, 1),
+        ("substatus", 0, 99_999),
+        ("seconds", 0, _LONGEST_DELAY),
+        ("retry_after_ms", 0, 1_000 * _LONGEST_DELAY),
+        ("times", 1, 2**31),
+    ):
+        value = getattr(fault, name)
+        if value is not None and not low <= value <= high:
+            raise bad_request(f"{name} of a fault is {low} to {high}, not {value:g}.")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +90,7 @@ class Faults:
             fault = msgspec.convert(body, Fault)
         except msgspec.ValidationError as error:
             raise bad_request(f"This is no fault: {error}.") from error
+        _check(fault)
         operations = _GROUPS.get(fault.operation, frozenset({fault.operation}))
         if not operations <= OPERATIONS:
             raise bad_request(

@@ -22,8 +22,9 @@ from changefeed.emulator.ranges import PhysicalRange
 from changefeed.emulator.store import Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
+_LONGEST_LSN: Final = 18  # digits: what SQLite can compare
 _LATEST: Final = (
-    "SELECT lsn, body FROM items "
+    "SELECT lsn, body, ts FROM items "
     "WHERE pid = ? AND lsn > ? AND epk >= ? AND epk < ? AND ts >= ? ORDER BY lsn, seq"
 )
 _ALL: Final = (
@@ -45,6 +46,7 @@ class FeedRequest:
     after: int
     limit: int
     all_versions: bool = False
+    with_metadata: bool = False  # the wire format of 2021, also for latest versions
     since: int = 0
     low: str = LOWEST
     high: str = HIGHEST
@@ -69,7 +71,7 @@ def position(if_none_match: str | None, lsn: int) -> int:
     text = if_none_match.strip().strip('"')
     if text == "*":
         return lsn
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _LONGEST_LSN:
         raise bad_request(
             f"If-None-Match of a change feed is * or an etag that it gave, such as "
             f'"42"; it is {if_none_match!r}.'
@@ -83,7 +85,7 @@ def point_in_time(if_modified_since: str | None) -> int:
         return 0
     try:
         return int(parsedate_to_datetime(if_modified_since).timestamp())
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise bad_request(
             f"If-Modified-Since must be an RFC 1123 date; it is {if_modified_since!r}."
         ) from error
@@ -113,8 +115,11 @@ def _latest_versions(
     store: Store, held: PhysicalRange, request: FeedRequest
 ) -> Iterator[tuple[int, bytes]]:
     values = (held.pid, request.after, request.low, request.high, request.since)
-    for lsn, body in store.rows(_LATEST, values):
-        yield lsn, _with_lsn(body, lsn)
+    for lsn, body, written in store.rows(_LATEST, values):
+        entry = _with_lsn(body, lsn)
+        if request.with_metadata:
+            entry = b'{"current":%b,"metadata":{"lsn":%d,"crts":%d}}' % (entry, lsn, written)
+        yield lsn, entry
 
 
 def _all_versions(

@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from changefeed.emulator import charges, rids
-from changefeed.emulator.containers import Container, checked_id, new_etag
+from changefeed.emulator.containers import Container, new_etag
+from changefeed.emulator.definitions import LONGEST_TTL, checked_id
 from changefeed.emulator.errors import CosmosError, bad_request
 from changefeed.emulator.json_values import JsonObject, decoded_object
 from changefeed.emulator.partition_keys import PartitionKey, check_same_container, key_in_item
@@ -334,8 +335,14 @@ def _checked_ttl(body: JsonObject) -> int | None:
     ttl: Any = body.get("ttl")
     if ttl is None:
         return None
-    if not isinstance(ttl, int) or isinstance(ttl, bool) or not (ttl == -1 or ttl > 0):
-        raise bad_request("The ttl of an item must be -1 or a number of seconds above zero.")
+    if (
+        not isinstance(ttl, int)
+        or isinstance(ttl, bool)
+        or not (ttl == -1 or 0 < ttl <= LONGEST_TTL)
+    ):
+        raise bad_request(
+            f"The ttl of an item must be -1 or a number of seconds from 1 to {LONGEST_TTL}."
+        )
     return ttl
 
 

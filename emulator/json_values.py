@@ -27,7 +27,7 @@ def decoded(text: bytes) -> Any:
     """Parse JSON that came over the wire; 400 if it is none."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"The request body is not valid JSON: {error}.") from error
 
 

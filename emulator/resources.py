@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -14,6 +15,8 @@ from changefeed.emulator.json_values import JsonObject, decoded_object
 from changefeed.emulator.query import run as queries
 from changefeed.emulator.ranges import PhysicalRange
 
+_LONGEST_ETAG: Final = 19  # digits
+_LONGEST_THROUGHPUT: Final = 9  # digits
 _QUERY_ENGINE: Final = json.dumps(
     {
         "maxSqlQueryInputLength": 262144,
@@ -92,7 +95,9 @@ def query_containers(emulator: Emulator, call: Call) -> Answer:
 
 def read_container(emulator: Emulator, call: Call) -> Answer:
     found = call.within
-    headers = range_headers(call, *emulator.ranges.current(found.number))
+    headers = range_headers(call, emulator.ranges.current(found.number)[0])
+    headers["x-ms-alt-content-path"] = f"dbs/{quote(call.address.database)}"
+    headers["x-ms-content-path"] = found.database
     return _json(found.resource(), etag=found.etag, headers=headers)
 
 
@@ -117,7 +122,7 @@ def read_ranges(emulator: Emulator, call: Call) -> Answer:
     seen = 0
     if "A-IM" in call.headers and "If-None-Match" in call.headers:
         text = call.headers["If-None-Match"].strip().strip('"')
-        seen = int(text) if text.isdecimal() else 0
+        seen = int(text) if text.isdecimal() and len(text) < _LONGEST_ETAG else 0
         if seen >= topology:
             return Answer(status=304, headers=headers)
     current = emulator.ranges.current(number)
@@ -173,8 +178,8 @@ def _throughput(call: Call) -> int:
     text = call.headers.get("x-ms-offer-throughput")
     if text is None:
         return 0
-    if not text.isdecimal():
-        raise bad_request(f"x-ms-offer-throughput must be a number, not {text!r}.")
+    if not text.isdecimal() or len(text) > _LONGEST_THROUGHPUT:
+        raise bad_request(f"x-ms-offer-throughput must be a number of RU/s, not {text!r}.")
     return int(text)
 
 
@@ -197,7 +202,7 @@ def _listed(
 
 
 def _queried(rid: str, name: str, resources: Sequence[JsonObject], call: Call) -> Answer:
-    if "x-ms-continuation" in call.headers:
+    if call.headers.get("x-ms-continuation"):
         raise not_supported("A continuation here", "These lists come in one page.")
     rows = [(i, msgspec.json.encode(x)) for i, x in enumerate(resources, start=1)]
     query = queries.parsed(decoded_object(call.body))

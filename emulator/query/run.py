@@ -22,6 +22,7 @@ from changefeed.emulator.query.syntax import Call, Expression, Select
 from changefeed.emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
+_LONGEST_NUMBER: Final = 18  # digits
 _BY_HASH: Final = (
     "SELECT number, body FROM items WHERE container = ? AND number > ? AND epk >= ? "
     "AND epk < ? ORDER BY number"
@@ -96,10 +97,10 @@ def run(rows: Rows, query: Query, *, limit: int, continuation: str | None) -> Re
 
 
 def _behind(continuation: str | None, kind: str) -> int:
-    if continuation is None:
+    if not continuation:  # clients send an empty one at the start
         return 0
     name, _, number = continuation.partition(":")
-    if name != kind or not number.isdecimal():
+    if name != kind or not number.isdecimal() or len(number) > _LONGEST_NUMBER:
         raise bad_request(f"The continuation {continuation!r} does not belong to this query.")
     return int(number)
 
