@@ -121,7 +121,8 @@ class Feed(Protocol):
 
     Many tasks read at once, also the same range. Every method raises
     ``FeedUnavailable`` when it may be asked again later, ``FeedRefused`` when that
-    cannot help, and ``RangeUnknown`` for a range that the feed does not have.
+    cannot help (``RangeRefused``, a kind of it, where only this range is concerned), and
+    ``RangeUnknown`` for a range that the feed does not have.
     """
 
     async def ranges(self) -> Sequence[FeedRange]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from changefeed.feeds.errors import FeedRefused, RangeUnknown
+from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.feed import (
     Change,
     Continuation,
@@ -244,8 +244,9 @@ def _position(sequence: int) -> Continuation:
 def _sequence(found: _Range, after: Continuation) -> int:
     """Read a position; refuse what this range cannot have given out."""
     if not (after.isascii() and after.isdigit()) or int(after) > len(found.changes):
-        raise FeedRefused(
+        raise RangeRefused(
+            found.id,
             f"{after!r} is no position in range {found.id!r}, which has {len(found.changes)} "
-            f"changes: it is of another feed. Start again from the beginning or from now"
+            f"changes: it is of another feed. Start again from the beginning or from now",
         )
     return int(after)

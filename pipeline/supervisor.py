@@ -29,8 +29,8 @@ _REST_INTERVAL: Final = 0.05
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
 STOP_TIMEOUT: Final = 25.0
 _ADVICE = re.compile(
-    r"^(?:\w+\.)+(FeedUnavailable|FeedRefused|PipelineRefused|ObserverRefused|"
-    r"DeadLettersRefused|ObserverFailed|ObserverStuck): (.+)$",
+    r"^(?:\w+\.)+(FeedUnavailable|FeedRefused|RangeRefused|RangeDamaged|PipelineRefused|"
+    r"ObserverRefused|DeadLettersRefused|ObserverFailed|ObserverStuck): (.+)$",
     re.MULTILINE,
 )
 """The last line of a traceback. What led to an error stands before it, in lines alike."""

@@ -35,9 +35,20 @@ from changefeed.feeds.cosmos.positions import (
     position_after,
     session_lsn,
 )
-from changefeed.feeds.cosmos.requests import Answer, RangeMoved, Requests, answering
+from changefeed.feeds.cosmos.requests import (
+    Answer,
+    RangeMoved,
+    RequestRefused,
+    Requests,
+    answering,
+)
 from changefeed.feeds.cosmos.topology import Bounds, Place, Topology
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
+from changefeed.feeds.errors import (
+    FeedRefused,
+    FeedUnavailable,
+    RangeRefused,
+    RangeUnknown,
+)
 from changefeed.feeds.feed import (
     Change,
     Continuation,
@@ -164,7 +175,7 @@ class CosmosFeed:
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
-        check_position(after)
+        check_position(range_id, after)
         try:
             place, answer = await self._ask(range_id, after=after, limit=limit)
         except _Ended as ended:
@@ -179,7 +190,7 @@ class CosmosFeed:
         return position_after(change.sequence)
 
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        check_position(after)
+        check_position(range_id, after)
         try:
             _, answer = await self._ask(range_id, after=after, limit=1)
         except _Ended:
@@ -212,6 +223,11 @@ class CosmosFeed:
                 )
             except RangeMoved:
                 await self._look()
+            except RequestRefused as refused:
+                if after is None:
+                    raise
+                text = f"range {range_id!r} cannot be read from {after!r}: {refused}"
+                raise RangeRefused(range_id, text) from refused
             else:
                 return place, answer
         raise FeedUnavailable(f"range {range_id!r} keeps moving; ask again")
@@ -264,11 +280,12 @@ class CosmosFeed:
             return Continuation(answer.etag)
         since = self._behind.setdefault(range_id, self._clock())
         if self._clock() - since >= _REPLICA_LAG:
-            raise FeedRefused(
+            raise RangeRefused(
+                range_id,
                 f"the position {after!r} lies beyond the end of range {range_id!r}, which is "
                 f"at {newest}: the container was deleted and made anew, or restored from an "
                 f"older copy, or the leases are those of another feed. Reset the leases of "
-                f"this feed"
+                f"this feed",
             )
         return after
 

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.errors import RangeRefused
+from changefeed.feeds.feed import Continuation, RangeId
 
 BEGINNING: Final = Continuation('"0"')
 _POSITION: Final = re.compile(r'"[\x21\x23-\x7e]+"')  # an etag of one word
@@ -29,12 +29,14 @@ _PLACE_BITS: Final = 16
 _LAST: Final = (1 << _PLACE_BITS) - 1
 
 
-def check_position(after: Continuation) -> None:
+def check_position(range_id: RangeId, after: Continuation) -> None:
     """Refuse what no Cosmos DB feed can have given."""
     if not _POSITION.fullmatch(after):
-        raise FeedRefused(
-            f"{after!r} is no position in a Cosmos DB change feed, which looks like "
-            f"'\"7052\"': it belongs to another kind of feed. Reset the leases of this feed"
+        raise RangeRefused(
+            range_id,
+            f"range {range_id!r} cannot be read from {after!r}: a position in a Cosmos DB "
+            f"change feed looks like '\"7052\"', so this one is of another kind of feed, or "
+            f"was damaged. Reset the lease of this range",
         )
 
 

@@ -39,6 +39,10 @@ _SHORT: Final = 300
 _TRIES: Final = 3
 
 
+class RequestRefused(FeedRefused):
+    """The server does not take what was asked: as a rule, the position."""
+
+
 class RangeMoved(Exception):
     """The physical range that was asked is gone; look at the ranges again."""
 
@@ -181,6 +185,11 @@ async def answering(where: str, seconds: float) -> AsyncIterator[None]:
 def error_of(where: str, answer: Answer, message: str) -> FeedError:
     """Say what an error means to a reader: ask again later, or tell a person."""
     said = f"({answer.status}/{answer.substatus}) {message[:_SHORT]}".strip()
+    if answer.status == _BAD_REQUEST and answer.substatus != _RECREATED:
+        return RequestRefused(
+            f"{where} refused to be read {said}: if the position is older than the container "
+            f"keeps its changes, reset the lease of this range"
+        )
     advice = _advice(where, answer, said)
     if advice is not None:
         return FeedRefused(advice)
@@ -206,11 +215,6 @@ def _advice(where: str, answer: Answer, said: str) -> str | None:
         return (
             f"{where} does not let us in {said}: check the key, the rights of the identity, "
             f"the firewall of the account, and the clock of this machine"
-        )
-    if status == _BAD_REQUEST:
-        return (
-            f"{where} refused to be read {said}: if the position is older than the container "
-            f"keeps its changes, reset the lease of this range"
         )
     return None
 

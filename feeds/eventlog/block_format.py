@@ -21,7 +21,7 @@ from io import BytesIO, StringIO
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, Encoded
 from changefeed.feeds.feed import Change, RangeId
 
@@ -76,7 +76,7 @@ def behind(times: bytes, time_us: int) -> int:
 def changes_of(range_id: RangeId, first: int, count: int, block: Layout) -> Sequence[Change]:
     """Make the changes of a block that is to have ``count`` records.
 
-    ``first`` is the sequence of the first of them. Raise ``FeedRefused`` for damage.
+    ``first`` is the sequence of the first of them. Raise ``RangeDamaged`` for damage.
     """
     try:
         return _changes(range_id, first, count, block)
@@ -84,10 +84,11 @@ def changes_of(range_id: RangeId, first: int, count: int, block: Layout) -> Sequ
         raise damaged(range_id, first) from error
 
 
-def damaged(range_id: RangeId, first: int) -> FeedRefused:
-    return FeedRefused(
+def damaged(range_id: RangeId, first: int) -> RangeDamaged:
+    return RangeDamaged(
+        range_id,
         f"the changes of range {range_id!r} from {first} on cannot be read: the log is "
-        f"damaged. Restore its directory from a copy"
+        f"damaged. Restore its directory from a copy",
     )
 
 

@@ -6,10 +6,13 @@ identity, and the sequence of the last change that lies before it. The identity 
 because a log that was deleted and made anew has other changes under the same numbers.
 """
 
+import re
+
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, RangeId
 
 _MARK = 8
+_POSITION = re.compile(r"[0-9a-f]{8}/[0-9]{1,19}")
 
 
 def range_id(*, era: int, part: int, low: int, high: int) -> RangeId:
@@ -20,10 +23,15 @@ def position(identity: str, sequence: int) -> Continuation:
     return Continuation(f"{identity[:_MARK]}/{sequence}")
 
 
+def is_position(text: str) -> bool:
+    """Whether it is a position in some event log."""
+    return _POSITION.fullmatch(text) is not None
+
+
 def sequence_of(after: Continuation, identity: str) -> int:
     """Read a position of the log with this identity; refuse that of any other."""
     mark, _, digits = after.partition("/")
-    if not (mark and digits.isascii() and digits.isdigit()):
+    if not is_position(after):
         raise FeedRefused(
             f"{after!r} is no position in an event log: it belongs to another kind of feed"
         )

@@ -15,11 +15,11 @@ from typing import Any
 
 import aiosqlite
 
-from changefeed.feeds.errors import FeedRefused, RangeUnknown
+from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.block_format import COLUMNS, behind, changes_of, joined
 from changefeed.feeds.eventlog.catalog import Catalog, Partition, check_records, read_catalog
 from changefeed.feeds.eventlog.database import advised, connect
-from changefeed.feeds.eventlog.ids import position, sequence_of
+from changefeed.feeds.eventlog.ids import is_position, position, sequence_of
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.feed import (
     Change,
@@ -98,8 +98,8 @@ class EventLog:
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
-        last = sequence_of(after, self._catalog.identity)
         partition = await self._partition(range_id)
+        last = self._sequence(range_id, after)
         wanted = {
             "partition": partition.number,
             "next": last + 1,
@@ -118,8 +118,8 @@ class EventLog:
         return self._position(change.sequence)
 
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        last = sequence_of(after, self._catalog.identity)
         partition = await self._partition(range_id)
+        last = self._sequence(range_id, after)
         end = await self._end(partition)
         _refuse_beyond(partition, after, last, end)
         return end.last - last
@@ -162,6 +162,16 @@ class EventLog:
         connection = await self._brokers.connection(self._catalog, partition)
         with advised(self._catalog.folder(partition.broker) / RECORDS):
             return list(await connection.execute_fetchall(statement, values))
+
+    def _sequence(self, range_id: RangeId, after: Continuation) -> int:
+        if not is_position(after):
+            raise RangeRefused(
+                range_id,
+                f"range {range_id!r} cannot be read from {after!r}, which is no position in an "
+                f"event log: it is of another kind of feed, or was damaged. Reset the lease of "
+                f"this range",
+            )
+        return sequence_of(after, self._catalog.identity)
 
     def _position(self, sequence: int) -> Continuation:
         return position(self._catalog.identity, sequence)
@@ -208,8 +218,9 @@ def _changes(range_id: RangeId, rows: Sequence[Any]) -> Sequence[Change]:
 
 def _refuse_beyond(partition: Partition, after: Continuation, last: int, end: _End) -> None:
     if last > end.last:
-        raise FeedRefused(
+        raise RangeRefused(
+            partition.id,
             f"the position {after!r} lies beyond the end of range {partition.id!r}, which has "
             f"{end.last} changes: the log was restored from an older copy, or the position "
-            f"is of another range. Reset the lease of this range"
+            f"is of another range. Reset the lease of this range",
         )

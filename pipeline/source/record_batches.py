@@ -17,7 +17,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.pipeline.errors import PipelineRefused
@@ -92,10 +92,11 @@ class Envelope:
                 for x in self.columns
             ]
         except (pa.ArrowInvalid, IndexError) as error:
-            raise FeedRefused(
+            raise RangeDamaged(
+                range_id,
                 f"the changes of range {range_id!r} cannot be read, among the {size} from "
                 f"sequence {first} on: the log is damaged ({error}). Restore its directory "
-                f"from a copy"
+                f"from a copy",
             ) from error
         return pa.RecordBatch.from_arrays(made, schema=self.schema)
 

@@ -10,7 +10,13 @@ from typing import Protocol
 
 import pytest
 
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
+from changefeed.feeds.errors import (
+    FeedRefused,
+    FeedUnavailable,
+    RangeDamaged,
+    RangeRefused,
+    RangeUnknown,
+)
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import (
@@ -351,15 +357,18 @@ async def test_an_unknown_range_is_unknown_to_every_method(given: Harness) -> No
         await given.feed.lag(nowhere, start)
 
 
-async def test_what_is_no_position_of_this_feed_is_refused(given: Harness) -> None:
+async def test_what_is_no_position_of_a_range_is_refused_for_this_range_only(
+    given: Harness,
+) -> None:
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
     end = await given.feed.resolve_start(r.id, "now")
     beyond = Continuation(end + "0")
     for wrong in ("", "-1", "gibberish", "1/2/3", "Ω/1", "/5", "²", beyond):
-        with pytest.raises(FeedRefused):
+        with pytest.raises(RangeRefused) as refused:
             await given.feed.read(r.id, Continuation(wrong), 10)
-        with pytest.raises(FeedRefused):
+        assert refused.value.range_id == r.id
+        with pytest.raises(RangeRefused):
             await given.feed.lag(r.id, Continuation(wrong))
 
 
@@ -558,6 +567,8 @@ async def test_changes_and_successors_survive_the_trip_between_processes(
     [
         FeedUnavailable("busy", 2.5),
         FeedRefused("made anew"),
+        RangeRefused(RangeId("r7"), "no position"),
+        RangeDamaged(RangeId("r7"), "the log is damaged"),
         RangeUnknown(RangeId("r7")),
         RangeEnded(RangeId("r7"), ()),
     ],

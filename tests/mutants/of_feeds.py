@@ -57,7 +57,9 @@ FEEDS = (
         before="    if last > end.last:\n",
         after="    if last > end.last + 10**9:\n",
         rule=12,
-        tests=(f"{_CONTRACT}::test_what_is_no_position_of_this_feed_is_refused",),
+        tests=(
+            f"{_CONTRACT}::test_what_is_no_position_of_a_range_is_refused_for_this_range_only",
+        ),
     ),
     Mutant(
         name="a log made anew is read on in",

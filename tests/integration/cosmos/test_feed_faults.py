@@ -11,7 +11,7 @@ from changefeed.emulator import EmulatorSettings
 from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
 from changefeed.feeds.cosmos import feed as feed_module
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import Continuation, RangeId
 from tests.integration.emulator.running import running
 from tests.support.cosmos_feeds import CosmosWorld
@@ -83,8 +83,9 @@ async def test_what_does_not_pass_is_refused_with_advice(
     await world.fault(
         effect="error", operation="change_feed", status=status, substatus=substatus
     )
-    with pytest.raises(FeedRefused, match=advice):
+    with pytest.raises(FeedRefused, match=advice) as refused:
         await feed.read(ZERO, BEGINNING, 5)
+    assert isinstance(refused.value, RangeRefused) == (status == 400)
 
 
 async def test_a_stalled_answer_is_given_up_in_time_and_the_next_one_is_read(

@@ -15,8 +15,8 @@ from changefeed.feeds.cosmos.positions import (
     sequences,
     session_lsn,
 )
-from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Continuation
+from changefeed.feeds.errors import RangeRefused
+from changefeed.feeds.feed import Continuation, RangeId
 
 
 def test_a_position_is_the_etag_with_its_quotes_as_other_processors_keep_it() -> None:
@@ -26,14 +26,16 @@ def test_a_position_is_the_etag_with_its_quotes_as_other_processors_keep_it() ->
 
 
 def test_a_position_that_the_server_writes_in_its_own_way_is_kept_but_not_understood() -> None:
-    check_position(Continuation('"7052|3"'))
+    check_position(RangeId("7"), Continuation('"7052|3"'))
     assert lsn_of(Continuation('"7052|3"')) is None
 
 
 @pytest.mark.parametrize("wrong", ["", "7052", '"', '""', '"1" ', '"1""2"', '"a b"', "W/1"])
 def test_what_is_no_etag_is_refused_with_advice(wrong: str) -> None:
-    with pytest.raises(FeedRefused, match=r"another kind of feed\. Reset the leases"):
-        check_position(Continuation(wrong))
+    with pytest.raises(
+        RangeRefused, match=r"'7' cannot be read .* Reset the lease of this range"
+    ):
+        check_position(RangeId("7"), Continuation(wrong))
 
 
 def test_changes_of_one_transaction_have_growing_sequences_and_one_position_behind_them() -> (
