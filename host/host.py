@@ -195,6 +195,7 @@ class Host:
             self._settings.feed,
             events=self._events,
             changed=self._list_now.set,
+            owned=lambda: () if self._pool is None else self._pool.may_act_on,
         )
 
     def _make_worker(self, owned: OwnedLease) -> Worker:

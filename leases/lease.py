@@ -106,6 +106,10 @@ class Lease:
         """The range has been read to its end: nobody owns it, and nobody ever will."""
         return replace(self.released(), ended=True)
 
+    def begun_at(self, continuation: Continuation) -> "Lease":
+        """Begin there, after all: for a lease that nobody has owned yet."""
+        return replace(self, ended=False, continuation=continuation)
+
     def stamped(self, *, write_id: WriteId, stamp: float) -> "Lease":
         """Prepare a write of the owner: a fresh name for it, and the wall-clock time."""
         return replace(self, write_id=write_id, stamp=stamp)

@@ -15,15 +15,16 @@ host counts as owned by that host.
 import enum
 from collections.abc import Collection, Iterable, Mapping
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Lease
 
 Assignment = Mapping[RangeId, HostName]
 
 
 def assignable(leases: Iterable[Lease]) -> list[Lease]:
-    """Leave out what nobody may own now: ranges that have ended or are paused, and those
-    whose parents have not ended.
+    """Leave out what nobody may own now: ranges that have ended or are paused, those whose
+    parents have not ended, and those that nobody had yet while others are read with their
+    keys. (There is no such lease, unless a write that was late created it once more.)
 
     A parent without a lease may be yet to come, if its own parent is still being read. It
     counts as ended only for a lease that was owned before: its parents had ended then,
@@ -31,13 +32,21 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
     """
     leases = list(leases)
     ended = {x.range_id for x in leases if x.ended}
+    read = [x.range for x in leases if x.epoch and not x.ended]
     return [
         x
         for x in leases
         if not x.ended
         and x.paused is None
-        and (x.epoch > 0 or ended.issuperset(x.range.parents))
+        and (x.epoch > 0 or _may_begin(x.range, ended, read))
     ]
+
+
+def _may_begin(
+    found: FeedRange, ended: Collection[RangeId], read: Collection[FeedRange]
+) -> bool:
+    parents_ended = all(x in ended for x in found.parents)
+    return parents_ended and not any(found.shares_keys_with(x) for x in read)
 
 
 def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:

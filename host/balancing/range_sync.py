@@ -1,8 +1,9 @@
 """Leases for the ranges that a feed has: creating what is missing, forgetting what is over."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
@@ -31,6 +32,7 @@ class RangeSynchronizer:
     """Looks for new ranges now and then. ``changed`` is told when leases came or went.
 
     It goes on beside the rounds of balancing, which a slow feed must not hold up.
+    ``owned`` returns the leases that this host may act upon.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class RangeSynchronizer:
         *,
         events: HostEvents,
         changed: Callable[[], None],
+        owned: Callable[[], Collection[Lease]],
     ) -> None:
         self._feed = feed
         self._container = container
         self._settings = settings
         self._events = events
         self._changed = changed
+        self._owned = owned
 
     async def run(self) -> None:
         """Raise what asking again cannot mend."""
@@ -65,7 +69,10 @@ class RangeSynchronizer:
         The ranges are asked for *after* the leases were listed: a range that is gone from
         them is gone for good, and one whose lease is missing was not finished by anybody.
         """
+        owned = {x.range_id for x in self._owned()}
         leases = await self._container.list()
+        owned_throughout = [x for x in self._owned() if x.range_id in owned]
+        await delete_echoes(self._container, owned_throughout, leases, events=self._events)
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
         ranges = await self._feed.ranges()
@@ -156,27 +163,11 @@ async def create_successors(
     read and were not read yet. Not for those that are named though they held other keys:
     whoever reads what these go on in may delete their leases.
     """
-
-    async def write(doing: str, call: Callable[[], Awaitable[object]]) -> None:
-        async def checked() -> None:
-            check()
-            await call()
-
-        await retrier.ask(doing, checked)
-
-    async def delete_superseded(lease: Lease) -> bool:
-        read = partial(container.read, lease.range_id)
-        while (stored := await retrier.ask("read", read)) is not None:
-            if not _waits_for(ended, stored) or not _is_superseded(stored, starts, feed):
-                return False
-            forget = partial(_forget, container, stored, events, _SUPERSEDED)
-            await write("delete", forget)  # unless others have just written to it
-        return True
-
+    after = _Succession(ended, feed, container, retrier, events, check)
     leases = await retrier.ask("list", container.list)
-    starts = {x.range.id: x.start for x in successors}
-    waiting = [x for x in leases if _waits_for(ended, x)]
-    gone = {x.range_id for x in waiting if await delete_superseded(x)}
+    going_on = {x.range.id for x in successors}
+    waiting = [x for x in leases if _waits_for(ended, x) and x.range_id not in going_on]
+    gone = {x.range_id for x in waiting if await after.end_superseded(x.range_id)}
     unfinished = {x.id: x for x in await retrier.ask("ranges", feed.ranges)}
     for lease in leases:
         unfinished[lease.range_id] = lease.range
@@ -184,10 +175,55 @@ async def create_successors(
             del unfinished[lease.range_id]
     for successor in successors:
         before = {x for x, y in unfinished.items() if _may_share_keys(y, successor.range)}
-        wanted = Lease(
-            range=_waiting_for(successor.range, before), continuation=successor.start
-        )
-        await write("create", partial(container.create, wanted))
+        await after.create(_waiting_for(successor.range, before), successor.start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Succession:
+    """What is written of other leases by whoever has read a range to its end."""
+
+    ended: FeedRange
+    feed: Feed
+    container: LeaseContainer
+    retrier: Retrier
+    events: HostEvents
+    check: Callable[[], None]
+
+    async def end_superseded(self, range_id: RangeId) -> bool:
+        """End a lease that waits for the range; return whether it does not wait any more.
+
+        It is not deleted: a write that creates it late would create it again.
+        """
+        while (stored := await self._read(range_id)) is not None:
+            if not _waits_for(self.ended, stored):
+                return stored.ended
+            await self._write("end", partial(self._replace, stored.finished()))
+            self.events.forgotten(stored, _SUPERSEDED)
+        return True
+
+    async def create(self, found: FeedRange, start: Continuation) -> None:
+        """Create a lease; let one that an owner before us created begin where we are now."""
+        wanted = Lease(range=found, continuation=start)
+        await self._write("create", partial(self.container.create, wanted))
+        while (stored := await self._read(found.id)) is not None:
+            if not _begins_elsewhere(stored, self.ended, start, self.feed):
+                return
+            await self._write("create", partial(self._replace, stored.begun_at(start)))
+
+    async def _read(self, range_id: RangeId) -> Lease | None:
+        return await self.retrier.ask("read", partial(self.container.read, range_id))
+
+    async def _write(self, doing: str, call: Callable[[], Awaitable[object]]) -> None:
+        async def checked() -> None:
+            self.check()
+            await call()
+
+        await self.retrier.ask(doing, checked)
+
+    async def _replace(self, wanted: Lease) -> None:
+        """Write it, unless others have just written it: it is then read again."""
+        with suppress(LeaseConflict, LeaseGone):
+            await self.container.replace(wanted)
 
 
 def _waits_for(ended: FeedRange, lease: Lease) -> bool:
@@ -199,16 +235,44 @@ def _waits_for(ended: FeedRange, lease: Lease) -> bool:
     )
 
 
-def _is_superseded(lease: Lease, starts: Mapping[RangeId, Continuation], feed: Feed) -> bool:
-    """Whether a lease that waits for an ended range is not what that goes on in now.
+def _begins_elsewhere(stored: Lease, ended: FeedRange, start: Continuation, feed: Feed) -> bool:
+    """Whether a lease that is there already does not begin where the ended range has come to.
 
-    An owner before us may have come as far as this, and died, and where the feed names
-    those that hold the keys today, it may name others since. Two leases would then hold the
-    same keys; or the range lived on, and what waits for it would begin too early.
+    An owner before us may have come as far as this, and died. Where readers hand on their
+    positions, the range may have lived on since, and the lease would begin too early. Or it
+    was ended as superseded, and its keys have come back to it.
     """
-    if lease.range_id not in starts:
+    if stored.epoch:
+        return False
+    if stored.ended:
         return True
-    return isinstance(feed, RemembersRanges) and lease.continuation != starts[lease.range_id]
+    moved_on = isinstance(feed, RemembersRanges) and stored.continuation != start
+    return moved_on and _waits_for(ended, stored)
+
+
+async def delete_echoes(
+    container: LeaseContainer,
+    owned: Collection[Lease],
+    leases: Collection[Lease],
+    *,
+    events: HostEvents,
+) -> None:
+    """Delete the leases that nobody ever had and whose keys this host reads under others.
+
+    Whoever begins with a range waits for those that hold keys of it, so there is no such
+    lease, but for one: a write that was under way for long created a lease again that had
+    been deleted. ``owned`` are leases that were this host's before, and still are after,
+    ``leases`` were listed: its owner alone knows that a range has not ended since.
+    """
+    for lease in leases:
+        if not lease.epoch and any(_echoes(lease, x) for x in owned):
+            await _forget(container, lease, events, _SUPERSEDED)
+
+
+def _echoes(lease: Lease, owned: Lease) -> bool:
+    waits = owned.range_id in lease.range.parents
+    same = owned.range_id == lease.range_id
+    return not (waits or same) and lease.range.shares_keys_with(owned.range)
 
 
 def _may_share_keys(a: FeedRange, b: FeedRange) -> bool:
@@ -249,18 +313,29 @@ async def forget_finished(
     """Delete the leases of ended ranges that nobody needs any more.
 
     A tombstone stays as long as the feed still lists its range (else a lease would be
-    created for it anew), and until each of its successors has a checkpoint of its own.
+    created for it anew), and until each of its successors has a checkpoint of its own: until
+    then, a write that creates it late finds it there.
     ``ranges`` must be younger than ``leases``. Return whether any was deleted.
     """
     listed = {x.id for x in ranges}
     forgotten = False
     for lease in leases:
         if lease.ended and lease.range_id not in listed:
-            successors = [x for x in leases if lease.range_id in x.range.parents]
+            successors = [x for x in leases if _goes_on_in(lease, x)]
             if all([await _has_checkpoint(container, x.range_id) for x in successors]):
                 await _forget(container, lease, events, "its successors go on")
                 forgotten = True
     return forgotten
+
+
+def _goes_on_in(ended: Lease, other: Lease) -> bool:
+    """Whether a lease keeps a tombstone: it holds keys of it, and may not have been read.
+
+    What was superseded before anybody had it has no descendants: it stays until others are
+    reading its keys.
+    """
+    goes_on = not (ended.epoch or other.ended) and ended.range.shares_keys_with(other.range)
+    return goes_on or ended.range_id in other.range.parents
 
 
 async def _has_checkpoint(container: LeaseContainer, range_id: RangeId) -> bool:

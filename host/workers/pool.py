@@ -1,7 +1,7 @@
 """The workers of one host, from their leases to their ends."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
@@ -47,6 +47,11 @@ class WorkerPool:
     def leases(self) -> Mapping[RangeId, Lease]:
         """The leases that have a worker, as last written."""
         return {name: worker.lease for name, worker in self._workers.items()}
+
+    @property
+    def may_act_on(self) -> Collection[Lease]:
+        """The leases that nobody else can own yet, as last written."""
+        return [x.lease for x in self._workers.values() if x.may_act]
 
     def start(self, owned: OwnedLease) -> None:
         """Put a worker to a lease that was just acquired."""

@@ -105,6 +105,11 @@ class Worker:
     def lease(self) -> Lease:
         return self._owned.lease
 
+    @property
+    def may_act(self) -> bool:
+        """Whether nobody else can own the lease yet."""
+        return self._owned.may_act
+
     def part(self, reason: CloseReason) -> None:
         """Wind down: finish what is in hand, checkpoint, and give up the lease."""
         if self._draining is None:

@@ -26,6 +26,7 @@ REGRESSIONS_OF_COSMOS = {
     216: "a host that was frozen at the end of a range made leases when it was another's",
     20_193: "what a range went on in waited for one with other keys, whose lease was deleted",
     25_816: "a torn listing lacked the halves of a merged range, and it was read as a whole",
+    9_001_422: "a lease that was deleted as superseded was created again by a late write",
     298: "a range that came to life again was said to be missing, as others waited for it",
 }
 

@@ -138,6 +138,14 @@ def test_a_child_waits_for_a_parent_whose_lease_is_yet_to_come() -> None:
     assert assignable([owned_before]) == [owned_before]
 
 
+def test_a_lease_that_came_back_late_waits_while_others_are_read_with_its_keys() -> None:
+    late = Lease(range=FeedRange(id=RangeId("8"), low="4", high="8"))
+    read = Lease(range=FeedRange(id=RangeId("9"), low="0", high="8"), epoch=1)
+    beside = Lease(range=FeedRange(id=RangeId("7"), low="8", high="9"), epoch=1)
+    assert assignable([late, read, beside]) == [read, beside]
+    assert assignable([late, read.finished(), beside]) == [late, beside]
+
+
 def actions(
     me: HostName,
     assignment: Assignment,

@@ -22,6 +22,7 @@ from changefeed.host.settings import FeedSettings
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.plan import assignable
 
 JOURNAL = HostEvents(HostName("a"))
 R0, R1, R2, R3, R4 = (RangeId(f"r{n}") for n in range(5))
@@ -163,7 +164,7 @@ class Splitting(MemoryFeed):
 async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -> None:
     leases, settings = MemoryLeases(), FeedSettings()
     tender = RangeSynchronizer(
-        Splitting(2), leases, settings, events=JOURNAL, changed=lambda: None
+        Splitting(2), leases, settings, events=JOURNAL, changed=lambda: None, owned=tuple
     )
     tending = asyncio.create_task(tender.run())
     await asyncio.sleep(1)
@@ -197,7 +198,8 @@ async def superseded_by(
         check=lambda: None,
     )
     found = [await leases.read(x.range_id) for x in await leases.list()]
-    return sorted((x.range_id, x.continuation or "") for x in found if x is not None)
+    going_on = [x for x in found if x is not None and not x.ended]
+    return sorted((x.range_id, x.continuation or "") for x in going_on)
 
 
 WHOLE = FeedRange(id=R0, low="0", high="8")
@@ -239,6 +241,96 @@ async def test_what_a_dead_owner_made_stays_if_it_still_goes_on_there() -> None:
 async def test_what_waited_for_a_range_that_lived_on_begins_where_that_has_ended() -> None:
     found = await superseded_by(HALF, ended=WHOLE, there=HALF, feed=Handing(1))
     assert found == [("r0", "7"), ("r1", "7")]
+
+
+async def end(leases: MemoryLeases, ended: FeedRange, *successors: FeedRange) -> None:
+    """End a range at 9."""
+    await create_successors(
+        ended,
+        [Successor(range=x, start=Continuation("9")) for x in successors],
+        feed=MemoryFeed(1),
+        container=leases,
+        retrier=Retrier(JOURNAL, Random(1)),
+        events=JOURNAL,
+        check=lambda: None,
+    )
+
+
+MERGED = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
+
+
+async def superseded() -> MemoryLeases:
+    """Return leases of a range whose half went on elsewhere before anybody read it."""
+    leases = MemoryLeases()
+    await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
+    await leases.create(Lease(range=HALF, continuation=Continuation("3")))
+    await end(leases, WHOLE, MERGED)
+    await finish(leases, R0)
+    return leases
+
+
+async def test_a_lease_that_was_superseded_does_not_come_back_by_a_late_create() -> None:
+    leases = await superseded()
+    late = Lease(range=HALF, continuation=Continuation("3"))
+    assert (await leases.create(late)).ended
+    assert [x.range_id for x in assignable(await leases.list())] == ["r3"]
+
+
+async def test_a_superseded_lease_is_forgotten_once_others_read_its_keys() -> None:
+    leases = await superseded()
+    assert await forgotten(leases) == []
+    await checkpoint(leases, R3)
+    assert await forgotten(leases) == ["r0", "r1"]
+
+
+async def test_a_superseded_lease_begins_after_all_where_its_keys_come_back() -> None:
+    leases = await superseded()
+    await end(leases, MERGED, replace(HALF, parents=(R3,)))
+    stored = await leases.read(R1)
+    assert stored is not None
+    assert (stored.ended, stored.continuation) == (False, "9")
+
+
+async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_its_keys() -> (
+    None
+):
+    leases = MemoryLeases()
+    for x in (MERGED, HALF, replace(HALF, id=R4, parents=(R3,)), replace(WHOLE, id=R2)):
+        await leases.create(Lease(range=x, continuation=Continuation("3")))
+    await checkpoint(leases, R2)  # others read it: its owner decides, not we
+    await checkpoint(leases, R3)
+    owned = [x for x in await leases.list() if x.range_id == R3]
+    tender = RangeSynchronizer(
+        MemoryFeed(0),
+        leases,
+        FeedSettings(),
+        events=JOURNAL,
+        changed=lambda: None,
+        owned=lambda: owned,
+    )
+    tending = asyncio.create_task(tender.run())
+    await asyncio.sleep(1)
+    tending.cancel()
+    assert {x.range_id for x in await leases.list()} == {R2, R3, R4}
+
+
+async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo() -> None:
+    leases = MemoryLeases()
+    for x in (WHOLE, replace(HALF, parents=())):
+        await leases.create(Lease(range=x, continuation=Continuation("3")))
+    owners = iter([(), await leases.list()])
+    tender = RangeSynchronizer(
+        MemoryFeed(0),
+        leases,
+        FeedSettings(),
+        events=JOURNAL,
+        changed=lambda: None,
+        owned=lambda: next(owners),
+    )
+    tending = asyncio.create_task(tender.run())
+    await asyncio.sleep(1)
+    tending.cancel()
+    assert len(await leases.list()) == 2
 
 
 async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> None:
