@@ -45,7 +45,7 @@ async def read():
         count, after = 0, {}
         while count < int(sys.argv[2]):
             for r in await log.ranges():
-                start = after.get(r.id) or await log.settle(r.id, "beginning")
+                start = after.get(r.id) or await log.resolve_start(r.id, "beginning")
                 page = await log.read(r.id, start, 1000)
                 begin, end = (int(x.split("/")[1]) for x in (start, page.continuation))
                 assert [x.sequence for x in page.changes] == [*range(begin + 1, end + 1)]

@@ -61,6 +61,11 @@ async def outcome(
         return process.returncode, output.decode()
 
 
+def unboxed(said: str) -> str:
+    """Return a message without the box around it, whose lines break where its width ends."""
+    return " ".join(x for x in said.split() if x != "│")
+
+
 def a_path_without_java(folder: Path) -> str:
     """Make a folder of all that is on the path of most systems, but for Java."""
     folder.mkdir()
@@ -252,11 +257,11 @@ async def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> No
     (tmp_path / "mine.txt").write_text("precious")
     code, said = await outcome(f"--keep={tmp_path}", temporary=tmp_path)
     assert code == 2
-    assert "is not empty" in said
+    assert "is not empty" in unboxed(said)
     assert names_in(tmp_path) == ["mine.txt"]
 
 
 async def test_a_directory_without_a_run_has_nothing_to_prove(tmp_path: Path) -> None:
     code, said = await outcome(f"--prove={tmp_path}", temporary=tmp_path)
     assert code == 2
-    assert "holds no run" in said
+    assert "holds no run" in unboxed(said)

@@ -197,25 +197,6 @@ def test_a_port_in_use_is_told_before_anything_else_is_done(place: Path) -> None
     assert not (place / "leases.db").exists()
 
 
-@pytest.mark.parametrize("name", ["host", "leases", "observers", "feeds"])
-def test_a_module_that_hides_one_of_ours_is_named(place: Path, name: str) -> None:
-    (place / "mine").mkdir()
-    (place / "mine" / f"{name}.py").write_text("raise SystemExit('imported')\n")
-    env = {"PYTHONPATH": str(place / "mine")}
-    ended = changefeed(*RUN, "--observer=log", cwd=place, env=env)
-    assert ended.returncode == 2
-    assert f"hides the package {name!r} of changefeed-host. Rename it" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
-def test_an_observer_in_a_module_of_our_names_is_refused_with_advice(place: Path) -> None:
-    (place / "observers.py").write_text("def process(changes): ...\n")
-    ended = changefeed(*RUN, "--observer=observers:process", cwd=place)
-    assert ended.returncode == 2
-    assert "./observers.py has the name of a package of changefeed-host" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 def test_an_exporter_that_is_not_installed_is_named(place: Path) -> None:
     env = {"OTEL_METRICS_EXPORTER": "nonesuch"}
     ended = changefeed(*RUN, "--observer=log", cwd=place, env=env)
