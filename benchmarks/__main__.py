@@ -4,13 +4,13 @@ Ends with 0 whether goals are met or not: a goal missed on a busy machine is no 
 Ends with 2 for a name that is none.
 """
 
+import logging
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 from rich.console import Console
 
@@ -34,7 +34,7 @@ def main(
         known = ", ".join(BENCHMARKS)
         raise typer.BadParameter(f"there is no benchmark {unknown[0]!r}; there are: {known}")
     # Hosts in this process would tell each step of theirs between the tables.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
+    logging.getLogger("changefeed").setLevel(logging.WARNING)
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
     machine(console)
     results: list[Result] = []

@@ -7,7 +7,6 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from typing import Annotated
 
-import structlog
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
@@ -16,12 +15,12 @@ from changefeed.cli.host_flags import HostFlags
 from changefeed.host.settings import Settings
 from changefeed.host.supervisor import Supervisor, child_names
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.logs import set_up_logs
+from changefeed.runtime.logs import get_logger, set_up_logs
 
 _SLACK = 15.0
 """A child ends by itself some seconds after its own budget; only then it is killed."""
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 
 @with_flags

@@ -7,7 +7,6 @@ provider they cost next to nothing.
 
 from collections.abc import Iterable, Mapping
 
-import structlog
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
@@ -16,8 +15,9 @@ from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.logs import get_logger
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 
 class HostEvents(FailureLog):

@@ -6,20 +6,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
-import structlog
-
 from changefeed.host.settings import Settings
 from changefeed.host.shutdown import StopSignals, leave_within
 from changefeed.host.web import listening_socket, serving, url_of
 from changefeed.host.wiring import find_observer, open_host
 from changefeed.observers.observer import ObserverFactory
-from changefeed.runtime.logs import set_up_logs
+from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.telemetry import Telemetry, telemetry
 
 _LAST_THREADS = 5.0
 """How long threads of user code may go on after the host has stopped, in seconds."""
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 
 def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:

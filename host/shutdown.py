@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-import structlog
+from changefeed.runtime.logs import get_logger
 
 _AT_ONCE = 10.0
 """What a host that stops at once may take: cancelling, a release, and a goodbye."""
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 
 class StopSignals:

@@ -16,15 +16,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-import structlog
-
 from changefeed.host.host import Stop
+from changefeed.runtime.logs import get_logger
 
 USER_ERROR = 2
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _LONG_ENOUGH = 60.0
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 
 class Child(Protocol):

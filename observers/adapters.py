@@ -27,13 +27,12 @@ from queue import SimpleQueue
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-import structlog
-
 from changefeed.feeds.feed import Change
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context, ObserverFactory
+from changefeed.runtime.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _METHODS = {"open": "(context)", "process": "(context, changes)", "close": "(context, reason)"}
 

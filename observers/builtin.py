@@ -16,13 +16,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-import structlog
 
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class LogObserver:

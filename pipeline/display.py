@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-import structlog
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from changefeed.pipeline.progress import Board, RangeSeen, TableSeen
+from changefeed.runtime.logs import get_logger
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 _TELL_EVERY: Final = 10.0
 _MOST_RANGES: Final = 20

@@ -32,7 +32,6 @@ from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
-import structlog
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
@@ -58,10 +57,10 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE
 from changefeed.pipeline.source.spark import settle_worker, stream
-from changefeed.runtime.logs import set_up_logs
+from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.settings import LogSettings
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 NAME: Final = "changefeed_observer"
 _PAGE: Final = 1000

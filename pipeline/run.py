@@ -5,7 +5,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,8 +25,9 @@ from changefeed.pipeline.source.drain import DrainGate, holding
 from changefeed.pipeline.supervisor import Starter, keep_running, started
 from changefeed.pipeline.tables.queries import Keeping
 from changefeed.pipeline.web import served
+from changefeed.runtime.logs import get_logger
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 _TRIES_OF_ONCE: Final = 4  # each has asked the feed for a minute
 _FRESH_WORKERS: Final = {"spark.python.worker.reuse": "false"}

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -21,8 +20,9 @@ from changefeed.pipeline.errors import QueryFailed, QueryRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate
+from changefeed.runtime.logs import get_logger
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 _LOOK_INTERVAL: Final = 0.25
 _REST_INTERVAL: Final = 0.05

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.settings import WebSettings
+from changefeed.runtime.logs import get_logger
 
-_log = structlog.get_logger("changefeed")
+_log = get_logger()
 
 
 @contextmanager

@@ -1,16 +1,21 @@
-"""Logs on standard error: one line for each thing that happens, ours and the user's alike.
+"""Logs: one line for each thing that happens, through the standard library's ``logging``.
 
-Everything goes through the standard library's ``logging``, so lines that user code writes
-there come out in the same form, and any handler sees all of them.
+A logger of ours (``get_logger``) is a logger of ``logging`` under ``changefeed``, and brings
+all it needs along: nothing is configured for it. In a program that embeds a host its lines go
+where that program's own lines go; the message is the event with its values, as in
+``lease.acquired range=r0 epoch=3``, and ``record.msg`` is a mapping, for formatters that
+want the values. A process of our own (``set_up_logs``) sends all logs to standard error, those
+of user code in the same form.
 """
 
 import logging
 import sys
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import FilteringBoundLogger, Processor
 
 from changefeed.runtime.settings import LogSettings
 
@@ -24,18 +29,67 @@ _TALKATIVE = {
 }
 
 
-def set_up_logs(settings: LogSettings, more: Sequence[logging.Handler] = ()) -> None:
-    """Send all logs to standard error, and to the handlers ``more``."""
-    level = logging.getLevelNamesMapping()[settings.level.upper()]
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    structlog.configure(
+_STACK_LEVEL = 3  # our caller's frame, past those of structlog
+
+
+class LogEvent(dict[str, Any]):
+    """An event with its values; as text it is one line, whatever the values hold."""
+
+    def __str__(self) -> str:
+        values = (f"{k}={_plain(v)}" for k, v in self.items() if k not in _NO_VALUES)
+        return " ".join((str(self.get("event", "")), *values))
+
+
+_NO_VALUES = ("event", "exc_info", "stack_info")
+_SPECIAL = frozenset(" ='\"")
+
+
+def _plain(value: object) -> str:
+    """Quote what would not be read as one value."""
+    if isinstance(value, str) and value.isprintable() and value and not _SPECIAL & {*value}:
+        return value
+    return repr(value)
+
+
+def get_logger(name: str = "changefeed") -> FilteringBoundLogger:
+    """Return a structured logger over ``logging.getLogger(name)``, whatever is configured."""
+    wrapped = structlog.wrap_logger(
+        logging.getLogger(name),
         processors=[
-            *shared,
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            _as_record,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        context_class=dict,
+        cache_logger_on_first_use=False,
+    )
+    return cast("FilteringBoundLogger", wrapped)
+
+
+def _as_record(
+    logger: logging.Logger, method: str, event: MutableMapping[str, Any]
+) -> tuple[tuple[LogEvent], Mapping[str, Any]]:
+    """Make the arguments of a call of ``logging``; the formatter finds the values in it."""
+    said = LogEvent(event)
+    if said.get("exc_info") is True:
+        said["exc_info"] = sys.exc_info()
+    return (said,), {
+        "exc_info": said.get("exc_info"),
+        "stacklevel": _STACK_LEVEL,
+        "extra": {"_logger": logger, "_name": method},
+    }
+
+
+def set_up_logs(settings: LogSettings, more: Sequence[logging.Handler] = ()) -> None:
+    """Send all logs to standard error, and to the handlers ``more``.
+
+    For a process that is ours: it changes what the whole process logs, and how.
+    """
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    structlog.configure(  # for user code that logs with it
+        processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.stdlib.PositionalArgumentsFormatter(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
@@ -45,8 +99,14 @@ def set_up_logs(settings: LogSettings, more: Sequence[logging.Handler] = ()) -> 
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            foreign_pre_chain=[
+                structlog.contextvars.merge_contextvars,
+                structlog.stdlib.ExtraAdder(),
+            ],
             processors=[
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                _add_timestamp,
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *_rendering(form_of(settings, terminal=sys.stderr.isatty())),
             ],
@@ -56,6 +116,14 @@ def set_up_logs(settings: LogSettings, more: Sequence[logging.Handler] = ()) -> 
     logging.captureWarnings(True)
     for name, least in _TALKATIVE.items():
         logging.getLogger(name).setLevel(max(level, least))
+
+
+def _add_timestamp(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    at = datetime.fromtimestamp(event["_record"].created, UTC)
+    event["timestamp"] = at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return event
 
 
 def form_of(settings: LogSettings, *, terminal: bool) -> Form:

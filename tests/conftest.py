@@ -1,11 +1,11 @@
 """Tests run in virtual time, unless they are marked ``real_time``."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 import hypothesis
 import pytest
-import structlog
 
 from tests.support.virtual_time import VirtualTimeLoop
 
@@ -14,7 +14,7 @@ hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
 # Only what went wrong is worth reading under a failed test.
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
+logging.getLogger("changefeed").setLevel(logging.WARNING)
 
 
 def pytest_asyncio_loop_factories(

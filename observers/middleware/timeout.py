@@ -17,15 +17,14 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-import structlog
-
 from changefeed.feeds.feed import Change
 from changefeed.observers.errors import ObserverStuck, ObserverTimedOut
 from changefeed.observers.observer import CloseReason, Context, Observer
+from changefeed.runtime.logs import get_logger
 
 _LONGEST_GRACE = 5.0
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class TimeLimitedObserver:

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import structlog
 from deltalake import DeltaTable, Schema, WriterProperties
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _DEFINITION: Final = "changefeed.definition"
 COMPRESSION: Final = "zstd"

@@ -9,6 +9,7 @@ command that tells it again.
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Annotated, Final
 
-import structlog
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -31,7 +31,6 @@ _out = Console()
 
 def _quietly() -> None:
     logging.disable(logging.CRITICAL)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +57,7 @@ def _live_through(seeds: range, feed: FeedKind) -> tuple[list[Outcome], list[_Fo
 
 def _one(seed: int, feed: FeedKind) -> None:
     """Tell the story of one seed, with the log of its hosts."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         outcome = simulate(seed, feed)
     except Violation as violation:

@@ -13,11 +13,11 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.adapters import adapt
 from changefeed.observers.observer import CloseReason, Context, Observer
+from tests.support.logs import captured_logs
 from tests.support.observing import RememberingContext, change
 
 pytestmark = pytest.mark.real_time
@@ -100,6 +100,7 @@ async def test_the_thread_ends_with_close() -> None:
 HANGS = """
 import asyncio, time
 from changefeed.observers.adapters import adapt
+from tests.support.logs import captured_logs
 from tests.support.observing import RememberingContext, change
 
 async def main():
@@ -133,7 +134,7 @@ async def test_a_failure_after_it_was_given_up_is_logged() -> None:
     task = asyncio.create_task(observer.process(CONTEXT, [change(1)]))
     await has_happened(work.begun)
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0)
@@ -336,7 +337,7 @@ async def test_a_failure_after_cancellation_is_logged_because_nobody_awaits_it()
     observer = await opened(fail)
     task = asyncio.create_task(observer.process(CONTEXT, [change(1)]))
     await has_happened(work.begun)
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         task.cancel()
         await asyncio.sleep(0)
         work.let_go.set()

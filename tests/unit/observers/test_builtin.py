@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
-from structlog.testing import capture_logs
 
 from changefeed.feeds.feed import Change, Operation
 from changefeed.observers.adapters import adapt
 from changefeed.observers.builtin import CountObserver, JsonLinesObserver, LogObserver
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason
+from tests.support.logs import captured_logs
 from tests.support.observing import RememberingContext, change, on_range
 
 CONTEXT = RememberingContext()
@@ -26,11 +25,8 @@ CONTEXT = RememberingContext()
 @pytest.fixture
 def logs() -> Iterator[list[Any]]:
     """What is logged, down to the level of info."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("info"))
-    with capture_logs() as logged:
+    with captured_logs() as logged:
         yield logged
-    structlog.configure(**before)
 
 
 def append(path: Path, *changes: Change, fsync: bool = False, range_id: str = "r1") -> None:

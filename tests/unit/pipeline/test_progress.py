@@ -1,7 +1,6 @@
 """What is told of queries: positions, lags, rates, metrics, health. Without Spark."""
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
@@ -10,12 +9,10 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-import structlog
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 from rich.console import Console
-from structlog.testing import capture_logs
 
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.checkpoint_dir import Failures
@@ -26,6 +23,7 @@ from changefeed.pipeline.progress import BatchDone, Board, RangeDone, ranges_don
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.pipeline.web import answer, listening
+from tests.support.logs import captured_logs
 from tests.support.pipeline_feeds import a_log
 
 A, B = RangeId("a"), RangeId("b")
@@ -34,14 +32,6 @@ A, B = RangeId("a"), RangeId("b")
 def told(start: str, end: str, latest: str) -> SimpleNamespace:
     """Tell a part of what Spark tells of a batch."""
     return SimpleNamespace(startOffset=start, endOffset=end, latestOffset=latest)
-
-
-@pytest.fixture
-def _talkative() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("info"))
-    yield
-    structlog.configure(**before)
 
 
 class Clock:
@@ -102,13 +92,12 @@ def test_progress_is_shown_by_table_and_by_range() -> None:
     assert ["b", "0", "0"] in words
 
 
-@pytest.mark.usefixtures("_talkative")
 def test_without_a_terminal_a_line_tells_of_a_table_now_and_then() -> None:
     clock = Clock()
     board = Board(clock)
     lines = Lines(board, clock)
     board.done(a_batch(7, read=4000, lag=1234))
-    with capture_logs() as logged:
+    with captured_logs() as logged:
         lines.look()
         clock.now += 10.0
         lines.look()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import structlog.testing
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from hypothesis import given, settings
@@ -23,6 +22,7 @@ from changefeed.pipeline.tables.delta_table import Upkeep, compact, ensure_table
 from changefeed.pipeline.tables.latest import MERGE
 from changefeed.pipeline.tables.merge import Merge, merge_here
 from changefeed.runtime.errors import UserError
+from tests.support.logs import captured_logs
 
 pytestmark = pytest.mark.real_time
 
@@ -88,7 +88,7 @@ def test_a_batch_is_done_though_its_table_could_not_be_compacted(tmp_path: Path)
         raise DeltaError(f"{uri} for {keep_hours} h: no space left on device")
 
     upkeep = Upkeep(every=2, keep_hours=24)
-    with structlog.testing.capture_logs() as logged:
+    with captured_logs() as logged:
         for n in range(4):
             upkeep.look_after(str(tmp_path), n, broken)
     assert [x["event"] for x in logged] == ["table.not_compacted"] * 2
