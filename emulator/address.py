@@ -93,6 +93,8 @@ def operation_of(address: Address, verb: str, headers: Mapping[str, str]) -> str
     operation = _OPERATIONS.get((address.kind, verb, address.is_feed))
     if operation is None:
         raise CosmosError(405, f"{verb} is not an operation on /{address.link}.")
+    if _is_true(headers, "x-ms-cosmos-is-query-plan-request") and address.kind == "docs":
+        return "query_plan"
     if operation.startswith("create_") and _is_true(headers, "x-ms-documentdb-isquery"):
         return _QUERIES[address.kind]
     if operation == "read_items" and "A-IM" in headers:
@@ -103,8 +105,6 @@ def operation_of(address: Address, verb: str, headers: Mapping[str, str]) -> str
 
 
 def _posted(headers: Mapping[str, str]) -> str:
-    if _is_true(headers, "x-ms-cosmos-is-query-plan-request"):
-        return "query_plan"
     if headers.get("Content-Type", "").startswith("application/query+json"):
         return "query_items"
     if _is_true(headers, "x-ms-cosmos-is-batch-request"):

@@ -25,6 +25,7 @@ from changefeed.emulator.items import Conditions, Item, Transaction, Written, re
 from changefeed.emulator.json_values import JsonObject, decoded, decoded_object
 from changefeed.emulator.partition_keys import PartitionKey, steps_of
 from changefeed.emulator.query import run as queries
+from changefeed.emulator.query.plan import plan
 from changefeed.emulator.query.run import Query, Scope
 from changefeed.emulator.query.syntax import Binary, Expression, Property
 from changefeed.emulator.ranges import PhysicalRange
@@ -33,7 +34,6 @@ _MOST_IN_BATCH: Final = 100
 _LARGEST_BATCH: Final = 2 * 1024 * 1024
 _WIRE_FORMAT: Final = "x-ms-cosmos-changefeed-wire-format-version"
 _WITH_METADATA: Final = "2021-09-15"
-_PLAN_VERSION: Final = 2
 
 
 def create_item(emulator: Emulator, call: Call) -> Answer:
@@ -102,32 +102,9 @@ def query_items(emulator: Emulator, call: Call) -> Answer:
 
 
 def query_plan(_: Emulator, call: Call) -> Answer:
-    """Tell a client that plans for itself to ask every range and chain the answers."""
+    """Tell a client that plans for itself how to ask every range and merge the answers."""
     query = queries.parsed(decoded_object(call.body))
-    if not query.select.is_simple:
-        raise not_supported(
-            "A query plan for ORDER BY, TOP, OFFSET or COUNT",
-            "Send the query to the gateway as it is: it answers over all ranges at once.",
-        )
-    whole = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
-    info = {
-        "distinctType": "None",
-        "groupByExpressions": [],
-        "groupByAliases": [],
-        "orderBy": [],
-        "orderByExpressions": [],
-        "aggregates": [],
-        "groupByAliasToAggregateType": {},
-        "rewrittenQuery": "",
-        "hasSelectValue": query.select.value is not None,
-        "hasNonStreamingOrderBy": False,
-    }
-    plan = {
-        "partitionedQueryExecutionInfoVersion": _PLAN_VERSION,
-        "queryInfo": info,
-        "queryRanges": [whole],
-    }
-    return Answer(body=msgspec.json.encode(plan))
+    return Answer(body=msgspec.json.encode(plan(query)))
 
 
 def change_feed(emulator: Emulator, call: Call) -> Answer:
@@ -319,7 +296,7 @@ def _names_a_key(call: Call, query: Query) -> bool:
             return False
         if part.operator == "AND":
             return names(part.left) or names(part.right)
-        key = Property(steps=steps_of(call.within.path))
+        key = Property(root=query.select.item, steps=steps_of(call.within.path))
         return part.operator == "=" and key in {part.left, part.right}
 
     return names(query.select.where)

@@ -1,1 +1,1 @@
-"""The part of Cosmos DB's SQL that clients of leases and simple applications need."""
+"""Cosmos DB's SQL: read, planned for clients that merge ranges themselves, and run."""

@@ -1,11 +1,13 @@
 """Runs a query over the items of a scope and hands the result out in pages.
 
 A simple query is answered as it goes along: a page ends when it is full, and its token
-says behind which item to go on. With ORDER BY, TOP, OFFSET or COUNT the whole scope is
-read for every page, and the token says how many results were handed out.
+says behind which item to go on. With JOIN, GROUP BY, DISTINCT, ORDER BY, TOP, OFFSET or an
+aggregate the whole scope is read for every page, and the token says how many results were
+handed out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,10 +17,11 @@ from changefeed.emulator.errors import bad_request
 from changefeed.emulator.hashing import HIGHEST, LOWEST
 from changefeed.emulator.json_values import UNDEFINED, decoded_object
 from changefeed.emulator.partition_keys import PartitionKey
-from changefeed.emulator.query.evaluate import Evaluated, compiled
-from changefeed.emulator.query.functions import sort_key
+from changefeed.emulator.query.evaluate import GROUP, Compiler, Evaluated
+from changefeed.emulator.query.evaluate import Row as Names
 from changefeed.emulator.query.parser import parse, parse_condition
-from changefeed.emulator.query.syntax import Call, Expression, Select
+from changefeed.emulator.query.syntax import Column, Expression, Select
+from changefeed.emulator.query.values import identity, sort_key
 from changefeed.emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
@@ -86,12 +89,22 @@ def parsed(body: Mapping[str, Any]) -> Query:
 
 def fits(item: Mapping[str, Any], condition: str) -> bool:
     """Tell whether an item meets the condition of a patch, ``FROM c WHERE …``."""
-    where = parse_condition(condition).where
-    return where is None or compiled(where, {})(item) is True
+    select = parse_condition(condition)
+    return any(_kept(Compiler({}, _answer), select, [{select.item: item}]))
+
+
+def whole_number(expression: Expression | None, query: Query, what: str) -> int:
+    """Return what TOP, OFFSET or LIMIT says; zero if it is not there."""
+    if expression is None:
+        return 0
+    value = Compiler(query.parameters, _answer).compiled(expression)({})
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise bad_request(f"{what} must be a whole number, not {value!r}.")
+    return value
 
 
 def run(rows: Rows, query: Query, *, limit: int, continuation: str | None) -> ResultPage:
-    if query.select.is_simple:
+    if query.select.is_streamed:
         return _streamed(rows, query, limit, _behind(continuation, "i"))
     return _collected(rows, query, limit, _behind(continuation, "n"))
 
@@ -106,7 +119,9 @@ def _behind(continuation: str | None, kind: str) -> int:
 
 
 def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
-    keeps, shown = _where(query), _shown(query)
+    select, compiler = query.select, Compiler(query.parameters, _answer)
+    keeps = None if select.where is None else compiler.compiled(select.where)
+    shown = None if select.is_whole else _shown(compiler, select)
     results: list[bytes] = []
     size, looked_at, last = 0, 0, after
     for number, body in rows(after):
@@ -117,10 +132,10 @@ def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
             results.append(body)
             size += len(body)
             continue
-        item = decoded_object(body)
-        if keeps is not None and keeps(item) is not True:
+        row = {select.item: decoded_object(body)}
+        if keeps is not None and keeps(row) is not True:
             continue
-        value = None if shown is None else shown(item)
+        value = None if shown is None else shown(row)
         if value is not UNDEFINED:
             results.append(body if shown is None else msgspec.json.encode(value))
             size += len(results[-1])
@@ -128,67 +143,81 @@ def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
 
 
 def _collected(rows: Rows, query: Query, limit: int, done: int) -> ResultPage:
-    select, keeps = query.select, _where(query)
-    items = [decoded_object(body) for _, body in rows(0)]
-    looked_at = len(items)
-    if keeps is not None:
-        items = [x for x in items if keeps(x) is True]
-    if select.is_count:
-        count = [msgspec.json.encode(_count(query, items))]
-        return ResultPage(results=count, looked_at=looked_at, continuation=None)
-    for order in reversed(select.order):
-        key = compiled(order.expression, query.parameters)
-        items.sort(key=lambda x, key=key: sort_key(key(x)), reverse=order.descending)  # type: ignore[misc]
-    first = _whole_number(select.offset, query, "OFFSET")
-    wanted = items[first:]
-    if select.limit is not None:
-        wanted = wanted[: _whole_number(select.limit, query, "LIMIT")]
-    shown = _shown(query) or _itself
-    values = [v for x in wanted if (v := shown(x)) is not UNDEFINED]
-    page = values[done : done + limit]
+    items: list[Names] = [{query.select.item: decoded_object(body)} for _, body in rows(0)]
+    values = list(_answer(query.select, query.parameters, items))
+    page = [msgspec.json.encode(x) for x in values[done : done + limit]]
     handed_out = done + len(page)
     return ResultPage(
-        results=[msgspec.json.encode(x) for x in page],
-        looked_at=looked_at,
+        results=page,
+        looked_at=len(items),
         continuation=f"n:{handed_out}" if handed_out < len(values) else None,
     )
 
 
-def _count(query: Query, items: list[dict[str, Any]]) -> Any:
-    columns = query.select.columns
-    call = columns[0].expression if columns else query.select.value
-    assert isinstance(call, Call)
-    if len(call.arguments) != 1:
-        raise bad_request("COUNT takes one argument: COUNT(1), or COUNT(c.name).")
-    counted = compiled(call.arguments[0], query.parameters)
-    number = sum(1 for x in items if counted(x) is not UNDEFINED)
-    return {columns[0].name: number} if columns else number
+def _answer(
+    select: Select, parameters: Mapping[str, Any], start: Sequence[Names]
+) -> Iterator[Any]:
+    """Give every result of a query, or of one inside it, over the rows before its FROM."""
+    compiler = Compiler(parameters, _answer)
+    rows: Iterable[Names] = _kept(compiler, select, start)
+    if select.is_aggregate:
+        rows = _grouped(compiler, select.group, rows)
+    if select.order:
+        rows = _ordered(compiler, select, rows)
+    shown = _shown(compiler, select)
+    values: Iterator[Any] = (v for x in rows if (v := shown(x)) is not UNDEFINED)
+    if select.distinct:
+        values = _distinct(values)
+    query = Query(select=select, parameters=parameters)
+    first = whole_number(select.offset, query, "OFFSET")
+    if select.limit is None:
+        return itertools.islice(values, first, None)
+    most = whole_number(select.limit, query, "TOP" if select.has_top else "LIMIT")
+    return itertools.islice(values, first, first + most)
 
 
-def _where(query: Query) -> Evaluated | None:
-    where = query.select.where
-    return None if where is None else compiled(where, query.parameters)
+def _kept(compiler: Compiler, select: Select, start: Sequence[Names]) -> Iterator[Names]:
+    rows = compiler.rows(select.sources, start)
+    if select.where is None:
+        return rows
+    keeps = compiler.compiled(select.where)
+    return (x for x in rows if keeps(x) is True)
 
 
-def _shown(query: Query) -> Evaluated | None:
-    """Return what makes a result of an item; ``None`` where it is shown as it is."""
-    select = query.select
-    if select.is_whole:
-        return None
+def _grouped(
+    compiler: Compiler, by: Sequence[Column], rows: Iterable[Names]
+) -> Iterator[Names]:
+    """Give one row for each group, in the order in which they were met; one in all for none."""
+    keys = [compiler.compiled(x.expression) for x in by]
+    groups: dict[tuple[bytes, ...], list[Names]] = {} if by else {(): []}
+    for row in rows:
+        groups.setdefault(tuple(identity(x(row)) for x in keys), []).append(row)
+    for members in groups.values():
+        yield {**(members[0] if members else {}), GROUP: members}
+
+
+def _ordered(compiler: Compiler, select: Select, rows: Iterable[Names]) -> list[Names]:
+    found = list(rows)
+    for order in reversed(select.order):
+        key = compiler.compiled(order.expression)
+        found.sort(key=lambda x, key=key: sort_key(key(x)), reverse=order.descending)  # type: ignore[misc]
+    return found
+
+
+def _distinct(values: Iterable[Any]) -> Iterator[Any]:
+    seen: set[bytes] = set()
+    for value in values:
+        known = identity(value)
+        if known not in seen:
+            seen.add(known)
+            yield value
+
+
+def _shown(compiler: Compiler, select: Select) -> Evaluated:
+    """Return what makes a result of a row."""
     if select.value is not None:
-        return compiled(select.value, query.parameters)
-    columns = [(x.name, compiled(x.expression, query.parameters)) for x in select.columns]
-    return lambda item: {k: v for k, x in columns if (v := x(item)) is not UNDEFINED}
-
-
-def _itself(item: Any) -> Any:
-    return item
-
-
-def _whole_number(expression: Expression | None, query: Query, what: str) -> int:
-    if expression is None:
-        return 0
-    value = compiled(expression, query.parameters)({})
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise bad_request(f"{what} (or TOP) must be a whole number, not {value!r}.")
-    return value
+        return compiler.compiled(select.value.expression)
+    if not select.columns:
+        return lambda row: row[select.item]
+    columns = [(x.name, compiler.compiled(x.expression)) for x in select.columns]
+    return lambda row: {k: v for k, x in columns if (v := x(row)) is not UNDEFINED}

@@ -1,7 +1,17 @@
 """A query after it was read: values only, no behaviour."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+AGGREGATES: Final = {
+    "COUNT": "Count",
+    "SUM": "Sum",
+    "AVG": "Average",
+    "MIN": "Min",
+    "MAX": "Max",
+}
+"""The functions over a whole group, and what query plans call them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +26,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """Steps from the item; none is the item itself."""
+    """Steps from what ``root`` names in FROM; none is that itself."""
 
+    root: str
     steps: tuple[str | int, ...]
 
 
@@ -32,6 +43,22 @@ class Binary:
     operator: str
     left: "Expression"
     right: "Expression"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ternary:
+    """``condition ? then : otherwise``."""
+
+    condition: "Expression"
+    then: "Expression"
+    otherwise: "Expression"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Like:
+    value: "Expression"
+    pattern: "Expression"
+    escape: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +77,27 @@ class ObjectOf:
     members: tuple[tuple[str, "Expression"], ...]
 
 
-Expression = Literal | Parameter | Property | Unary | Binary | Call | ArrayOf | ObjectOf
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subquery:
+    """A query inside another. ``kind`` is VALUE (one value), ARRAY or EXISTS."""
+
+    kind: str
+    select: "Select"
+
+
+Expression = (
+    Literal
+    | Parameter
+    | Property
+    | Unary
+    | Binary
+    | Ternary
+    | Like
+    | Call
+    | ArrayOf
+    | ObjectOf
+    | Subquery
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,38 +106,103 @@ class Column:
 
     name: str
     expression: Expression
+    text: str  # as it was written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     expression: Expression
     descending: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What FROM or JOIN gives a name: a value, or each member of an array in turn."""
+
+    name: str
+    of: Expression
+    each: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """``columns`` is empty for ``*`` and for ``VALUE``; ``value`` is set for ``VALUE``."""
+    """``columns`` is empty for ``*`` and for ``VALUE``; ``value`` is set for ``VALUE``.
 
-    value: Expression | None = None
+    ``item`` is the name by which the query calls the item itself. ``limit`` is that of
+    LIMIT or TOP. The texts are what a query plan is put together from.
+    """
+
+    item: str = "c"
+    sources: tuple[Source, ...] = ()
+    distinct: bool = False
+    value: Column | None = None
     columns: tuple[Column, ...] = ()
     where: Expression | None = None
+    group: tuple[Column, ...] = ()
     order: tuple[Order, ...] = ()
     offset: Expression | None = None
-    limit: Expression | None = None  # of LIMIT or TOP
+    limit: Expression | None = None
+    has_top: bool = False
+    from_text: str = ""
+    where_text: str = ""
 
     @property
     def is_whole(self) -> bool:
         """Whether the result is the items as they are stored."""
-        return not self.columns and (self.value is None or self.value == Property(steps=()))
+        if self.columns or self.sources:
+            return False
+        whole = Property(root=self.item, steps=())
+        return self.value is None or self.value.expression == whole
 
     @property
-    def is_count(self) -> bool:
-        expressions = [x.expression for x in self.columns]
-        if self.value is not None:
-            expressions.append(self.value)
-        return any(isinstance(x, Call) and x.function == "COUNT" for x in expressions)
+    def shown(self) -> tuple[Column, ...]:
+        """The columns, or the one that VALUE stands before."""
+        return self.columns or ((self.value,) if self.value else ())
+
+    @property
+    def is_aggregate(self) -> bool:
+        """Whether a result stands for many items."""
+        return bool(self.group) or any(has_aggregate(x.expression) for x in self.shown)
 
     @property
     def is_simple(self) -> bool:
         """Whether each range can answer for itself, and the answers just be put together."""
-        return not (self.order or self.is_count or self.limit or self.offset)
+        whole = self.order or self.is_aggregate or self.limit or self.offset or self.distinct
+        return not whole
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer can be given item by item, with at most one result for each."""
+        return self.is_simple and not self.sources
+
+
+def has_aggregate(expression: Expression) -> bool:
+    """Tell whether an expression is about a group; a query inside it has its own."""
+    if isinstance(expression, Call) and expression.function in AGGREGATES:
+        return True
+    return any(has_aggregate(x) for x in _parts(expression))
+
+
+def is_of_groups(expression: Expression, keys: Collection[Expression]) -> bool:
+    """Tell whether an expression has one value for a group: a key, or an aggregate."""
+    if expression in keys or (
+        isinstance(expression, Call) and expression.function in AGGREGATES
+    ):
+        return True
+    if isinstance(expression, Property):
+        return not expression.root
+    return all(is_of_groups(x, keys) for x in _parts(expression))
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    match expression:
+        case Subquery():
+            return
+        case Call(arguments=members) | ArrayOf(members=members):
+            yield from members
+        case ObjectOf(members=named):
+            yield from (x for _, x in named)
+        case _:
+            values = (getattr(expression, x.name) for x in fields(expression))
+            yield from (x for x in values if isinstance(x, Expression))

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import msgspec
 
@@ -28,6 +28,7 @@ class Token:
     kind: Kind
     text: str
     at: int
+    end: int
 
     def is_word(self, word: str) -> bool:
         return self.kind == "name" and self.text.upper() == word
@@ -44,22 +45,18 @@ def tokens_of(text: str) -> list[Token]:
         if match.lastgroup != "space":
             found.append(_token(match))
         at = match.end()
-    return [*found, Token(kind="end", text="the end", at=at)]
+    return [*found, Token(kind="end", text="the end", at=at, end=at)]
 
 
 def _token(match: re.Match[str]) -> Token:
-    text, at = match.group(0), match.start()
-    match match.lastgroup:
-        case "string":
-            return Token(kind="string", text=_said(text), at=at)
-        case "number":
-            return Token(kind="number", text=text, at=at)
-        case "parameter":
-            return Token(kind="parameter", text=text, at=at)
-        case "name":
-            return Token(kind="name", text=text, at=at)
-        case _:
-            return Token(kind="sign", text=text, at=at)
+    text, kind = match.group(0), match.lastgroup
+    assert kind in {"name", "number", "string", "parameter", "sign"}
+    return Token(
+        kind=cast("Kind", kind),
+        text=_said(text) if kind == "string" else text,
+        at=match.start(),
+        end=match.end(),
+    )
 
 
 def _said(quoted: str) -> str:
