@@ -19,6 +19,7 @@ from changefeed.pipeline.delta_jar import with_delta
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 
+_PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
 _COMMANDS: Final = ("run", "once", "observe")
 _ENTRY: Final = """\
 from changefeed.cli.pipeline import app
@@ -92,6 +93,8 @@ def command(
         "spark.pyspark.python": python or sys.executable,
         **with_delta(settings.spark, *further),
     }
+    # What plans batches is a process of the driver's Java, which is given no --py-files.
+    conf[_PYTHON_PATH] = ":".join(filter(None, [str(archive), conf.get(_PYTHON_PATH)]))
     return [
         spark_submit(),
         f"--master={master}",

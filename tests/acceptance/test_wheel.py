@@ -1,61 +1,31 @@
 """The wheel: what is in it, and that it works where nothing else of ours is."""
 
-import os
-import subprocess
-import sys
-import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.support import wheels
+from tests.support.wheels import PACKAGE, ROOT, run
+
 pytestmark = pytest.mark.real_time
 
-ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGE = ROOT / "changefeed"
-
-
-def run(*command: str | Path, cwd: Path) -> str:
-    environment = {"PATH": os.environ["PATH"]}  # no PYTHONPATH: it must stand alone
-    ended = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
-def built(source: Path, into: Path) -> Path:
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", into, cwd=source)
-    (wheel,) = into.glob("*.whl")
-    return wheel
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+    return wheels.ours(".whl", tmp_path_factory.mktemp("wheel"), "wheel")
 
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh virtual environment with the wheel, that borrows our dependencies only."""
+    """A fresh virtual environment with the wheel."""
     home = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home)
-    installed(wheel, home)
-    (packages,) = home.glob("lib/python*/site-packages")
-    # Named in a .pth file, the other environment's own .pth files, which lead to the
-    # sources, are not read.
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    wheels.environment(home)
+    wheels.install(home, wheel)
     return home
-
-
-def installed(wheel: Path, home: Path) -> None:
-    run(
-        *(sys.executable, "-m", "pip", "--python", home / "bin/python", "install"),
-        *("-q", "--disable-pip-version-check", "--no-index", "--no-deps", wheel),
-        cwd=home,
-    )
 
 
 def sources() -> set[str]:
@@ -99,7 +69,7 @@ def test_an_observer_of_another_package_is_found_by_its_entry_point(
         target = source / name
         target.parent.mkdir(exist_ok=True)
         target.write_text((ROOT / "samples/container" / name).read_text())
-    installed(built(source, tmp_path / "dist"), environment)
+    wheels.install(environment, wheels.build(source, tmp_path / "dist"))
     load = "from changefeed.observers.registry import load_observer as load"
     call = "load('shop', {'currency': 'USD'})"
     run(environment / "bin/python", "-c", f"{load}; {call}", cwd=tmp_path)

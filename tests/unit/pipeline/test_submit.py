@@ -14,7 +14,9 @@ from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.submit import command
 
 SETTINGS = PipelineSettings(
-    feed="eventlog:log", directory="tables", spark={"spark.driver.memory": "4g"}
+    feed="eventlog:log",
+    directory="tables",
+    spark={"spark.driver.memory": "4g", "spark.executorEnv.PYTHONPATH": "/mine"},
 )
 
 
@@ -40,6 +42,7 @@ def test_the_line_says_where_with_what_and_with_which_settings(tmp_path: Path) -
         "--master=spark://there",
         "--conf=spark.pyspark.python=./env/bin/python",
         "--conf=spark.driver.memory=4g",
+        f"--conf=spark.executorEnv.PYTHONPATH={tmp_path}/into/changefeed.zip:/mine",
         f"--py-files={tmp_path}/into/changefeed.zip,a.zip",
         "--name=mine",
         "--conf=x.y=z",

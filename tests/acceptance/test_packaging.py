@@ -1,0 +1,320 @@
+"""Installed beside packages and folders of the same names as ours, in every way there is."""
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import deltalake
+import pytest
+
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.java import java_home
+from tests.support import wheels
+from tests.support.pipeline_feeds import a_log
+from tests.support.wheels import ROOT, run
+
+pytestmark = pytest.mark.real_time
+
+FOLDERS = sorted(x.name for x in (ROOT / "changefeed").iterdir() if x.is_dir())
+NAMESAKES = ("observers", "pipeline", "emulator")
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import changefeed
+for module in pkgutil.walk_packages(changefeed.__path__, "changefeed."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print(sorted({x.partition(".")[0] for x in sys.modules}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheels.ours(".whl", tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheels.ours(".tar.gz", tmp_path_factory.mktemp("sdist"), "sdist")
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh virtual environment with the wheel."""
+    home = tmp_path_factory.mktemp("environment")
+    wheels.environment(home)
+    wheels.install(home, wheel)
+    return home
+
+
+@pytest.fixture(scope="module")
+def namesakes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The packages of the package index that have the names of our folders."""
+    into = tmp_path_factory.mktemp("namesakes")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q"]
+    done = subprocess.run(
+        [*pip, "--no-deps", "-w", str(into), *NAMESAKES],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-300:]}")
+    return sorted(into.iterdir())
+
+
+def top_level_names(python: Path, cwd: Path) -> list[str]:
+    """Import all our modules; return the top-level names of all that are imported then."""
+    names: list[str] = json.loads(
+        run(python, "-c", IMPORT_ALL, cwd=cwd).splitlines()[-1].replace("'", '"')
+    )
+    return names
+
+
+def works(home: Path, cwd: Path) -> None:
+    command = home / "bin/changefeed"
+    assert run(command, "--version", cwd=cwd).startswith("changefeed ")
+    run(command, "init-config", "--force", cwd=cwd)
+    run(command, "pipeline", "status", "--help", cwd=cwd)
+    assert "changefeed" in top_level_names(home / "bin/python", cwd)
+
+
+def test_importing_all_of_it_takes_no_other_name_than_its_own(
+    environment: Path, tmp_path: Path
+) -> None:
+    names = top_level_names(environment / "bin/python", tmp_path)
+    assert "changefeed" in names
+    assert sorted(set(names) & set(FOLDERS)) == []
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_packages_of_the_same_names_as_our_folders_can_come_and_go(
+    first: str, wheel: Path, namesakes: list[Path], tmp_path: Path
+) -> None:
+    home = tmp_path / "environment"
+    wheels.environment(home)
+    bare = wheels.files(home)
+    steps = [[wheel], namesakes] if first == "ours" else [namesakes, [wheel]]
+    wheels.install(home, *steps[0])
+    alone = wheels.files(home)
+    wheels.install(home, *steps[1])
+    both = wheels.files(home)
+    works(home, tmp_path)
+    assert {x.partition("/")[0] for x in both} > set(NAMESAKES)
+
+    last = ["changefeed-host"] if first == "theirs" else list(NAMESAKES)
+    wheels.uninstall(home, *last)
+    assert wheels.files(home) == alone, "what was there before is there again, and whole"
+    if first == "ours":
+        works(home, tmp_path)
+        wheels.uninstall(home, "changefeed-host")
+    else:
+        run(home / "bin/python", "-c", "import pipeline.pipeline", cwd=tmp_path)
+        wheels.uninstall(home, *NAMESAKES)
+    assert wheels.files(home) == bare
+
+
+def test_the_sdist_installs_the_same_files_as_the_wheel(
+    environment: Path, sdist: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "environment"
+    wheels.environment(home)
+    wheels.install(home, sdist)
+    works(home, tmp_path)
+    ignored = {"direct_url.json", "RECORD"}  # say which file was installed
+    found = {x for x in wheels.files(home) if Path(x).name not in ignored}
+    assert found == {x for x in wheels.files(environment) if Path(x).name not in ignored}
+
+
+def test_an_editable_install_is_the_checkout_and_has_the_one_name(tmp_path: Path) -> None:
+    home = tmp_path / "environment"
+    python = wheels.environment(home)
+    wheels.install(home, "-e", ROOT)
+    works(home, tmp_path)
+    where = run(python, "-c", "import changefeed.host as x; print(x.__file__)", cwd=tmp_path)
+    assert Path(where.strip()) == ROOT / "changefeed/host/__init__.py"
+    find = "from importlib.util import find_spec; print(*map(find_spec, {names}))"
+    found = run(python, "-c", find.format(names=FOLDERS), cwd=tmp_path)
+    assert set(found.split()) == {"None"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A user's project, whose folders have the names of ours."""
+    home = tmp_path / "shop"
+    for folder in ("process", "pipeline", "host", "observers"):
+        (home / folder).mkdir(parents=True)
+        (home / folder / "__init__.py").write_text(f"OWNER = 'shop, {folder}'\n")
+    (home / "observers/orders.py").write_text(OBSERVER)
+    (home / "embed.py").write_text(EMBED)
+    a_log(home / "log", {f"k{n}": 10 for n in range(5)}, parts=2)
+    return home
+
+
+OBSERVER = dedent(
+    '''
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import host
+    import pipeline
+    import process
+    from changefeed.feeds.feed import Change
+    from changefeed.observers.observer import CloseReason, Context
+
+
+    class Orders:
+        """Writes the keys it gets into a file."""
+
+        def __init__(self, *, path: str = "seen") -> None:
+            assert host.OWNER == "shop, host", host
+            assert pipeline.OWNER == "shop, pipeline", pipeline
+            assert process.OWNER == "shop, process", process
+            self._path = path
+
+        def process(self, context: Context, changes: Sequence[Change]) -> None:
+            with Path(self._path).open("a") as out:
+                out.writelines(f"{x.key}\\n" for x in changes)
+
+        def close(self, context: Context, reason: CloseReason) -> None:
+            pass
+    '''
+).lstrip()
+EMBED = dedent(
+    """
+    import asyncio
+    from pathlib import Path
+
+    from changefeed.host.settings import FeedSettings, LeaseSettings, ObserverSettings, Settings
+    from changefeed.host.wiring import find_observer, open_host
+
+    import process
+
+
+    def lines() -> int:
+        seen = Path("embedded")
+        return len(seen.read_text().splitlines()) if seen.exists() else 0
+
+
+    async def main() -> None:
+        settings = Settings(
+            feed=FeedSettings(address="eventlog:log"),
+            leases=LeaseSettings(container="sqlite:embedded.db"),
+            observer=ObserverSettings(
+                name="observers.orders:Orders", options={"path": "embedded"}
+            ),
+        )
+        async with open_host(settings, find_observer(settings.observer)) as running:
+            task = asyncio.create_task(running.run())
+            async with asyncio.timeout(30):
+                while lines() < 50:
+                    await asyncio.sleep(0.05)
+            running.stop()
+            await task
+        print(process.OWNER)
+
+
+    if __name__ == "__main__":
+        asyncio.run(main())
+    """
+).lstrip()
+
+
+def test_a_project_with_folders_of_our_names_embeds_a_host(
+    environment: Path, project: Path
+) -> None:
+    assert run(environment / "bin/python", "embed.py", cwd=project).endswith("shop, process\n")
+    seen = (project / "embedded").read_text().split()
+    assert sorted(set(seen)) == [f"k{n}" for n in range(5)]
+
+
+def test_a_project_with_folders_of_our_names_runs_a_host(
+    environment: Path, project: Path
+) -> None:
+    asyncio.run(_run_until_seen(environment / "bin/changefeed", project, count=50))
+    assert sorted(set((project / "seen").read_text().split())) == [f"k{n}" for n in range(5)]
+
+
+async def _run_until_seen(command: Path, project: Path, *, count: int) -> None:
+    with (project / "said").open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            command,
+            "run",
+            "--observer=observers.orders:Orders",
+            "--feed=eventlog:log",
+            "--leases=sqlite:leases.db",
+            cwd=project,
+            env=wheels.alone(),
+            stdout=said,
+            stderr=said,
+        )
+    seen, until = project / "seen", time.monotonic() + 60
+    while not seen.exists() or len(seen.read_text().split()) < count:
+        assert process.returncode is None, (project / "said").read_text()
+        assert time.monotonic() < until, (project / "said").read_text()
+        await asyncio.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0, (project / "said").read_text()
+
+
+def java() -> dict[str, str]:
+    try:
+        home = java_home(os.environ)
+    except PipelineRefused as error:
+        pytest.skip(str(error))
+    return {} if home is None else {"JAVA_HOME": home}
+
+
+def test_a_project_with_folders_of_our_names_runs_the_pipeline_and_its_executors(
+    environment: Path, project: Path
+) -> None:
+    command = environment / "bin/changefeed"
+    places = ("--feed=eventlog:log", "--directory=tables")
+    tables = ("--set=latest.enabled=false", *places)
+    run(command, "pipeline", "once", *tables, cwd=project, **java())
+    observer = "--observer=observers.orders:Orders"
+    run(command, "pipeline", "observe", "--once", observer, *places, cwd=project, **java())
+    assert rows(project) == 50
+    assert len((project / "seen").read_text().split()) == 50
+
+
+def test_what_is_submitted_brings_us_along(
+    environment: Path, project: Path, tmp_path: Path
+) -> None:
+    (project / "pipeline.toml").write_text(
+        'feed = "eventlog:log"\ndirectory = "tables"\n[latest]\nenabled = false\n'
+    )
+    without_us = wheels.environment(tmp_path / "cluster")
+    line = run(
+        *(environment / "bin/changefeed", "pipeline", "submit", "--config=pipeline.toml"),
+        *("--master=local[2]", "--command=once", f"--python={without_us}"),
+        cwd=project,
+    )
+    run(*shlex.split(line), cwd=project, **java())
+    assert rows(project) == 50
+
+
+def rows(project: Path) -> int:
+    count: int = deltalake.DeltaTable(str(project / "tables/changes")).count()
+    return count
+
+
+def test_a_users_observer_and_program_have_types(environment: Path, project: Path) -> None:
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--no-incremental")
+    python = f"--python-executable={environment / 'bin/python'}"
+    done = run(*mypy, python, "observers/orders.py", "embed.py", cwd=project)
+    assert "no issues found in 2 source files" in done
+    (project / "wrong.py").write_text(
+        "from changefeed.host.settings import FeedSettings\nFeedSettings(addres='x')\n"
+    )
+    wrong = subprocess.run(
+        [*mypy, python, "wrong.py"], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert "addres" in wrong.stdout, "the types are looked at"
