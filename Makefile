@@ -6,7 +6,11 @@ ARGS ?=
 SEEDS ?= 1000
 SEED ?=
 
-.PHONY: demo test simulate mutants check lint types imports format bench lock clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test simulate mutants check lint types imports format bench dist lock clean
+
+help:  ## Print the targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.ready  ## Run the main job: a real feed, four hosts, one killed, tables on Spark, and a proof.
 	$(BIN)/python -m samples.flights $(ARGS)
@@ -14,36 +18,43 @@ demo: $(VENV)/.ready  ## Run the main job: a real feed, four hosts, one killed, 
 test: $(VENV)/.ready  ## Run every test.
 	$(BIN)/pytest -q $(ARGS)
 
-check: lint types imports test  ## What CI runs.
+check: lint types imports test  ## Lint, types, imports and tests; .ci/run runs all that CI does.
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.ready  ## Check style and format (ruff).
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.ready
+types: $(VENV)/.ready  ## Check types (mypy, strict).
 	$(BIN)/mypy
 
-imports: $(VENV)/.ready
+imports: $(VENV)/.ready  ## Check who imports whom (import-linter).
 	$(BIN)/lint-imports --no-logo
 
-format: $(VENV)/.ready
+format: $(VENV)/.ready  ## Format, and apply safe fixes.
 	$(BIN)/ruff check --fix-only -q .
 	$(BIN)/ruff format -q .
 
-simulate: $(VENV)/.ready  ## Live through SEEDS seeds of the fleet, or through one SEED.
+simulate: $(VENV)/.ready  ## Simulate fleets: SEEDS of them, or the one of SEED.
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
-mutants: $(VENV)/.ready  ## Break the code on purpose, and see the tests notice.
+mutants: $(VENV)/.ready  ## Break the code on purpose; the tests must fail.
 	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(VENV)/.ready  ## Measure; `make bench ARGS=failover` runs one.
 	$(BIN)/python -m benchmarks $(ARGS)
 
+dist: $(VENV)/.ready  ## Build wheel and sdist, check their metadata, install both and try them.
+	rm -rf dist
+	$(BIN)/hatchling build -d dist
+	$(BIN)/twine check --strict dist/*
+	CHANGEFEED_DIST=$(CURDIR)/dist $(BIN)/pytest -q tests/acceptance/test_wheel.py \
+		tests/acceptance/test_packaging.py $(ARGS)
+
 lock:  ## Pin the newest versions that fit pyproject.toml.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-header --all-extras --group dev pyproject.toml -o requirements.txt
 
-clean:
+clean:  ## Remove .venv and what tools have left.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.ready: requirements.txt pyproject.toml
