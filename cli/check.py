@@ -1,7 +1,7 @@
 """``changefeed check``: what is wrong with feed and leases, and how to mend it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -12,13 +12,13 @@ from rich.table import Table
 from changefeed.cli.exit_codes import USER_ERROR, exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
-from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.host.wiring import open_leases
-from changefeed.leases.addresses import OpenOptions, check_cosmos
-from changefeed.leases.diagnostics import Finding, Severity, fine, problem
+from changefeed.leases.addresses import LEASES, check_leases
 from changefeed.leases.errors import ContainerError
+from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
 
 _COLOURS = {Severity.FINE: "green", Severity.WARNING: "yellow", Severity.PROBLEM: "red"}
 _LONGEST = 60.0
@@ -32,7 +32,8 @@ def check(
 ) -> None:
     """Try feed and leases, and say what is wrong and how to mend it.
 
-    For Cosmos DB: endpoint, key, rights, containers, time to live, consistency, clocks.
+    Each backend adds what it knows; for Cosmos DB: endpoint, key, rights, containers, time
+    to live, consistency, clocks.
     Ends with 0 if hosts can run, 2 if they cannot. It changes nothing but one item of its
     own, which it deletes again.
     """
@@ -42,19 +43,17 @@ def check(
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
         else:
             Console().print(_rendered(found))
-        if any(x.gravity is Severity.PROBLEM for x in found):
+        if any(x.severity is Severity.PROBLEM for x in found):
             raise typer.Exit(USER_ERROR)
 
 
-async def _found(settings: Settings) -> Sequence[Finding]:
-    found = [x async for x in _feed(settings)]
+async def _found(settings: Settings) -> Sequence[Diagnostic]:
+    found = [*_unused_sections(settings), *[x async for x in _feed(settings)]]
     for address in _addresses(settings.leases):
-        if address.startswith("cosmos"):
-            means = OpenOptions(cosmos=settings.cosmos.access)
-            found += [x async for x in check_cosmos(address, means)]
-    if not any(x.gravity is Severity.PROBLEM for x in found):
+        found += [x async for x in _place_of_leases(settings, address)]
+    if not any(x.severity is Severity.PROBLEM for x in found):
         found += [x async for x in _leases(settings)]
-    return [*found, *_modes(settings)]
+    return found
 
 
 def _addresses(leases: LeaseSettings) -> Sequence[str]:
@@ -63,23 +62,50 @@ def _addresses(leases: LeaseSettings) -> Sequence[str]:
     return (leases.container,)
 
 
-async def _feed(settings: Settings) -> AsyncIterator[Finding]:
-    address = settings.feed.address
+def _unused_sections(settings: Settings) -> Iterator[Diagnostic]:
+    """Find settings of backends that neither the feed nor the leases are kept in."""
+    names = {LEASES.name(x) for x in _addresses(settings.leases)}
+    names.add(FEEDS.name(settings.feed.address))
+    for name in sorted(settings.backends.sections.keys() - names):
+        yield warning(
+            "settings",
+            f"backends.{name} is set, but neither feed nor leases are of such a backend",
+            "look at its spelling, and at the addresses",
+        )
+
+
+async def _feed(settings: Settings) -> AsyncIterator[Diagnostic]:
+    address, options = settings.feed.address, settings.open_options
     try:
-        async with (
-            asyncio.timeout(_LONGEST),
-            open_feed(address, settings.cosmos.access) as feed,
-        ):
+        async with asyncio.timeout(_LONGEST), open_feed(address, options) as feed:
             ranges = await feed.ranges()
+            found = [x async for x in check_feed(address, options)]
     except FeedError as error:
         yield problem("feed", str(error))
     except TimeoutError:
         yield problem("feed", f"{address} does not answer", "look at the network")
     else:
         yield fine("feed", f"{address} has {len(ranges)} ranges")
+        for one in found:
+            yield one
 
 
-async def _leases(settings: Settings) -> AsyncIterator[Finding]:
+async def _place_of_leases(settings: Settings, address: str) -> AsyncIterator[Diagnostic]:
+    options, feed = settings.open_options, settings.feed.address
+    found: list[Diagnostic] = []
+    try:
+        async with asyncio.timeout(_LONGEST):
+            async for one in check_leases(address, options, feed=feed):
+                found.append(one)  # noqa: PERF401 - what was found before a failure counts
+    except ContainerError as error:
+        found.append(problem("leases", str(error)))
+    except TimeoutError:
+        found.append(problem("leases", f"{address} does not answer", "look at the network"))
+    for one in found:
+        yield one
+
+
+async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
     try:
         async with asyncio.timeout(_LONGEST), open_leases(settings) as container:
             leases, members = await container.list(), await container.members()
@@ -91,25 +117,9 @@ async def _leases(settings: Settings) -> AsyncIterator[Finding]:
         yield fine("leases", f"{len(leases)} leases, {len(members)} hosts")
 
 
-def _modes(settings: Settings) -> Sequence[Finding]:
-    """Both addresses have a mode; where they differ, .NET would misread the leases."""
-    feed, leases = settings.feed.address, settings.leases.container
-    if not (feed.startswith("cosmos") and leases.startswith("cosmos")):
-        return ()
-    if ("mode=all-versions" in feed) == ("mode=all-versions" in leases):
-        return ()
-    return (
-        problem(
-            "mode",
-            "the feed is read in another mode than the leases say",
-            "give both addresses the same mode=…",
-        ),
-    )
-
-
-def _rendered(found: Sequence[Finding]) -> Table:
+def _rendered(found: Sequence[Diagnostic]) -> Table:
     table = Table("", "about", "found", "what to do")
     for x in found:
-        gravity = f"[{_COLOURS[x.gravity]}]{x.gravity}[/]"
-        table.add_row(gravity, x.about, x.text, x.advice)
+        severity = f"[{_COLOURS[x.severity]}]{x.severity}[/]"
+        table.add_row(severity, x.about, x.text, x.advice)
     return table

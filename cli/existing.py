@@ -3,31 +3,33 @@
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
-from pathlib import Path
 
 from changefeed.feeds.feed import RangeId
-from changefeed.host.settings import LeaseSettings, Settings
+from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
+from changefeed.leases.addresses import leases_exist
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import UserError
 
 
-def refuse_to_create(settings: LeaseSettings) -> None:
-    """Raise ``UserError`` where opening would make a file: SQLite's containers do."""
-    stores = (settings.ownership, settings.checkpoints)
-    for address in (settings.container,) if None in stores else stores:
-        kind, _, place = (address or "").partition(":")
-        if kind == "sqlite" and not Path(place).exists():
+async def refuse_to_create(settings: Settings) -> None:
+    """Raise ``UserError`` where opening would make the container, as SQLite's does."""
+    leases = settings.leases
+    stores = (leases.ownership, leases.checkpoints)
+    for address in (leases.container,) if None in stores else stores:
+        if address is not None and not await leases_exist(address, settings.open_options):
+            _, _, place = address.partition(":")
             raise UserError(f"there are no leases at {place} yet: no host has run with them")
 
 
 @asynccontextmanager
 async def existing_leases(settings: Settings) -> AsyncIterator[LeaseContainer]:
     leases = settings.leases.model_copy(update={"create_container": False})
-    refuse_to_create(leases)
-    async with open_leases(settings.model_copy(update={"leases": leases})) as container:
+    settings = settings.model_copy(update={"leases": leases})
+    await refuse_to_create(settings)
+    async with open_leases(settings) as container:
         yield BoundedContainer(container, timeout=leases.call_timeout, on_call=lambda _: None)
 
 

@@ -16,6 +16,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases import position_file as exchange
+from changefeed.leases.addresses import LEASES
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
@@ -74,7 +75,7 @@ async def _import_document(
     settings: Settings, wanted: Sequence[Lease], *, dry_run: bool
 ) -> None:
     """Create leases as they were written down; none, if there are others already."""
-    async with open_feed(settings.feed.address, settings.cosmos.access) as feed:
+    async with open_feed(settings.feed.address, settings.open_options) as feed:
         for lease in wanted:
             if not lease.ended and lease.continuation is not None:
                 await feed.lag(lease.range_id, lease.continuation)  # refuses another feed's
@@ -94,13 +95,12 @@ async def _import_document(
 async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool) -> None:
     from changefeed.leases.cosmos import foreign as importing  # noqa: PLC0415 - only for those who use it
 
-    scheme, colon, place = source.partition(":")
-    if not colon or scheme not in ("cosmos", "cosmos+http"):
+    scheme, _, place = source.partition(":")
+    if LEASES.name(source) != "cosmos":
         raise UserError(
             f"{source!r} is no address of Cosmos DB: cosmos://HOST/DATABASE/CONTAINER"
         )
-    access = settings.cosmos.access
-    found = await importing.read_foreign(scheme, place, access)
+    found = await importing.read_foreign(scheme, place, settings.cosmos.access)
     now, expiration = time.time(), settings.leases.expiration
     alive = sorted(
         {str(x.owner) for x in found if x.may_be_alive(now=now, expiration=2 * expiration)}
@@ -110,7 +110,7 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
             f"the fleet seems to run: {', '.join(alive)} wrote within the last "
             f"{2 * expiration:g} s. Stop it first; or wait, if it has just stopped"
         )
-    async with open_feed(settings.feed.address, access) as feed:
+    async with open_feed(settings.feed.address, settings.open_options) as feed:
         ranges = await feed.ranges()
     wanted = importing.imported(found, ranges)
     _say(f"{len(found)} leases found, {len(found) - len(wanted)} of them never read")

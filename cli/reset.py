@@ -67,7 +67,7 @@ def _check(ranges: Sequence[str], to: str, *, all_: bool) -> None:
 async def _reset(settings: Settings, names: Sequence[str], to: str, *, yes: bool) -> bool:
     async with (
         existing_leases(settings) as container,
-        open_feed(settings.feed.address, settings.cosmos.access) as opened,
+        open_feed(settings.feed.address, settings.open_options) as opened,
     ):
         feed = BoundedFeed(opened, timeout=settings.feed.read_timeout)
         meant = _meant(await container.list(), names)

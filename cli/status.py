@@ -37,7 +37,7 @@ def status(
     """
     with exit_on_error():
         settings = flags.settings()
-        refuse_to_create(settings.leases)
+        asyncio.run(refuse_to_create(settings))
         show = _print_json if json else _watch if watch else _print_tables
         with suppress(KeyboardInterrupt):
             asyncio.run(show(settings, watch=watch))

@@ -17,8 +17,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NoReturn
 
-from changefeed.feeds.errors import RangeRefused, RangeUnknown
+from changefeed.feeds.backend import FeedBackend, OpenOptions
+from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import (
     Change,
     Continuation,
@@ -31,6 +33,7 @@ from changefeed.feeds.feed import (
     Successor,
 )
 from changefeed.feeds.timestamps import instant_us
+from changefeed.runtime.backends import Address
 
 _HASHES = 2**32
 
@@ -250,3 +253,13 @@ def _sequence(found: _Range, after: Continuation) -> int:
             f"changes: it is of another feed. Start again from the beginning or from now",
         )
     return int(after)
+
+
+def _refuse(address: Address, _: OpenOptions) -> NoReturn:
+    raise FeedRefused(
+        f"'{address}' has no address: a feed in memory lives in the one process that made it. "
+        f"Make a MemoryFeed in Python, or use eventlog:PATH"
+    )
+
+
+BACKEND = FeedBackend(name="memory", place="", open=_refuse)

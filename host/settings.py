@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, model_validator
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.runtime.settings import (
@@ -161,6 +162,18 @@ class CosmosSettings(Section):
         )
 
 
+class BackendsSettings(Section):
+    """Settings of the backends that other packages bring, each under its own name:
+    ``[backends.NAME]``, or ``CHANGEFEED_BACKENDS__NAME__KEY``. Their own pages say which."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False)
+
+    @property
+    def sections(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.__pydantic_extra__
+
+
 def _shown(secret: SecretStr | None) -> str | None:
     return (secret.get_secret_value() or None) if secret else None
 
@@ -177,8 +190,18 @@ class Settings(AllSettings):
     leases: LeaseSettings = Field(default_factory=LeaseSettings)
     observer: ObserverSettings = Field(default_factory=ObserverSettings)
     cosmos: CosmosSettings = Field(default_factory=CosmosSettings)
+    backends: BackendsSettings = BackendsSettings()
     web: WebSettings = Field(default_factory=WebSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+
+    @property
+    def open_options(self) -> OpenOptions:
+        """What the feed and the lease container of these settings are opened with."""
+        return OpenOptions(
+            cosmos=self.cosmos.access,
+            create=self.leases.create_container,
+            backends=self.backends.sections,
+        )
 
 
 def load_settings(file: Path | None, flags: Mapping[str, Any]) -> Settings:

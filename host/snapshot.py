@@ -94,7 +94,7 @@ class FleetInspector:
             feed, reason = None, ""
             try:
                 feed = await stack.enter_async_context(
-                    open_feed(settings.feed.address, settings.cosmos.access)
+                    open_feed(settings.feed.address, settings.open_options)
                 )
             except FeedError as error:
                 reason = str(error)

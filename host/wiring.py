@@ -8,7 +8,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
-from changefeed.leases.addresses import OpenOptions, open_container, open_stores
+from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import DeadLetters, open_dead_letters
@@ -21,10 +21,10 @@ from changefeed.observers.registry import load_observer
 def open_leases(settings: Settings) -> AbstractAsyncContextManager[LeaseContainer]:
     """Open the container that the settings name: one, or two stores that act as one."""
     leases = settings.leases
-    means = OpenOptions(cosmos=settings.cosmos.access, create=leases.create_container)
+    options = settings.open_options
     if leases.ownership is not None and leases.checkpoints is not None:
-        return open_stores(leases.ownership, leases.checkpoints, means)
-    return open_container(leases.container, means)
+        return open_stores(leases.ownership, leases.checkpoints, options)
+    return open_container(leases.container, options)
 
 
 def find_observer(settings: ObserverSettings) -> ObserverFactory:
@@ -54,7 +54,7 @@ async def open_host(
     events = HostEvents(HostName(settings.host.name))
     random = Random()  # noqa: S311 - spreads timers, guards nothing
     async with (
-        open_feed(settings.feed.address, settings.cosmos.access) as feed,
+        open_feed(settings.feed.address, settings.open_options) as feed,
         open_leases(settings) as container,
         _dead_letters(settings.observer) as dead_letters,
     ):

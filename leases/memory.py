@@ -7,8 +7,11 @@ of the event loop, and the same calls in the same order give the same versions.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Generic
+from typing import Generic, NoReturn
 
+from changefeed.feeds.backend import OpenOptions
+from changefeed.leases.backend import LeaseBackend
+from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
 from changefeed.leases.tables import (
     KEEP,
@@ -18,6 +21,7 @@ from changefeed.leases.tables import (
     TableLeases,
     TableOwnership,
 )
+from changefeed.runtime.backends import Address
 
 
 class MemoryTable(Generic[Record]):
@@ -59,3 +63,19 @@ class MemoryOwnership(TableOwnership):
 class MemoryCheckpoints(TableCheckpoints):
     def __init__(self) -> None:
         super().__init__(MemoryTable[Checkpoint]())
+
+
+def _refuse(_: Address, __: OpenOptions) -> NoReturn:
+    raise ContainerRefused(
+        "leases in memory are seen by one process only, and forgotten when it ends: use"
+        " sqlite:PATH, or make MemoryLeases() in a program that runs all its hosts"
+    )
+
+
+BACKEND = LeaseBackend(
+    name="memory",
+    place="",
+    open_container=_refuse,
+    open_ownership=_refuse,
+    open_checkpoints=_refuse,
+)

@@ -24,8 +24,8 @@ from changefeed.leases.cosmos.opening import (
     partitioned_by_id,
     prefix_of,
 )
-from changefeed.leases.diagnostics import Finding, fine, problem, warning
 from changefeed.leases.errors import ContainerError, ContainerUnavailable
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
 _CLOCK_WARNING = 5.0
 _CLOCK_PROBLEM = 300.0
@@ -33,7 +33,7 @@ _IDS = "SELECT c.id FROM c"
 _WEAK = {"Eventual", "ConsistentPrefix"}
 
 
-async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[Finding]:
+async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[Diagnostic]:
     """Yield what is found, until something is so wrong that no more can be seen."""
     try:
         address = lease_address(scheme, place, OPTIONS)
@@ -59,7 +59,7 @@ async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[
         yield problem("leases", str(error))
 
 
-async def _account(client: CosmosClient, address: CosmosAddress) -> list[Finding]:
+async def _account(client: CosmosClient, address: CosmosAddress) -> list[Diagnostic]:
     connection = client.client_connection
     before = time.time()
     with translate_errors(str(address)):
@@ -73,7 +73,7 @@ async def _account(client: CosmosClient, address: CosmosAddress) -> list[Finding
     ]
 
 
-def _writes_in(account: Any) -> Iterator[Finding]:
+def _writes_in(account: Any) -> Iterator[Diagnostic]:
     regions = [x["name"] for x in account.WritableLocations]
     if len(regions) > 1:
         yield warning(
@@ -86,7 +86,7 @@ def _writes_in(account: Any) -> Iterator[Finding]:
         yield fine("regions", f"writes go to {', '.join(regions)} alone")
 
 
-def _consistency(policy: Mapping[str, Any]) -> Iterator[Finding]:
+def _consistency(policy: Mapping[str, Any]) -> Iterator[Diagnostic]:
     level = str(policy.get("defaultConsistencyLevel", "unknown"))
     if level in _WEAK:
         yield warning(
@@ -98,7 +98,7 @@ def _consistency(policy: Mapping[str, Any]) -> Iterator[Finding]:
         yield fine("consistency", level)
 
 
-def clock_findings(headers: Mapping[str, str], here: float) -> Iterator[Finding]:
+def clock_findings(headers: Mapping[str, str], here: float) -> Iterator[Diagnostic]:
     text = next((y for x, y in headers.items() if x.lower() == "date"), None)
     if text is None:
         return
@@ -114,7 +114,7 @@ def clock_findings(headers: Mapping[str, str], here: float) -> Iterator[Finding]
         yield fine("clock", "the clock of this machine agrees with the server's")
 
 
-def _container(properties: Mapping[str, Any], address: CosmosAddress) -> Iterator[Finding]:
+def _container(properties: Mapping[str, Any], address: CosmosAddress) -> Iterator[Diagnostic]:
     (path, *_) = properties["partitionKey"]["paths"]
     yield fine("container", f"{address} is there, by {path}")
     if properties.get("defaultTtl") is None:
@@ -143,7 +143,7 @@ def _container(properties: Mapping[str, Any], address: CosmosAddress) -> Iterato
         yield fine("indexing", "only what is asked for")
 
 
-async def _rights(items: Items, prefix: str) -> Finding:
+async def _rights(items: Items, prefix: str) -> Diagnostic:
     probe = items.keyed({"id": f"{prefix}.check.{uuid4().hex}", "ttl": 60, "step": 0})
     etag = (await items.create(probe))["_etag"]
     etag = await items.patch(probe["id"], [{"op": "set", "path": "/step", "value": 1}], etag)
@@ -152,7 +152,7 @@ async def _rights(items: Items, prefix: str) -> Finding:
     return fine("rights", "items can be created, changed and deleted")
 
 
-async def _prefixes(items: Items, prefix: str) -> list[Finding]:
+async def _prefixes(items: Items, prefix: str) -> list[Diagnostic]:
     names = [str(x["id"]) for x in await items.query(_IDS)]
     others = sorted({x.partition("..")[0] for x in names if ".." in x} - {prefix})
     count = sum(x.startswith(f"{prefix}..") for x in names)
@@ -171,7 +171,7 @@ async def _prefixes(items: Items, prefix: str) -> list[Finding]:
     ]
 
 
-async def _leases(items: Items, prefix: str, mode: str) -> list[Finding]:
+async def _leases(items: Items, prefix: str, mode: str) -> list[Diagnostic]:
     found = await items.query(documents.LISTED, begin=f"{prefix}..")
     for document in found:
         documents.check_mode(document, mode)

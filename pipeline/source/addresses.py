@@ -4,16 +4,17 @@ from collections.abc import Collection
 from functools import partial
 from urllib.parse import parse_qsl, urlencode
 
-from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.addresses import FEEDS, open_feed
+from changefeed.feeds.backend import PositionTraits
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Feed, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
-from changefeed.pipeline.source.position_order import cosmos_position_order
+from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Access
 
-_COSMOS = ("cosmos", "cosmos+http")
+_EVENT_LOG = "eventlog"  # the one backend whose files are read without its feed
 _ALL_VERSIONS = "all-versions"
 
 
@@ -23,20 +24,20 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     ``only`` are the ranges that are wanted, with what descends from them; all, if empty.
     Raise ``FeedRefused``, with advice, for an address that leads to no feed.
     """
-    scheme, _, place = address.partition(":")
-    if scheme == "eventlog" and place:
-        return LogAccess(place, only=only)
-    if scheme in _COSMOS:
-        return FeedAccess(partial(open_feed, address), cosmos_kind(), only=only)
-    open_feed(address)  # raises, with advice
-    raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
+    backend, where = FEEDS.find(address)
+    if backend.name == _EVENT_LOG:
+        return LogAccess(where.place, only=only)
+    if backend.positions is None:
+        open_feed(address)  # raises, with advice, where the address is wrong
+        raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
+    return FeedAccess(partial(open_feed, address), feed_kind(backend.positions()), only=only)
 
 
-def cosmos_kind() -> FeedKind:
+def feed_kind(traits: PositionTraits) -> FeedKind:
     return FeedKind(
-        order_of_positions=cosmos_position_order(),
-        successors_inherit_positions=True,
-        identity=_container,
+        order_of_positions=PositionOrder.of(traits),
+        successors_inherit_positions=traits.successors_inherit_positions,
+        identity=traits.identity,
     )
 
 
@@ -44,12 +45,12 @@ def with_mode(address: str, mode: str) -> str:
     """Return the address at which a feed is read in a mode: ``latest-version`` or
     ``all-versions``. Raise ``PipelineRefused`` for a feed that has no such mode.
     """
-    scheme, _, _ = address.partition(":")
-    if scheme not in _COSMOS:
-        if mode == _ALL_VERSIONS:
+    backend, where = FEEDS.find(address)
+    if len(backend.modes) <= 1:
+        if mode in (backend.modes or (_ALL_VERSIONS,)):
             return address
         raise PipelineRefused(
-            f"mode={mode!r}: {scheme!r} has all versions only; leave mode out, or write "
+            f"mode={mode!r}: {where.scheme!r} has all versions only; leave mode out, or write "
             f"{_ALL_VERSIONS}"
         )
     place, _, query = address.partition("?")
@@ -59,9 +60,7 @@ def with_mode(address: str, mode: str) -> str:
     return f"{place}?{urlencode(options)}"
 
 
-def _container(feed: Feed) -> str:
-    """Return the resource id of the container that a feed is open on."""
-    from changefeed.feeds.cosmos import CosmosFeed  # noqa: PLC0415 - brings the client
-
-    assert isinstance(feed, CosmosFeed), "addresses of Cosmos DB lead to such feeds"
-    return feed.container_rid
+def absolute(address: str) -> str:
+    """Return the address as processes in another working directory need it."""
+    backend, where = FEEDS.find(address)
+    return f"{where.scheme}:{backend.absolute(where.place)}"

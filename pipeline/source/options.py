@@ -1,6 +1,5 @@
 """What a user may say to the source, as Spark options: text by names in any case."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,7 +7,7 @@ from typing import Final
 
 from changefeed.feeds.feed import RangeId, StartAt
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.addresses import with_mode
+from changefeed.pipeline.source.addresses import absolute, with_mode
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.record_batches import Envelope
 
@@ -103,10 +102,7 @@ def _address(address: str, mode: str | None) -> str:
     """Spark's Python processes may have another working directory than the user."""
     if mode is not None:
         address = with_mode(address, mode)
-    scheme, colon, place = address.partition(":")
-    if scheme == "eventlog" and place:
-        return f"{scheme}{colon}{os.path.abspath(os.path.expanduser(place))}"  # noqa: PTH100, PTH111 - text in, text out
-    return address
+    return absolute(address)
 
 
 def _names(text: str | None) -> tuple[RangeId, ...]:

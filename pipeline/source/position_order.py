@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.backend import PositionTraits
 from changefeed.feeds.feed import Continuation
 from changefeed.pipeline.source.reader import Slice
 
@@ -23,6 +23,15 @@ class PositionOrder:
     step: int = 1
     largest: int = 1
 
+    @classmethod
+    def of(cls, traits: PositionTraits) -> "PositionOrder":
+        return cls(
+            order=traits.order,
+            position=traits.position,
+            step=traits.step,
+            largest=traits.largest,
+        )
+
     def distance(self, begin: Continuation, end: Continuation) -> int:
         """Return how many transactions lie between two positions at the most."""
         return (self.order(end) - self.order(begin)) // self.step
@@ -37,28 +46,3 @@ class PositionOrder:
             replace(piece, start=a, end=b, changes=self.distance(a, b))
             for a, b in pairwise(marks)
         ]
-
-
-def cosmos_position_order() -> PositionOrder:
-    """Return the scale of Cosmos DB; see ``changefeed.feeds.cosmos.positions``.
-
-    A transactional batch has at most 100 operations. Stored procedures may write more.
-    """
-    from changefeed.feeds.cosmos.positions import (  # noqa: PLC0415 - brings the client
-        lsn_of,
-        position_after,
-        sequences,
-    )
-
-    def order(position: Continuation) -> int:
-        lsn = lsn_of(position)
-        if lsn is None:
-            raise FeedRefused(
-                f"the position {position!r} has no LSN that could be put in order: this "
-                f"account writes its etags otherwise than every one seen so far. Read it "
-                f"with a host"
-            )
-        return sequences([lsn])[0]
-
-    first, second = sequences([1, 2])
-    return PositionOrder(order=order, position=position_after, step=second - first, largest=100)

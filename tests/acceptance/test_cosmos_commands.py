@@ -94,7 +94,7 @@ async def test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended(
             assert (code, "--create-lease-container" in said.replace("\n", "")) == (2, True)
             await container(client, "leases", "/id", default_ttl=-1)
         code, said = await command("check", *places, "--json", cwd=tmp_path)
-        found = {x["about"]: x["gravity"] for x in json.loads(said)}
+        found = {x["about"]: x["severity"] for x in json.loads(said)}
         assert (code, found["feed"], found["rights"]) == (0, "ok", "ok")
         assert found["indexing"] == "warning"
         other = f"--feed=cosmos+{url}d/orders?mode=all-versions"

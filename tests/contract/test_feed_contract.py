@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 import pytest
 
+from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import (
     FeedRefused,
     FeedUnavailable,
@@ -32,6 +34,7 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.memory import MemoryFeed
 from tests.support.cosmos_feeds import in_cosmos
+from tests.support.thirdparty import importable, site_with_shelf
 
 pytestmark = pytest.mark.real_time  # no test waits for time; some feeds have threads
 
@@ -128,10 +131,52 @@ async def in_emulator(_path: Path) -> AsyncIterator[Harness]:
         yield harness
 
 
+class InShelf:
+    """A feed of another package; its journal is written as any producer would."""
+
+    can = frozenset({RECORDS_AS_GIVEN, LARGE, ENDED_ARE_READ})
+
+    def __init__(self, journal: Path, feed: Feed) -> None:
+        self.feed = feed
+        self._journal = journal
+
+    async def append(self, records: Sequence[Record]) -> None:
+        for x in records:
+            self._write(
+                append={
+                    "key": x.key,
+                    "body": x.body.decode(),
+                    "id": x.id,
+                    "operation": x.operation,
+                    "previous": None if x.previous is None else x.previous.decode(),
+                    "committed_us": x.committed_us or NEW_YEAR_US,
+                }
+            )
+
+    async def split(self, range_id: RangeId) -> None:
+        self._write(split=range_id)
+
+    async def merge(self, range_ids: Sequence[RangeId]) -> None:
+        self._write(merge=range_ids)
+
+    def _write(self, **entry: Any) -> None:
+        with self._journal.open("ab") as opened:
+            opened.write(msgspec.json.encode(entry) + b"\n")
+
+
+@asynccontextmanager
+async def in_shelf(path: Path) -> AsyncIterator[Harness]:
+    await asyncio.to_thread(path.write_text, f'{{"ranges": {RANGES}}}\n')
+    with importable(site_with_shelf(path.with_name("site"))):
+        async with open_feed(f"shelf:{path}") as feed:
+            yield InShelf(path, feed)
+
+
 FEEDS = [
     pytest.param(in_memory, id="memory"),
     pytest.param(in_event_log, id="event-log"),
     pytest.param(in_emulator, id="cosmos"),
+    pytest.param(in_shelf, id="third-party"),
 ]
 
 

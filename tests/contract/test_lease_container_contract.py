@@ -44,6 +44,7 @@ CONTAINERS = [
     pytest.param(made.cosmos, id="cosmos"),
     pytest.param(made.cosmos_separate, id="cosmos-separate"),
     pytest.param(made.cosmos_independent, id="cosmos-independent"),
+    pytest.param(made.third_party, id="third-party"),
 ]
 
 A, B = HostName("a"), HostName("b")

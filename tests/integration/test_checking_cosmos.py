@@ -11,10 +11,10 @@ from azure.cosmos.aio import CosmosClient, DatabaseProxy
 from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.addresses import OpenOptions, check_cosmos, open_container
+from changefeed.leases.addresses import OpenOptions, check_leases, open_container
 from changefeed.leases.cosmos import diagnostics as checking
-from changefeed.leases.diagnostics import Finding, Severity
 from changefeed.leases.lease import Lease
+from changefeed.runtime.diagnostics import Diagnostic, Severity
 from tests.integration.emulator.running import running
 from tests.support.dotnet_processor import DotNetHost
 
@@ -31,18 +31,18 @@ class Place:
     async def container(self, key: str = "/id", **options: Any) -> Any:
         return await self.database.create_container("leases", PartitionKey(key), **options)
 
-    async def found(self, options: str = "", key: str | None = None) -> dict[str, Finding]:
-        """Return the gravest finding about each thing."""
+    async def found(self, options: str = "", key: str | None = None) -> dict[str, Diagnostic]:
+        """Return the most severe diagnostic about each thing."""
         means = OpenOptions(cosmos=CosmosAccess(key=key))
-        found: dict[str, Finding] = {}
-        async for x in check_cosmos(self.address + options, means):
-            if x.gravity is not Severity.FINE or x.about not in found:
+        found: dict[str, Diagnostic] = {}
+        async for x in check_leases(self.address + options, means, feed=""):
+            if x.severity is not Severity.FINE or x.about not in found:
                 found[x.about] = x
         return found
 
 
-def wrong(found: dict[str, Finding]) -> dict[str, Severity]:
-    return {x.about: x.gravity for x in found.values() if x.gravity is not Severity.FINE}
+def wrong(found: dict[str, Diagnostic]) -> dict[str, Severity]:
+    return {x.about: x.severity for x in found.values() if x.severity is not Severity.FINE}
 
 
 @pytest_asyncio.fixture
@@ -88,7 +88,7 @@ async def test_a_container_with_defaults_costs_more_than_it_needs_to(place: Plac
 async def test_leases_that_would_expire_are_a_problem(place: Place) -> None:
     await place.container(default_ttl=3600)
     found = await place.found()
-    assert found["time to live"].gravity is Severity.PROBLEM
+    assert found["time to live"].severity is Severity.PROBLEM
     assert "3600 s" in found["time to live"].text
 
 
@@ -101,7 +101,7 @@ async def test_leases_under_other_prefixes_are_named(place: Place) -> None:
     dotnet = DotNetHost(await place.container(default_ttl=-1), "theirs", "net-1")
     await dotnet.initialize([RANGE])
     found = await place.found()
-    assert found["prefix"].gravity is Severity.WARNING
+    assert found["prefix"].severity is Severity.WARNING
     assert "'theirs'" in found["prefix"].text
     lease = await dotnet.acquire(await dotnet.read("0"))
     await dotnet.checkpoint(lease, '"5"')
@@ -113,11 +113,11 @@ async def test_leases_under_other_prefixes_are_named(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("difference", "gravity"),
+    ("difference", "severity"),
     [(0, Severity.FINE), (-60, Severity.WARNING), (400, Severity.PROBLEM)],
 )
-def test_clocks_that_differ_are_told(difference: float, gravity: Severity) -> None:
+def test_clocks_that_differ_are_told(difference: float, severity: Severity) -> None:
     headers = {"Date": "Sat, 01 Aug 2026 10:00:00 GMT"}
     (found,) = checking.clock_findings(headers, 1785578400.5 + difference)
-    assert found.gravity is gravity
+    assert found.severity is severity
     assert list(checking.clock_findings({}, 0.0)) == []

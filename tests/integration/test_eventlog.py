@@ -283,9 +283,9 @@ async def test_a_directory_name_may_hold_any_sign(tmp_path: Path) -> None:
     [
         ("memory:", "lives in the one process"),
         ("eventlog:", "changefeed produce"),
-        ("kafka:orders", "write one of cosmos"),
-        ("orders", "write one of cosmos"),
-        ("", "write one of cosmos"),
+        ("kafka:orders", "there are: eventlog:…, cosmos:"),
+        ("orders", "there are: eventlog:…, cosmos:"),
+        ("", "there are: eventlog:…, cosmos:"),
     ],
 )
 def test_an_address_that_leads_to_no_feed_is_refused_with_advice(

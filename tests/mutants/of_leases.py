@@ -191,7 +191,7 @@ LEASES = (
     ),
     Mutant(
         name="transactions that begin as readers",
-        file="leases/sqlite.py",
+        file="leases/sqlite/container.py",
         before='connection.execute("begin immediate")',
         after='connection.execute("begin")',
         rule=3,
@@ -199,7 +199,7 @@ LEASES = (
     ),
     Mutant(
         name="a failed transaction stays open",
-        file="leases/sqlite.py",
+        file="leases/sqlite/container.py",
         before='            connection.execute("rollback")\n',
         after="            pass\n",
         rule=6,
@@ -207,7 +207,7 @@ LEASES = (
     ),
     Mutant(
         name="a change that is refused is written with the others",
-        file="leases/sqlite.py",
+        file="leases/sqlite/container.py",
         before='        connection.execute("rollback to one")\n',
         after="",
         rule=6,
@@ -215,7 +215,7 @@ LEASES = (
     ),
     Mutant(
         name="closing forgets the changes that wait",
-        file="leases/sqlite.py",
+        file="leases/sqlite/container.py",
         before="        while self._writing is not None:\n",
         after="        while False:\n",
         rule=6,
@@ -223,7 +223,7 @@ LEASES = (
     ),
     Mutant(
         name="versions that are used again",
-        file="leases/sqlite.py",
+        file="leases/sqlite/container.py",
         before="(version integer primary key autoincrement, {columns})",
         after="(version integer primary key, {columns})",
         rule=3,
@@ -231,7 +231,7 @@ LEASES = (
     ),
     Mutant(
         name="a full disk is taken for a refusal",
-        file="leases/sqlite.py",
+        file="leases/sqlite/container.py",
         before='    sqlite3.SQLITE_FULL: "make room on the disk",\n',
         after="",
         rule=6,

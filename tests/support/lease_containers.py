@@ -13,6 +13,7 @@ from changefeed.leases.stores import SeparateStores
 from tests.integration.emulator.running import running
 from tests.support.independent_cosmos import independent_cosmos
 from tests.support.proxies import delaying, proxied
+from tests.support.thirdparty import importable, site_with_shelf
 
 Connect = Callable[[], Awaitable[LeaseContainer]]
 """Makes one more client to the same data; it is closed with the harness."""
@@ -87,6 +88,15 @@ async def cosmos_separate(_: Path) -> AsyncIterator[Connect]:
         place = _address_of(url, "leases")
         stores = _address_of(url, "checkpoints")
         async with _clients(lambda: open_stores(place, stores, _CREATE)) as connect:
+            yield connect
+
+
+@asynccontextmanager
+async def third_party(directory: Path) -> AsyncIterator[Connect]:
+    """In a container that another package brings."""
+    address = f"shelf:{directory / 'leases'}"
+    with importable(site_with_shelf(directory / "site")):
+        async with _clients(lambda: open_container(address)) as connect:
             yield connect
 
 

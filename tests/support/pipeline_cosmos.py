@@ -11,10 +11,12 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.pipeline.source.addresses import cosmos_kind
+from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import slices
@@ -48,8 +50,13 @@ class ServedCosmos:
     ) -> Iterator[FeedAccess]:
         """Open it as a planner or a task does: with nothing remembered."""
         address = self.address(mode)
-        kind = cosmos_kind()
-        made = FeedAccess(lambda: open_feed(address, CosmosAccess()), kind, patience=patience)
+        kind = feed_kind(position_traits())
+        options = OpenOptions(cosmos=CosmosAccess())
+        made = FeedAccess(
+            lambda: open_feed(address, options),
+            kind,
+            patience=patience,
+        )
         with closing(made):
             yield made
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from random import Random
 from typing import Protocol
 
+from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.memory import MemoryFeed
@@ -21,7 +22,7 @@ from changefeed.pipeline.source.planning import (
     slices,
     target_at,
 )
-from changefeed.pipeline.source.position_order import cosmos_position_order
+from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Access
 from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -83,7 +84,8 @@ class Shifting:
     @contextmanager
     def access(self) -> Iterator[Access]:
         kind = FeedKind(
-            order_of_positions=cosmos_position_order(), successors_inherit_positions=True
+            order_of_positions=PositionOrder.of(position_traits()),
+            successors_inherit_positions=True,
         )
         made = FeedAccess(self._store.open, kind, patience=0.01)
         try:

@@ -38,6 +38,8 @@ def page() -> str:
 def _section(section: SectionDoc) -> str:
     head = f"## `{'.'.join(section.path)}`\n"
     text = f"\n{_inline(section.text)}\n" if section.text else ""
+    if not section.entries:
+        return f"{head}{text}"
     rows = "".join(_rows(section.entries))
     return f"{head}{text}\n| setting | default | meaning |\n|---|---|---|\n{rows}"
 

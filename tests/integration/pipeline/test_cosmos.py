@@ -15,13 +15,14 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.lease import Lease
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.settings import PipelineSettings
-from changefeed.pipeline.source.addresses import cosmos_kind, open_access
+from changefeed.pipeline.source.addresses import feed_kind, open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
@@ -473,7 +474,7 @@ def test_an_account_that_does_not_answer_is_told_in_time() -> None:
     began = time.monotonic()
     opening = lambda: open_feed("cosmos+http://127.0.0.1:9/d/c")  # noqa: E731 - a story
     with pytest.raises(FeedUnavailable, match=r"cannot be reached|did not answer"):
-        FeedAccess(opening, cosmos_kind(), patience=0.5)
+        FeedAccess(opening, feed_kind(position_traits()), patience=0.5)
     assert time.monotonic() - began < 35
 
 

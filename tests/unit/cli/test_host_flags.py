@@ -151,7 +151,7 @@ def test_an_unknown_section_in_the_environment_is_refused_and_foreign_variables_
     monkeypatch.setenv("CHANGEFEED_LEASE__EXPIRATION", "5")
     assert mistake_of(HostFlags()).startswith(
         "the environment has CHANGEFEED_LEASE__EXPIRATION, but there is no section 'lease' "
-        "of settings: there are cosmos, feed, host, leases,"
+        "of settings: there are backends, cosmos, feed, host, leases,"
     )
 
 

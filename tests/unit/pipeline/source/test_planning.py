@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import Change, Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.pipeline.errors import PipelineRefused
@@ -24,7 +25,7 @@ from changefeed.pipeline.source.planning import (
     target_at,
     tasks,
 )
-from changefeed.pipeline.source.position_order import cosmos_position_order
+from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Slice
 from tests.support.pipeline_feeds import Name, drained, memory_access, names
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -271,7 +272,8 @@ class Meanwhile:
 @contextmanager
 def shifting_access(feed: Any) -> Iterator[FeedAccess]:
     kind = FeedKind(
-        order_of_positions=cosmos_position_order(), successors_inherit_positions=True
+        order_of_positions=PositionOrder.of(position_traits()),
+        successors_inherit_positions=True,
     )
     access = FeedAccess(lambda: nullcontext(feed), kind, patience=0.01)
     with closing(access):

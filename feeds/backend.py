@@ -1,0 +1,88 @@
+"""What describes a kind of feed to those who open feeds by their address."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.feed import Continuation, Feed
+from changefeed.runtime.backends import Address
+from changefeed.runtime.diagnostics import Diagnostic
+
+_SECTIONS = "CHANGEFEED_BACKENDS__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """What opening a feed or a lease container may need beside the address.
+
+    ``cosmos`` opens accounts of Cosmos DB. ``create`` allows to create a lease container
+    that is not there. ``backends`` are the settings of backends by their names, as the user
+    wrote them; a backend finds its own, checked by its model, in ``settings``.
+    """
+
+    cosmos: CosmosAccess = field(default_factory=lambda: CosmosAccess.of(os.environ))
+    create: bool = False
+    backends: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=lambda: backend_sections(os.environ)
+    )
+    settings: Any = None
+
+
+def backend_sections(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return what the environment says to backends: ``CHANGEFEED_BACKENDS__NAME__KEY``."""
+    sections: dict[str, dict[str, str]] = {}
+    for variable, value in environ.items():
+        name, _, key = variable.upper().removeprefix(_SECTIONS).lower().partition("__")
+        if variable.upper().startswith(_SECTIONS) and key:
+            sections.setdefault(name, {})[key] = value
+    return sections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionTraits:
+    """What reading in batches (on Spark) needs beyond the contract of feeds.
+
+    ``order`` returns the sequence that no change before a position exceeds, ``position``
+    the one behind a sequence; both raise ``FeedRefused``. Transactions lie ``step``
+    sequences apart, or more, and have at the most ``largest`` changes.
+    ``successors_inherit_positions``: those of a range that is gone go on from where it was
+    read. ``identity`` tells a feed from another at the same address.
+    """
+
+    order: Callable[[Continuation], int]
+    position: Callable[[int], Continuation]
+    step: int = 1
+    largest: int = 1
+    successors_inherit_positions: bool = False
+    identity: Callable[[Feed], str] = lambda _: ""
+
+
+def _unchanged(place: str) -> str:
+    return place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedBackend:
+    """A kind of feed. See ``changefeed.runtime.backends`` for how it is found.
+
+    ``open`` returns the feed, open as long as the block lasts, and raises ``FeedRefused``
+    with advice, at once for an address that cannot be one, else on entering the block.
+    ``check`` yields what ``changefeed check`` shows beside the feed's own answers, and
+    raises what feeds raise. ``modes`` are those that ``?mode=`` chooses from, if it has
+    any. ``absolute`` makes a place independent of the working directory. ``positions``
+    make the feed one that Spark can read.
+    """
+
+    name: str
+    place: str
+    open: Callable[[Address, OpenOptions], AbstractAsyncContextManager[Feed]]
+    check: Callable[[Address, OpenOptions], AsyncIterator[Diagnostic]] | None = None
+    settings: type[BaseModel] | None = None
+    modes: tuple[str, ...] = ()
+    absolute: Callable[[str], str] = _unchanged
+    positions: Callable[[], PositionTraits] | None = None

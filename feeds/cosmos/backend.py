@@ -1,0 +1,61 @@
+"""Cosmos DB among the feeds: ``cosmos://HOST/DATABASE/CONTAINER?mode=…``."""
+
+from contextlib import AbstractAsyncContextManager
+
+from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
+from changefeed.feeds.cosmos.address import AddressWrong, read_address
+from changefeed.feeds.cosmos.feed import MODES, CosmosFeed, open_cosmos
+from changefeed.feeds.cosmos.positions import lsn_of, position_after, sequences
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Continuation, Feed
+from changefeed.runtime.backends import Address
+
+_LARGEST_BATCH = 100  # operations of a transactional batch; stored procedures may write more
+
+
+def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
+    try:
+        read = read_address(address.scheme, address.place, known={"mode"})
+    except AddressWrong as error:
+        raise FeedRefused(str(error)) from error
+    mode = read.options.get("mode", "latest-version")
+    if mode not in MODES:
+        raise FeedRefused(f"a feed has no mode {mode!r}; there are: {', '.join(MODES)}")
+    return open_cosmos(read, options.cosmos, mode=MODES[mode])
+
+
+def position_traits() -> PositionTraits:
+    first, second = sequences([1, 2])
+    return PositionTraits(
+        order=_order,
+        position=position_after,
+        step=second - first,
+        largest=_LARGEST_BATCH,
+        successors_inherit_positions=True,
+        identity=_container,
+    )
+
+
+def _order(position: Continuation) -> int:
+    lsn = lsn_of(position)
+    if lsn is None:
+        raise FeedRefused(
+            f"the position {position!r} has no LSN that could be put in order: this account "
+            f"writes its etags otherwise than every one seen so far. Read it with a host"
+        )
+    return sequences([lsn])[0]
+
+
+def _container(feed: Feed) -> str:
+    """Return the resource id of the container that a feed is open on."""
+    assert isinstance(feed, CosmosFeed), "addresses of Cosmos DB lead to such feeds"
+    return feed.container_rid
+
+
+BACKEND = FeedBackend(
+    name="cosmos",
+    place="//HOST/DATABASE/CONTAINER",
+    open=_open,
+    modes=tuple(MODES),
+    positions=position_traits,
+)

@@ -1,0 +1,27 @@
+"""The event log among the feeds: ``eventlog:DIRECTORY``."""
+
+import os
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from changefeed.feeds.backend import FeedBackend, OpenOptions
+from changefeed.feeds.eventlog.log import EventLog
+from changefeed.feeds.feed import Feed
+from changefeed.runtime.backends import Address
+
+
+def _open(address: Address, _: OpenOptions) -> AbstractAsyncContextManager[Feed]:
+    return EventLog.open(Path(address.place).expanduser())
+
+
+def _absolute(place: str) -> str:
+    return os.path.abspath(os.path.expanduser(place))  # noqa: PTH100, PTH111 - text in, text out
+
+
+BACKEND = FeedBackend(
+    name="eventlog",
+    place="DIRECTORY, as in eventlog:./orders. Make one with: changefeed produce ...",
+    open=_open,
+    modes=("all-versions",),
+    absolute=_absolute,
+)

@@ -1,0 +1,50 @@
+"""What describes a kind of lease container to those who open one by its address."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+
+from changefeed.feeds.backend import OpenOptions
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.runtime.backends import Address
+from changefeed.runtime.diagnostics import Diagnostic
+
+Opened = TypeVar("Opened")
+Open: TypeAlias = Callable[[Address, OpenOptions], AbstractAsyncContextManager[Opened]]
+
+
+class Check(Protocol):
+    def __call__(
+        self, address: Address, options: OpenOptions, /, *, feed: str
+    ) -> AsyncIterator[Diagnostic]:
+        """Yield what ``changefeed check`` shows; ``feed`` is the address of the feed.
+
+        Nothing is created. What containers raise becomes a diagnostic as well.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseBackend:
+    """A kind of lease container. See ``changefeed.runtime.backends`` for how it is found.
+
+    ``open_container`` keeps ownership and checkpoints together; ``open_ownership`` and
+    ``open_checkpoints`` one of the two, where the backend can. All return it open as long
+    as the block lasts, and raise ``ContainerRefused`` with advice, at once for an address
+    that cannot be one, else on entering the block. A container that is not there is created
+    only where ``options.create`` says so, unless creating it costs nothing: then ``exists``
+    lets commands that only look refuse to make one.
+    """
+
+    name: str
+    place: str
+    open_container: Open[LeaseContainer]
+    open_ownership: Open[OwnershipStore] | None = None
+    open_checkpoints: Open[CheckpointStore] | None = None
+    check: Check | None = None
+    exists: Callable[[Address, OpenOptions], Awaitable[bool]] | None = None
+    settings: type[BaseModel] | None = None

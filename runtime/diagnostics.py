@@ -1,0 +1,34 @@
+"""What a check of a feed or a lease container reports: for people, who are to mend it."""
+
+import enum
+from dataclasses import dataclass
+
+
+class Severity(enum.StrEnum):
+    FINE = "ok"
+    WARNING = "warning"
+    """Hosts can run, but something will cost more, or fail, one day."""
+    PROBLEM = "problem"
+    """Hosts cannot run, or not safely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One thing that was checked. ``advice`` says what to do, where something is to do."""
+
+    about: str
+    severity: Severity
+    text: str
+    advice: str = ""
+
+
+def fine(about: str, text: str) -> Diagnostic:
+    return Diagnostic(about=about, severity=Severity.FINE, text=text)
+
+
+def warning(about: str, text: str, advice: str) -> Diagnostic:
+    return Diagnostic(about=about, severity=Severity.WARNING, text=text, advice=advice)
+
+
+def problem(about: str, text: str, advice: str = "") -> Diagnostic:
+    return Diagnostic(about=about, severity=Severity.PROBLEM, text=text, advice=advice)

@@ -1,0 +1,103 @@
+"""A package that we did not write brings a feed and leases: every command works with them."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import QUICK, changefeed, running
+from tests.support.thirdparty import site_with_shelf
+
+pytestmark = pytest.mark.real_time
+
+PLACES = ("--feed=shelf:journal", "--leases=shelf:leases")
+CHANGES = 50
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder with a journal of 50 changes in two ranges, one of them split."""
+    site_with_shelf(tmp_path / "site")
+    entries = [{"append": {"key": f"k{n}", "body": str(n)}} for n in range(CHANGES)]
+    journal = [{"ranges": 2}, *entries, {"split": "r0"}]
+    (tmp_path / "journal").write_text("".join(f"{json.dumps(x)}\n" for x in journal))
+    return tmp_path
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    ours = os.environ.get("PYTHONPATH", "")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(home / "site"), ours))), **more}
+
+
+def diagnostics(home: Path, *arguments: str, **more: str) -> tuple[int, list[dict[str, Any]]]:
+    env = environment(home, **more)
+    done = changefeed("check", *PLACES, *arguments, "--json", cwd=home, env=env)
+    return done.returncode, json.loads(done.stdout) if done.stdout else [{"said": done.stderr}]
+
+
+async def test_a_host_runs_over_a_feed_and_leases_of_another_package(home: Path) -> None:
+    observer = ("--observer=jsonl", "--option=path=out.jsonl", "--name=anna")
+    env = environment(home)
+    async with running("run", *PLACES, *QUICK, *observer, cwd=home, env=env) as host:
+        await host.says('"event": "lease.acquired"', times=4)  # r0 and r1, then r0's halves
+        out = home / "out.jsonl"
+        await host.reaches(
+            lambda: out.exists() and len(out.read_text().splitlines()) >= CHANGES
+        )
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0, host.said
+    bodies = sorted(json.loads(x)["body"] for x in out.read_text().splitlines())
+    assert bodies == list(range(CHANGES))
+    shown = changefeed("status", *PLACES, "--json", cwd=home, env=env)
+    assert {x["lag"] for x in json.loads(shown.stdout)["leases"]} <= {0, None}
+
+
+def test_check_shows_what_the_backends_find(home: Path) -> None:
+    code, found = diagnostics(home)
+    assert code == 0
+    assert [(x["about"], x["severity"]) for x in found] == [
+        ("feed", "ok"),
+        ("journal", "ok"),
+        ("directory", "ok"),
+        ("leases", "ok"),
+    ]
+
+
+def test_check_shows_advice_of_backends(home: Path) -> None:
+    with (home / "journal").open("a") as journal:
+        journal.write('{"append":')
+    code, found = diagnostics(home, "--leases=shelf:journal")
+    assert code == 2
+    advice = {(x["severity"], x["advice"]) for x in found}
+    assert ("warning", "look whether its producer was killed") in advice
+    assert ("problem", "give each its own") in advice
+
+
+def test_own_settings_come_from_file_environment_and_flags(home: Path) -> None:
+    (home / "changefeed.toml").write_text("[backends.shelf]\nmax_page = 5\n")
+    file = "--config=changefeed.toml"
+    assert diagnostics(home, file)[0] == 0
+    code, (said,) = diagnostics(home, file, CHANGEFEED_BACKENDS__SHELF__MAX_PAGE="none")
+    assert (code, "backends.shelf.max_page" in said["said"]) == (2, True)
+    code, (said,) = diagnostics(home, file, "--set=backends.shelf.max_pages=5")
+    assert (code, "backends.shelf.max_pages" in said["said"]) == (2, True)
+
+
+def test_check_warns_of_settings_that_no_backend_in_use_reads(home: Path) -> None:
+    code, found = diagnostics(home, CHANGEFEED_BACKENDS__SHELV__MAX_PAGE="5")
+    assert code == 0
+    assert [x["text"] for x in found if x["severity"] == "warning"] == [
+        "backends.shelv is set, but neither feed nor leases are of such a backend"
+    ]
+
+
+def test_looking_at_leases_of_another_package_creates_none(home: Path) -> None:
+    done = changefeed("status", *PLACES, cwd=home, env=environment(home))
+    assert (done.returncode, done.stderr) == (
+        2,
+        "changefeed: there are no leases at leases yet: no host has run with them\n",
+    )
+    assert not (home / "leases").exists()
