@@ -1,10 +1,17 @@
-"""Writing a file of settings, as ``init-config`` does."""
+"""Files with all settings, as ``init-config`` writes them: made of the settings themselves."""
 
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
+
+_WIDTH = 96
 
 
 def write_config(file: Path, text: str, *, force: bool) -> None:
@@ -17,3 +24,62 @@ def write_config(file: Path, text: str, *, force: bool) -> None:
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from error
     typer.echo(f"wrote {file}")
+
+
+def config_text(head: str, model: type) -> str:
+    """Return a TOML file in which every setting stands as a comment, but those that have no
+    default: these have an example as their value.
+    """
+    blocks = ["".join(_comment(head))]
+    for section in sections(model):
+        blocks.append("".join(_section(section)))
+        blocks += ["".join(_items(x)) for x in section.entries if x.items]
+    return "\n".join(blocks)
+
+
+def _section(section: SectionDoc) -> Iterator[str]:
+    if section.path:
+        yield from _comment(section.text)
+        yield f"[{'.'.join(section.path)}]\n"
+    for entry in section.entries:
+        if not entry.items:
+            yield from _entry(entry)
+
+
+def _items(entry: Entry) -> Iterator[str]:
+    """Yield one section of a list of them, all of it as a comment."""
+    yield from _comment(entry.text)
+    yield f"#[[{entry.name}]]\n"
+    for one in entry.items:
+        yield from _comment(one.text)
+        yield f"#{one.name} = {_toml(one.default if one.example is None else one.example)}\n"
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    text = entry.text
+    if entry.choices:
+        text = f"{text} One of: {', '.join(entry.choices)}.".strip()
+    if entry.default is None and entry.example is not None and not entry.required:
+        text = f"{text} For example: {_toml(entry.example)}"
+    yield from _comment(text)
+    if entry.required:
+        yield f"{entry.name} = {_toml(entry.example)}\n"
+    elif entry.default is None:
+        yield f"#{entry.name} =\n"
+    else:
+        yield f"#{entry.name} = {_toml(entry.default)}\n"
+
+
+def _comment(text: str) -> Iterator[str]:
+    for paragraph in text.replace("``", "").strip().split("\n\n") if text else ():
+        for line in textwrap.wrap(
+            " ".join(paragraph.split()), _WIDTH - 2, break_on_hyphens=False
+        ):
+            yield f"# {line}\n"
+
+
+def _toml(value: Any) -> str:
+    """Numbers, booleans, text and empty tables are written in TOML as in JSON."""
+    if isinstance(value, Mapping) and value:
+        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
+    return json.dumps(value)

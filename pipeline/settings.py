@@ -21,57 +21,58 @@ OBSERVER = "observer"
 
 
 class UpkeepSettings(Section):
-    """Every ``compact_every`` batches small files are put together, and files that are not
-    part of the table any more, or never were, are removed once they are ``keep_hours`` old:
-    longer than any batch, and any query over the table, takes.
-    """
+    """How a table is compacted and cleaned up."""
 
     compact_every: int = Field(default=50, ge=1)
+    """After so many batches small files are put together, and files that are no part of the
+    table any more are removed."""
     keep_hours: int = Field(default=168, ge=1)
+    """How old such a file has to be: longer than any batch, and any query over the table,
+    takes."""
 
 
 class ChangesSettings(UpkeepSettings):
-    """The table of every change, which is only appended to.
-
-    ``parquet`` is for readers that are Spark: only Spark knows which of its files count, and
-    there is no upkeep.
-    """
+    """The table of every change, which is only appended to."""
 
     enabled: bool = True
     format: Literal["delta", "parquet"] = "delta"
+    """Only Spark knows which files of a ``parquet`` table count: it is for readers that are
+    Spark, and has no upkeep."""
     interval: float = Field(default=5.0, ge=0)
+    """How often a batch begins."""
     compact_every: int = Field(default=200, ge=1)
+    """As for ``latest``; a batch here is smaller and more frequent."""
 
 
 class LatestSettings(UpkeepSettings):
-    """The table of the latest state by key and id.
-
-    A merge writes every file again in which a row changes, so its interval is the longer
-    one.
-    """
+    """The table of the latest state by key and id."""
 
     enabled: bool = True
     interval: float = Field(default=30.0, ge=0)
+    """A merge writes every file again in which a row changes, so it is worth waiting for
+    more changes."""
 
 
 class AggregateSettings(UpkeepSettings):
-    """A table of counts and sums by window of time and, if wanted, more columns.
+    """A table of counts and sums by window of time; any number of these."""
 
-    ``by``, ``sums`` and ``where`` are SQL over the columns of a change and ``value``, the
-    parsed body. Unless told otherwise there is no ``watermark``: every change counts, however
-    late, and Spark keeps all windows. With one, windows are forgotten once they ended so much
-    before the newest change, and what still comes for them is dropped (and counted). Ranges
-    are not read in step: while a backlog is read, a watermark has to allow for how far they
-    are apart.
-    """
-
-    name: str = Field(pattern=_NAME)
-    window: str
-    watermark: str | None = None
-    by: Mapping[_Column, str] = {}
-    sums: Mapping[_Column, str] = {}
-    where: str | None = None
+    name: str = Field(pattern=_NAME, examples=["hourly"])
+    """The name of the table."""
+    window: str = Field(examples=["1 hour"])
+    watermark: str | None = Field(default=None, examples=["2 hours"])
+    """Windows that ended so much before the newest change are forgotten; what still comes for
+    them is dropped, and counted. Without one every change counts, however late, and Spark
+    keeps all windows. Ranges are not read in step: while a backlog is read, a watermark has
+    to allow for how far they are apart."""
+    by: Mapping[_Column, str] = Field(default={}, examples=[{"kind": "value.kind"}])
+    """More columns to count by, as SQL over the columns of a change and ``value``, the parsed
+    body."""
+    sums: Mapping[_Column, str] = Field(default={}, examples=[{"total": "value.total"}])
+    """What to sum up, as SQL."""
+    where: str | None = Field(default=None, examples=["operation <> 'delete'"])
+    """Which changes count, as SQL."""
     interval: float = Field(default=30.0, ge=0)
+    """How often a batch begins."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> "AggregateSettings":
@@ -83,21 +84,27 @@ class AggregateSettings(UpkeepSettings):
 
 
 class ObserverSettings(Section):
-    """What ``observe`` runs on executors. The names and their meaning are the host's.
-
-    ``stop`` ends the command when the attempts are used up, where a host would pause the
-    range: Spark finishes a batch for all ranges or for none.
-    """
+    """What ``changefeed pipeline observe`` runs on executors; named as for hosts."""
 
     name: str | None = None
+    """``module:Class``, a registered name, or an entry point (log, jsonl, count)."""
     options: Mapping[str, Any] = {}
+    """Arguments for the observer's constructor."""
     concurrency: int = Field(default=1, ge=1)
+    """How many keys of one range to handle at once, each in order."""
     timeout: float | None = Field(default=None, gt=0)
+    """How long the observer may take for one call before the attempt counts as failed."""
     retry: RetrySettings = RetrySettings()
     on_failure: Literal["retry", "dead-letter", "stop"] = "retry"
+    """When the attempts are used up: open the observer again after ``reopen_delay``; or find
+    the change it fails on, put that to the dead letters and go on; or end the command, where
+    a host would pause the range: Spark finishes a batch for all ranges or for none."""
     reopen_delay: float = Field(default=30.0, gt=0)
+    """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: str = "sqlite:dead-letters.db"
+    """``sqlite:FILE`` or ``jsonl:FILE``, where the tasks run."""
     interval: float = Field(default=0.0, ge=0)
+    """How often a batch begins; 0 for one after the other."""
 
     @property
     def checkpoint(self) -> str:
@@ -106,33 +113,38 @@ class ObserverSettings(Section):
 
 
 class WebSettings(Section):
-    """Liveness, readiness and metrics over HTTP, if a port is named; 0 takes a free one."""
+    """Liveness, readiness and metrics over HTTP."""
 
     bind: str = "127.0.0.1"
     port: int | None = Field(default=None, ge=0, le=65535)
+    """Without one there is no server; 0 takes any free port, and the log says which."""
 
 
 class PipelineSettings(AllSettings):
-    """All of it. Tables and checkpoints are in ``directory``; intervals are in seconds.
-
-    ``start`` counts for tables that have no checkpoint yet. ``body_schema`` is the DDL of
-    bodies, or ``variant``; what does not fit stands in the column ``rescued``.
-    ``stop_timeout`` is how long a stop waits for the batches that run.
-    """
+    """All settings of a pipeline."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)  # Spark's settings are text
 
     prefix = "CHANGEFEED_PIPELINE__"
     init_command = "changefeed pipeline init-config"
 
-    feed: str
-    directory: str
+    feed: str = Field(examples=["eventlog:data/log"])
+    """``eventlog:DIRECTORY`` or ``cosmos://HOST/DATABASE/CONTAINER``."""
+    directory: str = Field(examples=["data/tables"])
+    """One folder for each table, and ``_checkpoints``."""
     start: str = "beginning"
-    body_schema: str | None = None
+    """Where a table without a checkpoint starts: beginning, now, or a time with its zone."""
+    body_schema: str | None = Field(default=None, examples=["kind STRING, total DOUBLE"])
+    """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.
+    What does not fit stands in the column ``rescued``."""
     max_changes: int = Field(default=500_000, ge=1)
+    """How many changes a batch has at most."""
     master: str | None = "local[2,4]"
+    """Where Spark runs. For a pipeline that is submitted, spark-submit says it."""
     stop_timeout: float = Field(default=25.0, ge=0)
+    """How long a stop waits for the batches that run."""
     spark: Mapping[str, str] = {}
+    """Spark's own settings by their names, as in { "spark.driver.memory" = "2g" }."""
     changes: ChangesSettings = ChangesSettings()
     latest: LatestSettings = LatestSettings()
     aggregates: tuple[AggregateSettings, ...] = ()

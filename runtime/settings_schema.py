@@ -1,7 +1,7 @@
 """All settings, one after the other, with their defaults and what is said about them.
 
-For the texts that speak of settings: the file of a host that ``init-config`` writes, and
-the messages about wrong ones.
+For the texts that speak of settings: the files that ``init-config`` writes, the page of
+settings, and the messages about wrong ones.
 """
 
 import dataclasses
@@ -28,6 +28,11 @@ class Entry:
     choices: tuple[str, ...] = ()
     has_names: bool = False
     """Whether its value is a table, with names that are the user's."""
+    required: bool = False
+    example: Any = None
+    """A value that shows the form, where the default does not."""
+    items: tuple["Entry", ...] = ()
+    """The settings of each of its values, where it is a list of sections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +80,8 @@ def entries(model: type) -> dict[Path, Entry]:
 
 def _fields(model: Any) -> dict[str, FieldInfo]:
     if issubclass(model, BaseModel):
-        return dict(model.model_fields)
+        own = inspect.get_annotations(model)  # before what it inherits
+        return dict(sorted(model.model_fields.items(), key=lambda x: x[0] not in own))
     types = get_type_hints(model)
     return {
         x.name: FieldInfo(annotation=types[x.name], default=x.default)
@@ -92,11 +98,16 @@ def _is_section(annotation: Any) -> bool:
 def _entry(name: str, info: FieldInfo) -> Entry:
     default = {} if info.default_factory is dict else info.get_default()
     kind = get_origin(info.annotation) or info.annotation
+    item = get_args(info.annotation)[0] if kind is tuple else None
+    of_sections = _is_section(item)
     return Entry(
         name=name,
         # A default that is made (the name of the machine) differs from place to place.
         default=None if default is PydanticUndefined else default,
-        text=inspect.cleandoc(info.description or ""),
+        text=inspect.cleandoc(info.description or (of_sections and item.__doc__) or ""),
         choices=get_args(info.annotation) if kind is Literal else (),
         has_names=isinstance(kind, type) and issubclass(kind, Mapping),
+        required=info.is_required(),
+        example=info.examples[0] if info.examples else None,
+        items=tuple(_entry(*x) for x in _fields(item).items()) if of_sections else (),
     )

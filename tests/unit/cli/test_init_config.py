@@ -7,11 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli import app
-from changefeed.cli.init_config import config_text
+from changefeed.cli.config_file import config_text
+from changefeed.cli.init_config import HEAD
 from changefeed.host.settings import Settings, load_settings
 from changefeed.runtime.settings_schema import sections
 
 _SETTING = re.compile(r"^#(\w+ = .+)$", re.MULTILINE)
+TEXT = config_text(HEAD, Settings)
 
 
 def test_the_file_loads_as_it_is_written(tmp_path: Path) -> None:
@@ -22,7 +24,7 @@ def test_the_file_loads_as_it_is_written(tmp_path: Path) -> None:
 
 def test_every_default_in_it_is_what_it_says_it_is(tmp_path: Path) -> None:
     file = tmp_path / "changefeed.toml"
-    text, count = _SETTING.subn(r"\1", config_text())
+    text, count = _SETTING.subn(r"\1", TEXT)
     file.write_text(text)
     with_default = [x for s in sections(Settings) for x in s.entries if x.default is not None]
     assert count == len(with_default)
@@ -30,7 +32,7 @@ def test_every_default_in_it_is_what_it_says_it_is(tmp_path: Path) -> None:
 
 
 def test_every_section_and_setting_stands_in_it() -> None:
-    text = config_text()
+    text = TEXT
     for section in sections(Settings):
         assert f"\n[{'.'.join(section.path)}]\n" in text
         for entry in section.entries:
@@ -41,7 +43,7 @@ def test_what_is_said_about_a_setting_stands_above_it() -> None:
     assert (
         "# A host that shows no sign of life for this long loses its leases.\n"
         "#expiration = 30.0\n"
-    ) in config_text()
+    ) in TEXT
 
 
 @pytest.mark.parametrize(("more", "code"), [([], 2), (["--force"], 0)])

@@ -7,63 +7,69 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from changefeed.cli.config_file import config_text
 from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline.flags import ObserveFlags
-from changefeed.cli.pipeline.init_config import CONFIG
+from changefeed.cli.pipeline.init_config import HEAD
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, load_settings
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.settings_schema import entries
 
 MINE = ObserveFlags(feed="eventlog:log", directory="tables")
+TEXT = config_text(HEAD, PipelineSettings)
+WITHOUT_AGGREGATES = re.sub(r"^#\[\[aggregates\]\]\n(#.*\n)+", "", TEXT, flags=re.MULTILINE)
+RETRY = ("observer", "retry")
 _HAS_NO_DEFAULT = {"body_schema", "name", "timeout", "port"}
 
 
-def named(text: str) -> set[str]:
-    """Return the names in a file, with their sections, commented out or not."""
-    found, section = set(), ""
-    for line in text.splitlines():
-        if heading := re.fullmatch(r"#?\[+([a-z.]+)\]+", line):
-            section = f"{heading[1]}."
-        elif setting := re.match(r"#?([a-z_]+) =", line):
-            found.add(section + setting[1])
-    return found
-
-
-def all_names(model: type[BaseModel], section: str = "") -> set[str]:
-    found = set()
-    for name, info in model.model_fields.items():
-        inner = info.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found |= all_names(inner, f"{section}{name}.")
-        elif name == "retry":
-            known = ("first_delay", "max_delay", "multiplier", "attempts", "jitter")
-            found |= {f"{section}retry.{x}" for x in known}
-        elif name == "aggregates":
-            found |= {f"aggregates.{x}" for x in AggregateSettings.model_fields}
-        elif name != "spark":
-            found.add(section + name)
-    return found
-
-
-def test_the_file_that_is_written_names_every_setting_with_its_default(tmp_path: Path) -> None:
+def test_the_file_that_is_written_loads_and_gives_each_setting_its_default(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "pipeline.toml"
     assert CliRunner().invoke(app, ["init-config", str(file)]).exit_code == 0
     assert CliRunner().invoke(app, ["init-config", str(file)]).exit_code == 2
-    assert named(CONFIG) == all_names(PipelineSettings)
+    assert file.read_text() == TEXT
     plain = load_settings(file, {})
-    text = re.sub(r"^#\[\[aggregates\]\]\n(#.*\n)+", "", CONFIG, flags=re.MULTILINE)
-    spelled = re.sub(r"^#([a-z_]+ = .+)$", r"\1", text, flags=re.MULTILINE)
+    assert plain == ObserveFlags(feed="eventlog:data/log", directory="data/tables").settings()
+    spelled = re.sub(r"^#([a-z_]+ = .+)$", r"\1", WITHOUT_AGGREGATES, flags=re.MULTILINE)
     assert set(re.findall(r"^#([a-z_]+) =$", spelled, flags=re.MULTILINE)) == _HAS_NO_DEFAULT
     file.write_text(spelled)
     assert load_settings(file, {}) == plain
 
 
+def test_the_file_that_is_written_names_every_setting_in_its_section() -> None:
+    found, section = set(), ()
+    for line in TEXT.splitlines():
+        if heading := re.fullmatch(r"#?\[+([a-z.]+)\]+", line):
+            section = tuple(heading[1].split("."))
+        elif setting := re.match(r"#?([a-z_]+) =", line):
+            found.add((*section, setting[1]))
+    aggregates = {("aggregates", x) for x in AggregateSettings.model_fields}
+    assert found == {*entries(PipelineSettings), *aggregates} - {("aggregates",)}
+
+
+def test_every_setting_that_is_not_clear_by_its_name_is_explained() -> None:
+    clear = {"enabled", "bind", "level", "window"}
+    found = entries(PipelineSettings)
+    bare = {x.name for path, x in found.items() if not x.text and path[:2] != RETRY}
+    bare |= {x.name for x in found[("aggregates",)].items if not x.text}
+    assert bare == clear
+
+
 def test_an_aggregate_of_the_written_file_is_one() -> None:
-    lines = re.search(r"^#\[\[aggregates\]\]\n((?:#.*\n)+)", CONFIG, flags=re.MULTILINE)
+    lines = re.search(r"^#\[\[aggregates\]\]\n((?:#.*\n)+)", TEXT, flags=re.MULTILINE)
     assert lines is not None
-    AggregateSettings.model_validate(tomllib.loads(lines[1].replace("#", "")))
+    text = "".join(re.findall(r"^#([a-z_]+ = .+\n)", lines[1], flags=re.MULTILINE))
+    assert AggregateSettings.model_validate(tomllib.loads(text)) == AggregateSettings(
+        name="hourly",
+        window="1 hour",
+        watermark="2 hours",
+        by={"kind": "value.kind"},
+        sums={"total": "value.total"},
+        where="operation <> 'delete'",
+    )
 
 
 def test_flags_go_before_the_file_and_leave_the_rest_of_a_section_alone(tmp_path: Path) -> None:
