@@ -1,7 +1,6 @@
 """``changefeed hosts``: several hosts on this machine, one process each."""
 
 import asyncio
-import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import HostFlags
 from changefeed.host.settings import Settings
+from changefeed.host.shutdown import stop_signals
 from changefeed.host.supervisor import Supervisor, child_names
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
@@ -71,5 +71,5 @@ def command(flags: HostFlags, settings: Settings, name: str, index: int) -> list
 
 def _on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop)

@@ -20,6 +20,8 @@ StartAt = Literal["beginning", "now"] | datetime
 
 
 class Operation(enum.StrEnum):
+    """What happened to the record; a feed that cannot tell an insert says REPLACE."""
+
     INSERT = "insert"
     REPLACE = "replace"
     DELETE = "delete"

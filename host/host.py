@@ -5,7 +5,8 @@ carries out its own line of the plan, and runs one worker for each lease it hold
 it is to ask (``Stop.request``): workers finish what they have in hand, leases are
 released, the member record is removed; what has not ended when the time is over is
 cancelled. What asking again cannot mend (a feed made anew, a container of another kind,
-our name taken by another process) stops it in the same way, and is then raised.
+our name taken by another process) stops it in the same way, and is then raised. To cancel
+``run`` is to ask as well: the host is a guest in somebody's program, and leaves in order.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 from uuid import uuid4
+
+from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.timeouts import BoundedFeed
@@ -75,7 +78,16 @@ class Health:
 
 
 class Host:
-    """One host. ``address`` is where its web endpoints listen, told to the other members."""
+    """One host: ``run`` it, ``stop`` it, and look at it. Make it with ``open_host``.
+
+    ``address`` is where its web endpoints listen, for people who look at the members.
+    """
+
+    name: HostName
+    """Its own within the fleet, and the same after a restart."""
+    settings: Settings
+    registry: CollectorRegistry | None
+    """What Prometheus is to fetch of it; ``None`` if it counts with the program's meters."""
 
     def __init__(
         self,
@@ -86,12 +98,14 @@ class Host:
         make_observer: ObserverMaker,
         events: HostEvents | None = None,
         address: str = "",
+        registry: CollectorRegistry | None = None,
         random: Random | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.name = HostName(settings.host.name)
         self.incarnation = Incarnation(uuid4().hex)
-        self._settings = settings
+        self.settings = self._settings = settings
+        self.registry = registry
         self._feed = BoundedFeed(feed, timeout=settings.feed.read_timeout)
         self._make_observer = make_observer
         self._events = events or HostEvents(self.name)
@@ -117,10 +131,11 @@ class Host:
         self._list_now = asyncio.Event()
         self._looked_at: float | None = None
         self._failure: Exception | None = None
+        self._serving: asyncio.Task[None] | None = None
 
     @property
     def leases(self) -> Mapping[RangeId, Lease]:
-        """The leases held, as last written."""
+        """The leases this host owns, by range, as last written."""
         return {} if self._pool is None else self._pool.leases
 
     @property
@@ -135,6 +150,7 @@ class Host:
 
     @property
     def health(self) -> Health:
+        """What readiness is made of. To be asked on the event loop."""
         now = asyncio.get_running_loop().time()
         return Health(
             joined=self._pool is not None,
@@ -149,13 +165,44 @@ class Host:
         self._list_now.set()
 
     async def run(self) -> None:
-        """Be a host until asked to stop.
+        """Be a host until asked to stop. Once only.
 
         Raise ``NameTaken``, ``FeedRefused``, ``ContainerRefused`` and the like after an
-        orderly stop, if one of them was the reason.
+        orderly stop, if one of them was the reason. Cancelled, the host stops in order,
+        which takes ``host.stop_timeout`` at most, before ``CancelledError`` is raised;
+        cancelled again, it stops at once; a third time, it drops everything.
         """
-        if not await self._join():
-            return
+        assert self._serving is None, "a host runs once; open another"
+        self._serving = asyncio.ensure_future(self._serve())
+        cancelled: asyncio.CancelledError | None = None
+        while not self._serving.done():
+            try:
+                await asyncio.wait((self._serving,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+                if self._stop.at_once.is_set():
+                    self._serving.cancel()
+                self.stop()
+        if cancelled is not None and not self._serving.cancelled():
+            self._serving.exception()  # it is in the log; to be cancelled goes before
+            raise cancelled
+        self._serving.result()
+
+    async def ended(self) -> None:
+        """Wait until ``run`` is over, if it was ever begun; what it raised is not raised."""
+        if self._serving is not None:
+            await asyncio.wait((self._serving,))
+
+    async def _serve(self) -> None:
+        try:
+            if await self._join():
+                await self._work()
+        finally:
+            await self._leave()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             pool = self._pool = WorkerPool(
                 self._make_worker, group=group, failed=self._fail, ended=self._list_now.set
@@ -170,9 +217,6 @@ class Host:
             await self._wind_down(pool, balancing)
             for companion in companions:
                 companion.cancel()
-        await self._leave()
-        if self._failure is not None:
-            raise self._failure
 
     async def _join(self) -> bool:
         """Join the fleet; ``False`` if asked to stop before that worked out."""

@@ -6,10 +6,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
+from changefeed.host.endpoints import Answers
 from changefeed.host.settings import Settings
 from changefeed.host.shutdown import StopSignals, leave_within
 from changefeed.host.web import listening_socket, serving, url_of
-from changefeed.host.wiring import find_observer, open_host
+from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.telemetry import Telemetry, telemetry
@@ -21,7 +22,7 @@ _log = get_logger()
 
 
 def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
-    """Be a host until told to stop. Returns after an orderly stop; see ``Host.run``.
+    """Be a host until asked to stop. Returns after an orderly stop; see ``Host.run``.
 
     From then on, the process ends soon, whatever threads are still running in it. With
     ``stop_at_eof`` the end of standard input is a signal to stop. Raise
@@ -47,24 +48,29 @@ async def _be_host(
     settings: Settings, make: ObserverFactory, counting: Telemetry, *, stop_at_eof: bool
 ) -> None:
     signals = StopSignals(budget=settings.host.stop_timeout)
+    answers = Answers(settings.host.name, counting.registry)
     async with AsyncExitStack() as stack:
         stack.callback(_leave_threads_alone)
         stack.enter_context(signals.heard())
         if stop_at_eof:
-            stack.enter_context(signals.end_of(sys.stdin.fileno()))
-        listening = (
-            stack.enter_context(listening_socket(settings.web))
-            if settings.web.enabled
-            else None
-        )
-        address = "" if listening is None else url_of(listening)
-        host = await stack.enter_async_context(open_host(settings, make, address=address))
-        signals.tell(host.stop)
-        if listening is not None:
+            stack.enter_context(signals.end_of(sys.stdin))
+        address = ""
+        if settings.web.enabled:
+            listening = stack.enter_context(listening_socket(settings.web))
+            address = url_of(listening)
+            await stack.enter_async_context(serving(listening, answers))
             _log.info("web.listening", address=address)
-            await stack.enter_async_context(
-                serving(listening, host, counting.registry, settings.leases)
+        host = await stack.enter_async_context(
+            wire_host(
+                settings,
+                make,
+                meters=counting.meters,
+                registry=counting.registry,
+                address=address,
             )
+        )
+        answers.host = host
+        signals.tell(host.stop)
         await host.run()
 
 

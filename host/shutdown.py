@@ -1,4 +1,4 @@
-"""Being told to stop, and ending in time: nothing may hold up the end of the process.
+"""Stopping on a signal, and ending in time: nothing may hold up the end of the process.
 
 The handlers of signals are Python's own and not the event loop's: they run also while
 user code blocks the loop. Each sets a deadline, kept by a thread, at which the process
@@ -10,6 +10,7 @@ holds up the handler itself. Then only SIGKILL helps; the leases expire.
 
 import asyncio
 import os
+import selectors
 import signal
 import sys
 import threading
@@ -17,7 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TextIO
 
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 
 _AT_ONCE = 10.0
@@ -27,9 +30,9 @@ _log = get_logger()
 
 
 class StopSignals:
-    """Passes SIGTERM, SIGINT and the end of a file on to whoever is to stop.
+    """Passes SIGTERM, SIGINT, SIGHUP and the end of a pipe on to what is to stop.
 
-    Until somebody asks to be told (``tell``), the task that made this is cancelled.
+    That is the task that made this, which is cancelled, until ``tell`` names a function.
     ``budget`` is how many seconds an orderly stop takes at the most.
     """
 
@@ -48,7 +51,7 @@ class StopSignals:
     @contextmanager
     def heard(self) -> Iterator[None]:
         """Hear signals until the block is left."""
-        before = {x: signal.signal(x, self._hear) for x in (signal.SIGTERM, signal.SIGINT)}
+        before = {x: signal.signal(x, self._hear) for x in stop_signals()}
         try:
             yield
         finally:
@@ -56,8 +59,12 @@ class StopSignals:
                 signal.signal(number, handler)
 
     @contextmanager
-    def end_of(self, file: int) -> Iterator[None]:
-        """Take the end of a pipe for a signal: whoever held its other end is gone."""
+    def end_of(self, stream: TextIO | None) -> Iterator[None]:
+        """Take the end of a pipe for a signal: the process at its other end is gone.
+
+        Raise ``UserError`` for what is no pipe, and for a stream that was closed.
+        """
+        file = _pipe(stream)
 
         def read() -> None:
             if not os.read(file, 4096):
@@ -78,6 +85,27 @@ class StopSignals:
 
     def _pass_on(self) -> None:
         self._stop()  # whoever wants to know by now
+
+
+def stop_signals() -> list[signal.Signals]:
+    """Return what asks a process to stop; a hang-up that is ignored (``nohup``) stays so."""
+    found = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found
+
+
+def _pipe(stream: TextIO | None) -> int:
+    if stream is None:
+        raise UserError("--stop-at-eof reads standard input, which is closed: leave it out")
+    try:
+        with selectors.DefaultSelector() as trying:
+            trying.register(stream.fileno(), selectors.EVENT_READ)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"--stop-at-eof needs a pipe as standard input ({error}): leave it out"
+        ) from error
+    return stream.fileno()
 
 
 def leave_within(seconds: float, code: int) -> None:

@@ -1,30 +1,33 @@
-"""What a host tells over HTTP: that it lives, that it is ready, its metrics, its leases.
+"""The web server of a host's own process, for what ``changefeed.host.endpoints`` answers.
 
-    /livez    200 as long as the event loop turns
-    /readyz   200, or 503 with what is wrong; owning no lease is not wrong
-    /metrics  for Prometheus
-    /leases   the leases of this host, as it knows them, and which ranges are paused, and why
+The port is taken before the host joins, because its member record names it, and answers
+from then on. It is this machine only, unless ``web.bind`` says otherwise.
 
-The port is taken before the host joins, because its member record names it. Until the
-host is made, a request waits. There is no access control: whoever reaches the address may
-read, and nobody can change anything; it is this machine only unless told otherwise.
+Strangers cannot take the descriptors that the host needs for its stores: there are few
+connections at once, each ends after one answer and within a short time, and where one too
+many comes, the oldest is closed. So a probe gets its answer also while others hold
+connections open.
 """
 
+import asyncio
 import errno
+import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from changefeed.host.host import Host
-from changefeed.host.settings import LeaseSettings, WebSettings
+from changefeed.host.endpoints import Answers, application
+from changefeed.host.settings import WebSettings
 from changefeed.runtime.errors import UserError
 
-_BACKLOG = 128
+_BACKLOG = 16
+"""So many connections are accepted in one turn of the loop, before any can be refused."""
 _CLOSE_TIMEOUT = 1.0
+_MOST_CONNECTIONS = 64
+_LONGEST_CONNECTION = 10.0
 
 
 class AddressRefused(UserError):
@@ -60,84 +63,95 @@ def url_of(listening: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def serving(
-    listening: socket.socket, host: Host, registry: CollectorRegistry, settings: LeaseSettings
-) -> AsyncIterator[None]:
-    """Answer for ``host`` until the block is left."""
+async def serving(listening: socket.socket, answers: Answers) -> AsyncIterator[None]:
+    """Answer until the block is left."""
+    app = application(answers)
+    app.on_response_prepare.append(_close_after_answer)
     runner = web.AppRunner(
-        endpoints(host, registry, settings),
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=_CLOSE_TIMEOUT,
+        app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_TIMEOUT
     )
     await runner.setup()
+    answering = runner.server
+    assert answering is not None, "the runner was set up"
+    connections = Connections(most_connections(_soft_limit_of_descriptors()))
     try:
-        await web.SockSite(runner, listening).start()
-        yield
+        server = await asyncio.get_running_loop().create_server(
+            lambda: _BoundedConnection(answering(), connections),
+            sock=listening,
+            backlog=_BACKLOG,
+        )
+        try:
+            yield
+        finally:
+            server.close()
     finally:
         await runner.cleanup()
 
 
-def endpoints(
-    host: Host, registry: CollectorRegistry, settings: LeaseSettings
-) -> web.Application:
-    # Metrics are rendered on the event loop, where alone the host's values stand still.
-
-    async def livez(_: web.Request) -> web.Response:
-        return web.json_response({"host": host.name, "alive": True})
-
-    async def readyz(_: web.Request) -> web.Response:
-        problems = host.health.problems(
-            longest_without_listing=longest_without_listing(settings)
-        )
-        return web.json_response(
-            {"host": host.name, "ready": not problems, "problems": problems},
-            status=503 if problems else 200,
-        )
-
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
-
-    async def leases(_: web.Request) -> web.Response:
-        return web.json_response(leases_of(host))
-
-    application = web.Application()
-    application.add_routes(
-        [
-            web.get("/livez", livez),
-            web.get("/readyz", readyz),
-            web.get("/metrics", metrics),
-            web.get("/leases", leases),
-        ]
-    )
-    return application
+async def _close_after_answer(_: web.Request, response: web.StreamResponse) -> None:
+    response.force_close()
 
 
-def leases_of(host: Host) -> dict[str, object]:
-    """Return the document of ``/leases``. A lag that was not measured yet is null."""
-    lags = host.lags
-    return {
-        "host": host.name,
-        "incarnation": host.incarnation,
-        "leases": [
-            {
-                "range": name,
-                "epoch": lease.epoch,
-                "renewals": lease.renewals,
-                "renewed_at": lease.stamp,
-                "lag": lags.get(name),
-            }
-            for name, lease in sorted(host.leases.items())
-        ],
-        "paused": dict(sorted(host.paused.items())),
-    }
+def most_connections(descriptors: int) -> int:
+    """Leave three quarters of the process's descriptors to the host and its observers."""
+    return max(4, min(_MOST_CONNECTIONS, descriptors // 4))
 
 
-def longest_without_listing(settings: LeaseSettings) -> float:
-    """After so many seconds without a look at the container, something is wrong with it."""
-    return max(settings.expiration, 2 * settings.balance_interval + settings.call_timeout)
+def _soft_limit_of_descriptors() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CONNECTIONS * 4 if soft == resource.RLIM_INFINITY else soft
+
+
+class Connections:
+    """The open connections, the oldest first, and never more than ``most``."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: dict[asyncio.Transport, None] = {}
+
+    def add(self, transport: asyncio.Transport) -> None:
+        while len(self._open) >= self._most:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.abort()
+        self._open[transport] = None
+
+    def remove(self, transport: asyncio.Transport) -> None:
+        self._open.pop(transport, None)
+
+
+class _BoundedConnection(asyncio.Protocol):
+    """Passes one connection on to aiohttp, for a short time: aiohttp itself would wait for
+    the rest of a request for an hour.
+    """
+
+    def __init__(self, inner: asyncio.Protocol, connections: Connections) -> None:
+        self._inner = inner
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "a TCP server makes no other"
+        self._transport = transport
+        self._connections.add(transport)
+        self._end = asyncio.get_running_loop().call_later(_LONGEST_CONNECTION, transport.abort)
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+        self._connections.remove(self._transport)
+        self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
 
 
 def _advice(settings: WebSettings, error: OSError) -> str:

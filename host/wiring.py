@@ -1,21 +1,40 @@
-"""From settings to a host that can run: what is opened, in which order, and wrapped in what."""
+"""From settings to a host that can run: what is opened, in which order, and wrapped in what.
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+A store that is away when a host starts is asked again, with growing delays, until it answers:
+a fleet may start before its stores do. What asking again cannot mend is raised at once.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from random import Random
+from typing import Any, TypeVar
+
+from opentelemetry.metrics import MeterProvider
+from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.feed import Feed
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
+from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
 from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
+from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, open_dead_letters
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.registry import load_observer
+from changefeed.runtime.telemetry import own_metrics
+
+Opened = TypeVar("Opened")
 
 
 def open_leases(settings: Settings) -> AbstractAsyncContextManager[LeaseContainer]:
@@ -37,6 +56,97 @@ def find_observer(settings: ObserverSettings) -> ObserverFactory:
     return load_observer(settings.name, settings.options)
 
 
+@asynccontextmanager
+async def open_host(
+    settings: Settings,
+    observer: Any = None,
+    *,
+    feed: Feed | None = None,
+    leases: LeaseContainer | None = None,
+    meters: MeterProvider | None = None,
+    address: str = "",
+) -> AsyncIterator[Host]:
+    """Open the feed and the lease container, and yield a host over them that can ``run``.
+
+    ``observer`` is a class or a function (see ``Observer``), made with
+    ``settings.observer.options``; without one, ``settings.observer.name`` says which.
+    ``feed`` and ``leases`` go before the addresses in the settings, and stay open: give a
+    ``MemoryFeed``, or a container of your own. The host counts in a registry of its own, which
+    its endpoints show at ``/metrics``, or with the ``meters`` of your program.
+
+    A host that still runs when the block is left stops in order first. Stores that do not
+    answer are asked again until they do, or until this is cancelled. Raise
+    ``ObserverRefused``, ``FeedRefused`` or ``ContainerRefused``, with advice, for what cannot
+    be opened as it is.
+    """
+    config = settings.observer
+    make = find_observer(config) if observer is None else adapt(observer, config.options)
+    with (
+        own_metrics("changefeed", settings.host.name)
+        if meters is None
+        else nullcontext((meters, None))
+    ) as (counting, registry):
+        async with wire_host(
+            settings,
+            make,
+            meters=counting,
+            registry=registry,
+            feed=feed,
+            leases=leases,
+            address=address,
+        ) as host:
+            try:
+                yield host
+            finally:
+                host.stop()
+                await host.ended()
+
+
+@asynccontextmanager
+async def wire_host(
+    settings: Settings,
+    make: ObserverFactory,
+    *,
+    meters: MeterProvider,
+    registry: CollectorRegistry | None,
+    feed: Feed | None = None,
+    leases: LeaseContainer | None = None,
+    address: str = "",
+) -> AsyncIterator[Host]:
+    """Open what the settings name, and yield a host over it; see ``open_host``."""
+    events = HostEvents(HostName(settings.host.name), meters.get_meter("changefeed"))
+    random = Random()  # noqa: S311 - spreads timers, guards nothing
+    retrier = Retrier(events, random)
+    async with AsyncExitStack() as stack:
+
+        async def opened(
+            name: str, make: Callable[[], AbstractAsyncContextManager[Opened]]
+        ) -> Opened:
+            return await retrier.ask(name, lambda: stack.enter_async_context(make()))
+
+        if feed is None:
+            feed = await opened(
+                "open feed", lambda: open_feed(settings.feed.address, settings.open_options)
+            )
+        if leases is None:
+            leases = await opened("open leases", lambda: open_leases(settings))
+        dead_letters = await stack.enter_async_context(_dead_letters(settings.observer))
+        host = Host(
+            settings,
+            feed=feed,
+            container=leases,
+            make_observer=wrap(
+                make, settings.observer, events, random, dead_letters=dead_letters
+            ),
+            events=events,
+            address=address,
+            registry=registry,
+            random=random,
+        )
+        events.started(host.incarnation, settings.feed.address, _kept_at(settings.leases))
+        yield host
+
+
 def _dead_letters(
     settings: ObserverSettings,
 ) -> AbstractAsyncContextManager[DeadLetters | None]:
@@ -44,32 +154,6 @@ def _dead_letters(
     if settings.on_failure != "dead-letter":
         return nullcontext()
     return open_dead_letters(settings.dead_letters)
-
-
-@asynccontextmanager
-async def open_host(
-    settings: Settings, make: ObserverFactory, *, address: str = ""
-) -> AsyncIterator[Host]:
-    """Open the feed and the container, and yield a host over them."""
-    events = HostEvents(HostName(settings.host.name))
-    random = Random()  # noqa: S311 - spreads timers, guards nothing
-    async with (
-        open_feed(settings.feed.address, settings.open_options) as feed,
-        open_leases(settings) as container,
-        _dead_letters(settings.observer) as dead_letters,
-    ):
-        maker = wrap(make, settings.observer, events, random, dead_letters=dead_letters)
-        host = Host(
-            settings,
-            feed=feed,
-            container=container,
-            make_observer=maker,
-            events=events,
-            address=address,
-            random=random,
-        )
-        events.started(host.incarnation, settings.feed.address, _kept_at(settings.leases))
-        yield host
 
 
 def _kept_at(settings: LeaseSettings) -> str:

@@ -51,6 +51,8 @@ class MemoryTable(Generic[Record]):
 
 
 class MemoryLeases(TableLeases):
+    """A lease container for the hosts of one process; its leases end with it."""
+
     def __init__(self) -> None:
         super().__init__(MemoryTable[Lease](), MemoryTable[Member]())
 

@@ -1,9 +1,13 @@
 """Metrics (and, if wanted, logs) by OpenTelemetry: for Prometheus to fetch, or pushed.
 
-Metrics can always be fetched at ``/metrics``, unless ``OTEL_METRICS_EXPORTER=none``. What
-the standard variables ``OTEL_METRICS_EXPORTER`` and ``OTEL_LOGS_EXPORTER`` name besides
-(``otlp``, ``console``) is pushed, if the package of that exporter is installed; such an
-exporter reads the rest of its settings from the standard variables itself.
+A process of our own (``telemetry``) does what its environment says. Metrics can always be
+fetched at ``/metrics``, unless ``OTEL_METRICS_EXPORTER=none``. What the standard variables
+``OTEL_METRICS_EXPORTER`` and ``OTEL_LOGS_EXPORTER`` name besides (``otlp``, ``console``) is
+pushed, if the package of that exporter is installed; such an exporter reads the rest of its
+settings from the standard variables itself.
+
+A host embedded in a program (``own_metrics``) counts for itself and changes nothing for the
+program.
 """
 
 import logging
@@ -35,8 +39,9 @@ class TelemetryRefused(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """What is on: a registry to fetch metrics from, and handlers that push logs."""
+    """What is on: meters, a registry to fetch them from, and handlers that push logs."""
 
+    meters: MeterProvider
     registry: CollectorRegistry
     log_handlers: tuple[logging.Handler, ...]
 
@@ -45,7 +50,8 @@ class Telemetry:
 def telemetry(service: str, instance: str, environ: Mapping[str, str]) -> Iterator[Telemetry]:
     """Make OpenTelemetry's meters count, until the block is left; then push what is left.
 
-    Once for each process: OpenTelemetry keeps the first provider it is given.
+    For a process of our own, and once: user code finds the same meters as OpenTelemetry's
+    global ones, and those are what they were first set to.
     """
     resource = _resource(service, instance)
     registry = CollectorRegistry()
@@ -58,11 +64,25 @@ def telemetry(service: str, instance: str, environ: Mapping[str, str]) -> Iterat
         loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
     handlers = (_PushedLogs(loggers),) if exporters else ()
     try:
-        yield Telemetry(registry=registry, log_handlers=handlers)
+        yield Telemetry(meters=meters, registry=registry, log_handlers=handlers)
     finally:
         meters.shutdown(timeout_millis=_FLUSH_MILLIS)
         loggers.force_flush(timeout_millis=_FLUSH_MILLIS)
         loggers.shutdown()
+
+
+@contextmanager
+def own_metrics(
+    service: str, instance: str
+) -> Iterator[tuple[MeterProvider, CollectorRegistry]]:
+    """Count apart from everything else in this process, until the block is left."""
+    registry = CollectorRegistry()
+    reader = PrometheusMetricReader(registry=registry)
+    meters = MeterProvider([reader], _resource(service, instance), shutdown_on_exit=False)
+    try:
+        yield meters, registry
+    finally:
+        meters.shutdown(timeout_millis=_FLUSH_MILLIS)
 
 
 def _resource(service: str, instance: str) -> Resource:

@@ -3,7 +3,8 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -13,10 +14,18 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host import web as host_web
+from changefeed.host.endpoints import Answers
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import WebSettings, load_settings
-from changefeed.host.web import AddressRefused, listening_socket, serving, url_of
+from changefeed.host.web import (
+    AddressRefused,
+    listening_socket,
+    most_connections,
+    serving,
+    url_of,
+)
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from tests.support.fleet import Log, LoggingObserver
@@ -48,7 +57,7 @@ async def told_about(
         events=HostEvents(HostName("anna"), meters.get_meter("changefeed")),
     )
     with listening_socket(WEB) as listening:
-        async with serving(listening, host, registry, wanted.leases):
+        async with serving(listening, Answers("anna", registry, host)):
             yield host, url_of(listening)
 
 
@@ -106,6 +115,83 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         assert (await get(f"{url}/readyz"))[1]["problems"] == ["it is stopping"]
         await running
     meters.shutdown()
+
+
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@asynccontextmanager
+async def half_sent(url: str, count: int) -> AsyncIterator[None]:
+    """Hold open so many connections, each with half a request."""
+    port = int(url.rpartition(":")[2])
+    writers = []
+    for _ in range(count):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        writers.append(writer)
+    yield
+    for writer in writers:
+        writer.transport.abort()
+
+
+async def test_half_sent_requests_leave_descriptors_and_a_probe_its_answer() -> None:
+    answers = Answers("anna", CollectorRegistry())
+    with listening_socket(WEB) as listening:
+        async with serving(listening, answers):
+            before = open_descriptors()
+            async with half_sent(url_of(listening), 200):
+                assert (await get(f"{url_of(listening)}/livez"))[0] == 200
+                ours = open_descriptors() - before - 200
+                assert ours <= 64 + 1
+
+
+async def test_half_a_request_is_waited_for_no_longer_than_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_web, "_LONGEST_CONNECTION", 0.2)
+    with listening_socket(WEB) as listening:
+        async with serving(listening, Answers("anna", None)):
+            port = int(url_of(listening).rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            began = asyncio.get_running_loop().time()
+            with suppress(ConnectionError):
+                for byte in b"GET /livez" * 20:  # a little at a time does not make it longer
+                    writer.write(bytes([byte]))
+                    await writer.drain()
+                    await asyncio.sleep(0.05)
+                assert await reader.read() == b""
+            assert asyncio.get_running_loop().time() - began < 5
+            writer.transport.abort()
+
+
+async def test_a_connection_is_for_one_request() -> None:
+    with listening_socket(WEB) as listening:
+        async with serving(listening, Answers("anna", None)):
+            port = int(url_of(listening).rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+            async with asyncio.timeout(5):
+                answer = await reader.read()
+            assert answer.count(b"HTTP/1.1 200") == 1
+            writer.close()
+
+
+async def test_before_there_is_a_host_it_lives_and_is_not_ready() -> None:
+    with listening_socket(WEB) as listening:
+        async with serving(listening, Answers("anna", None)):
+            url = url_of(listening)
+            assert (await get(f"{url}/livez"))[0] == 200
+            status, shown = await get(f"{url}/readyz")
+            assert (status, shown["ready"]) == (503, False)
+            assert "not been opened yet" in shown["problems"][0]
+            assert (await get(f"{url}/leases"))[1]["leases"] == []
+            assert (await get(f"{url}/metrics"))[0] == 404
+
+
+@pytest.mark.parametrize(("descriptors", "most"), [(1024, 64), (100, 25), (8, 4)])
+def test_most_descriptors_are_left_to_the_host(descriptors: int, most: int) -> None:
+    assert most_connections(descriptors) == most
 
 
 def test_a_port_in_use_is_refused_with_the_settings_to_change() -> None:

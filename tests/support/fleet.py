@@ -140,11 +140,13 @@ class Fleet:
         """SIGKILL, as far as a task can die of it: nothing is written any more."""
         host, task = self.hosts.pop(name), self.running.pop(name)
         _cut_off(host)
-        while not task.done():
-            task.cancel()
-            await asyncio.wait([task], timeout=0.5)
+        await asyncio.sleep(0)  # a task that has not begun has nothing to be cut off from
+        serving = host._serving
+        while serving is not None and not serving.done():
+            serving.cancel()
+            await asyncio.wait([serving], timeout=0.5)
         with suppress(asyncio.CancelledError, Exception):
-            task.result()
+            await task
 
     async def owners(self) -> dict[RangeId, HostName | None]:
         return {x.range_id: x.owner for x in await self.container.list() if not x.ended}

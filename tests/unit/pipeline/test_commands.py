@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
@@ -44,7 +45,7 @@ PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_lette
 def _logs_and_metrics_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def nothing(*_: object) -> Iterator[Telemetry]:
-        yield Telemetry(registry=CollectorRegistry(), log_handlers=())
+        yield Telemetry(meters=MeterProvider(), registry=CollectorRegistry(), log_handlers=())
 
     monkeypatch.setattr(surroundings, "telemetry", nothing)
     monkeypatch.setattr(surroundings, "set_up_logs", lambda *_: None)

@@ -1,0 +1,188 @@
+"""What a host answers over HTTP: that it lives, that it is ready, its metrics, its leases.
+
+    /livez    200 as long as the event loop turns
+    /readyz   200, or 503 with what is wrong; owning no lease is not wrong
+    /metrics  for Prometheus
+    /leases   the leases of this host, as it knows them, and which ranges are paused, and why
+
+A program that embeds a host mounts them in its own server, as a sub-application of aiohttp
+(``endpoints``) or as an ASGI application (``asgi_endpoints``): FastAPI, Starlette and others
+mount such. There is no access control: a client that reaches the address may read, and no
+client can change anything.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import hdrs, web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from changefeed.host.host import Host
+from changefeed.host.settings import LeaseSettings
+
+PATHS = ("/livez", "/readyz", "/metrics", "/leases")
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+AsgiApp = Callable[
+    [Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
+    Awaitable[None],
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Answers:
+    """The answers for one host, also before it could be made: set ``host`` once it is."""
+
+    def __init__(
+        self, name: str, registry: CollectorRegistry | None, host: Host | None = None
+    ) -> None:
+        self.name = name
+        self.host = host
+        self._registry = registry
+
+    def answer(self, path: str) -> Answer:
+        """Answer for a path. On the event loop, where alone the host's values stand still."""
+        if path == "/livez":
+            return _json({"host": self.name, "alive": True})
+        if path == "/readyz":
+            problems = self._problems()
+            return _json(
+                {"host": self.name, "ready": not problems, "problems": problems},
+                503 if problems else 200,
+            )
+        if path == "/metrics" and self._registry is not None:
+            return Answer(
+                status=200,
+                content_type=CONTENT_TYPE_LATEST,
+                body=generate_latest(self._registry),
+            )
+        if path == "/leases" and self.host is not None:
+            return _json(leases_of(self.host))
+        if path == "/leases":
+            return _json({"host": self.name, "leases": [], "paused": {}})
+        there = ", ".join(x for x in PATHS if x != "/metrics" or self._registry is not None)
+        return _json({"error": f"there is no {path}; there are: {there}"}, 404)
+
+    def _problems(self) -> list[str]:
+        if self.host is None:
+            return ["its feed or its lease container has not been opened yet; see the log"]
+        longest = longest_without_listing(self.host.settings.leases)
+        return self.host.health.problems(longest_without_listing=longest)
+
+
+def _json(document: object, status: int = 200) -> Answer:
+    return Answer(
+        status=status,
+        content_type="application/json; charset=utf-8",
+        body=json.dumps(document).encode(),
+    )
+
+
+def endpoints(host: Host) -> web.Application:
+    """Return the endpoints of ``host`` for aiohttp: ``app.add_subapp("/changefeed/", …)``.
+
+    ``/metrics`` is among them unless the host counts with the meters of your program.
+    """
+    return application(Answers(host.name, host.registry, host))
+
+
+def application(answers: Answers) -> web.Application:
+    async def respond(request: web.Request) -> web.Response:
+        route = request.match_info.route.resource
+        assert route is not None, "only our own routes lead here"
+        found = answers.answer("/" + route.canonical.rpartition("/")[2])
+        return web.Response(
+            status=found.status, body=found.body, headers={"Content-Type": found.content_type}
+        )
+
+    made = web.Application()
+    made.add_routes([web.get(path, respond) for path in PATHS])
+    return made
+
+
+def asgi_endpoints(host: Host) -> AsgiApp:
+    """Return the endpoints of ``host`` as an ASGI application: ``app.mount("/changefeed", …)``.
+
+    As ``endpoints``. It must be called on the event loop that the host runs on, as a server
+    does that runs both.
+    """
+    answers = Answers(host.name, host.registry, host)
+
+    async def app(
+        scope: Scope,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        if scope["type"] == "lifespan":
+            await _follow_lifespan(receive, send)
+        elif scope["type"] == "http":
+            await _send(send, _answered(answers, scope), head=scope["method"] == hdrs.METH_HEAD)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    return app
+
+
+def _answered(answers: Answers, scope: Scope) -> Answer:
+    if scope["method"] not in (hdrs.METH_GET, hdrs.METH_HEAD):
+        return _json({"error": "only GET and HEAD"}, 405)
+    # A server says where we are mounted, and some leave that in the path, some do not.
+    return answers.answer(scope["path"].removeprefix(scope.get("root_path", "")))
+
+
+async def _send(
+    send: Callable[[Message], Awaitable[None]], found: Answer, *, head: bool
+) -> None:
+    headers = [
+        (b"content-type", found.content_type.encode()),
+        (b"content-length", b"%d" % len(found.body)),
+    ]
+    if found.status == web.HTTPMethodNotAllowed.status_code:
+        headers.append((b"allow", b"GET, HEAD"))
+    await send({"type": "http.response.start", "status": found.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else found.body})
+
+
+async def _follow_lifespan(
+    receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None:
+    """Agree to a start and a stop: the host is run by the program, not by its server."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def leases_of(host: Host) -> dict[str, object]:
+    """Return the document of ``/leases``. A lag that was not measured yet is null."""
+    lags = host.lags
+    return {
+        "host": host.name,
+        "incarnation": host.incarnation,
+        "leases": [
+            {
+                "range": name,
+                "epoch": lease.epoch,
+                "renewals": lease.renewals,
+                "renewed_at": lease.stamp,
+                "lag": lags.get(name),
+            }
+            for name, lease in sorted(host.leases.items())
+        ],
+        "paused": dict(sorted(host.paused.items())),
+    }
+
+
+def longest_without_listing(settings: LeaseSettings) -> float:
+    """After so many seconds without a look at the container, something is wrong with it."""
+    return max(settings.expiration, 2 * settings.balance_interval + settings.call_timeout)

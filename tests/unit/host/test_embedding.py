@@ -1,0 +1,274 @@
+"""A host as a guest in somebody's program: what it shares with that, and how it leaves."""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import generate_latest
+
+from changefeed import (
+    Change,
+    CloseReason,
+    ContainerUnavailable,
+    Context,
+    FeedUnavailable,
+    Host,
+    MemoryFeed,
+    MemoryLeases,
+    ObserverRefused,
+    Settings,
+    open_host,
+)
+from changefeed.host import wiring
+from tests.support.logs import captured_logs
+
+
+class Seen:
+    """What the observers of one host saw."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.reasons: list[CloseReason] = []
+        self.in_hand = asyncio.Event()
+        self.seconds = 0.0
+
+    async def process(self, changes: Sequence[Change]) -> None:
+        self.in_hand.set()
+        await asyncio.sleep(self.seconds)
+        self.keys += [x.key for x in changes]
+
+
+def observer_of(seen: Seen) -> type:
+    class Observing:
+        async def process(self, changes: Sequence[Change]) -> None:
+            await seen.process(changes)
+
+        async def close(self, _: Context, reason: CloseReason) -> None:
+            seen.reasons.append(reason)
+
+    return Observing
+
+
+def named(name: str, **sections: Any) -> Settings:
+    return Settings.model_validate({"host": {"name": name}, **sections})
+
+
+@asynccontextmanager
+async def guest(
+    seen: Seen, feed: MemoryFeed, leases: MemoryLeases, name: str = "anna", **sections: Any
+) -> AsyncIterator[Host]:
+    async with open_host(
+        named(name, **sections), observer_of(seen), feed=feed, leases=leases
+    ) as host:
+        yield host
+
+
+async def nothing_is_left(leases: MemoryLeases) -> bool:
+    owners = {x.owner for x in await leases.list()}
+    return not await leases.members() and owners <= {None}
+
+
+async def test_a_cancelled_host_finishes_its_batch_releases_its_leases_and_leaves() -> None:
+    seen, feed, leases = Seen(), MemoryFeed(2), MemoryLeases()
+    seen.seconds = 3.0
+    feed.append("k", b"1")
+    async with guest(seen, feed, leases) as host:
+        running = asyncio.create_task(host.run())
+        await seen.in_hand.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert seen.keys == ["k"]
+        assert seen.reasons == [CloseReason.STOPPING] * 2
+        assert await nothing_is_left(leases)
+        checkpoints = [await leases.read(x.range_id) for x in await leases.list()]
+        assert sorted(x.continuation or "" for x in checkpoints if x) == ["0", "1"]
+
+
+async def test_a_host_that_is_cancelled_twice_stops_at_once_and_still_leaves() -> None:
+    seen, feed, leases = Seen(), MemoryFeed(1), MemoryLeases()
+    seen.seconds = 1000.0
+    feed.append("k", b"1")
+    async with guest(seen, feed, leases, host={"name": "anna", "stop_timeout": 60}) as host:
+        running = asyncio.create_task(host.run())
+        await seen.in_hand.wait()
+        began = asyncio.get_running_loop().time()
+        running.cancel()
+        await asyncio.sleep(1)
+        assert not running.done()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert asyncio.get_running_loop().time() - began < 5
+        assert seen.keys == []
+        assert await nothing_is_left(leases)
+
+
+async def test_a_host_that_is_cancelled_in_the_middle_of_joining_leaves_no_record() -> None:
+    class Slow(MemoryLeases):
+        async def put_member(self, member: Any) -> Any:
+            stored = await super().put_member(member)
+            await asyncio.sleep(5)
+            return stored
+
+    leases = Slow()
+    async with guest(Seen(), MemoryFeed(1), leases) as host:
+        running = asyncio.create_task(host.run())
+        await asyncio.sleep(1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert list(await leases.members()) == []
+
+
+async def test_a_time_limit_around_a_host_is_an_orderly_stop() -> None:
+    seen, feed, leases = Seen(), MemoryFeed(2), MemoryLeases()
+    async with guest(seen, feed, leases) as host:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(20):
+                await host.run()
+        assert await nothing_is_left(leases)
+
+
+async def test_leaving_the_block_stops_a_host_that_still_runs() -> None:
+    seen, feed, leases = Seen(), MemoryFeed(2), MemoryLeases()
+    async with guest(seen, feed, leases) as host:
+        running = asyncio.create_task(host.run())
+        await asyncio.sleep(20)
+        assert len(host.leases) == 2
+    assert running.done()
+    assert await nothing_is_left(leases)
+
+
+async def test_two_hosts_of_one_process_share_a_feed_and_no_figures() -> None:
+    seen = {"anna": Seen(), "ben": Seen()}
+    feed, leases = MemoryFeed(4), MemoryLeases()
+    provider, logger_class = metrics.get_meter_provider(), logging.getLoggerClass()
+    signals = {x: signal.getsignal(x) for x in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    async with (
+        guest(seen["anna"], feed, leases, "anna") as anna,
+        guest(seen["ben"], feed, leases, "ben") as ben,
+    ):
+        running = [asyncio.create_task(x.run()) for x in (anna, ben)]
+        await asyncio.sleep(60)
+        assert (len(anna.leases), len(ben.leases)) == (2, 2)
+        for n in range(40):
+            feed.append(f"key-{n}")
+        await asyncio.sleep(60)
+        for host in (anna, ben):
+            count = sum(
+                float(x.rpartition(" ")[2])
+                for x in figures(host).splitlines()
+                if x.startswith("changefeed_changes_total")
+            )
+            assert count == len(seen[host.name].keys) > 0
+            assert 'changefeed_leases_owned{otel_scope_name="changefeed"' in figures(host)
+        anna.stop()
+        await running[0]
+        assert not running[1].done()
+        await asyncio.sleep(60)
+        assert len(ben.leases) == 4
+        ben.stop()
+        await running[1]
+    assert len(seen["anna"].keys) + len(seen["ben"].keys) == 40
+    assert metrics.get_meter_provider() is provider
+    assert logging.getLoggerClass() is logger_class
+    assert not structlog.is_configured()
+    assert {x: signal.getsignal(x) for x in signals} == signals
+
+
+def figures(host: Host) -> str:
+    assert host.registry is not None
+    return generate_latest(host.registry).decode()
+
+
+async def test_a_host_counts_with_the_meters_of_the_program_if_it_is_given_them() -> None:
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader], shutdown_on_exit=False)
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    async with open_host(
+        named("anna"), observer_of(Seen()), feed=feed, leases=leases, meters=meters
+    ) as host:
+        assert host.registry is None
+        running = asyncio.create_task(host.run())
+        await asyncio.sleep(20)
+        found = reader.get_metrics_data().to_json()  # type: ignore[union-attr]
+        assert '"changefeed.lease.acquisitions"' in found
+        host.stop()
+        await running
+    meters.shutdown()
+
+
+async def test_what_a_host_failed_of_is_raised_and_leaves_no_task() -> None:
+    async with open_host(
+        named("anna"), observer_of(Seen()), feed=MemoryFeed(1), leases=MemoryLeases()
+    ) as host:
+        running = asyncio.create_task(host.run())
+        await asyncio.sleep(20)
+        host._fail(ValueError("a bug"))
+        with pytest.raises(ValueError, match="a bug"):
+            await running
+    gc.collect()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_observer_that_is_none_is_refused_before_anything_is_opened() -> None:
+    with pytest.raises(ObserverRefused, match="no method 'process"):
+        async with open_host(named("anna"), dict):
+            pass
+    with pytest.raises(ObserverRefused, match="no observer was named"):
+        async with open_host(named("anna")):
+            pass
+
+
+class Away:
+    """Opens at the third attempt; until then the store does not answer."""
+
+    def __init__(self, store: object, error: Exception) -> None:
+        self._store = store
+        self._error = error
+        self.attempts = 0
+
+    def __call__(self, *_: object) -> Any:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[object]:
+            self.attempts += 1
+            if self.attempts < 3:
+                raise self._error
+            yield self._store
+
+        return opened()
+
+
+async def test_stores_that_are_away_at_a_start_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = Away(MemoryFeed(1), FeedUnavailable("no route"))
+    leases = Away(MemoryLeases(), ContainerUnavailable("refused"))
+    monkeypatch.setattr(wiring, "open_feed", feed)
+    monkeypatch.setattr(wiring, "open_container", leases)
+    with captured_logs() as logged:
+        async with open_host(named("anna"), observer_of(Seen())):
+            assert (feed.attempts, leases.attempts) == (3, 3)
+    said = [(x["doing"], x["error"]) for x in logged if x["event"] == "call.failed"]
+    assert said == [("open feed", "no route")] * 2 + [("open leases", "refused")] * 2
+
+
+async def test_a_wait_for_stores_ends_when_it_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = Away(None, FeedUnavailable("no route", 1e9))
+    monkeypatch.setattr(wiring, "open_feed", feed)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(100), open_host(named("anna"), observer_of(Seen())):
+            pass
+    assert feed.attempts == 1
