@@ -1,1 +1,224 @@
-"""A change feed processor for Python."""
+"""A change feed processor: hosts share the ranges of a feed through leases.
+
+Write an observer, and run hosts over a feed; each range is read by one host at a time, in
+order, and goes on from its last checkpoint wherever it moves::
+
+    from collections.abc import Sequence
+    from changefeed import Change, Context, Settings, open_host
+
+    class Greeter:
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            for change in changes:
+                print(change.key, change.value())
+
+    async with open_host(Settings(), Greeter) as host:
+        await host.run()
+
+The command ``changefeed run --observer=module:Greeter`` is the same as a process of its own.
+What can be imported from here is the library that you may rely on; tests find more in
+``changefeed.testing``. What is under other names may change with any version. Modules load
+when a name of theirs is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from changefeed.feeds.addresses import open_feed
+    from changefeed.feeds.errors import (
+        FeedError,
+        FeedRefused,
+        FeedUnavailable,
+        RangeUnknown,
+    )
+    from changefeed.feeds.eventlog.producer import Producer, open_producer
+    from changefeed.feeds.eventlog.records import Record
+    from changefeed.feeds.feed import (
+        Change,
+        Continuation,
+        Feed,
+        FeedRange,
+        Operation,
+        Page,
+        RangeEnded,
+        RangeId,
+        StartAt,
+        Successor,
+    )
+    from changefeed.feeds.memory import MemoryFeed
+    from changefeed.host.balancing.membership import NameTaken
+    from changefeed.host.endpoints import AsgiApp, asgi_endpoints, endpoints
+    from changefeed.host.host import Health, Host
+    from changefeed.host.settings import (
+        CosmosSettings,
+        FeedSettings,
+        HostSettings,
+        LeaseSettings,
+        ObserverSettings,
+        Settings,
+        WebSettings,
+        load_settings,
+    )
+    from changefeed.host.wiring import open_host
+    from changefeed.leases.addresses import open_container
+    from changefeed.leases.container import LeaseContainer
+    from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+    from changefeed.leases.lease import HostName, Lease, Member
+    from changefeed.leases.memory import MemoryLeases
+    from changefeed.observers.errors import (
+        ObserverError,
+        ObserverFailed,
+        ObserverRefused,
+        ObserverStuck,
+    )
+    from changefeed.observers.middleware.retry import RetrySettings
+    from changefeed.observers.observer import CloseReason, Context, Observer
+    from changefeed.observers.registry import observer
+    from changefeed.runtime.errors import Failure, UserError
+    from changefeed.runtime.settings import LogSettings
+
+_GROUPS = {
+    "What an observer sees": {
+        "Change": "feeds.feed",
+        "Operation": "feeds.feed",
+        "Context": "observers.observer",
+        "CloseReason": "observers.observer",
+        "Observer": "observers.observer",
+        "observer": "observers.registry",
+    },
+    "A host in a program": {
+        "Host": "host.host",
+        "Health": "host.host",
+        "open_host": "host.wiring",
+        "endpoints": "host.endpoints",
+        "asgi_endpoints": "host.endpoints",
+        "AsgiApp": "host.endpoints",
+    },
+    "Settings": {
+        "Settings": "host.settings",
+        "load_settings": "host.settings",
+        "HostSettings": "host.settings",
+        "FeedSettings": "host.settings",
+        "LeaseSettings": "host.settings",
+        "ObserverSettings": "host.settings",
+        "RetrySettings": "observers.middleware.retry",
+        "CosmosSettings": "host.settings",
+        "WebSettings": "host.settings",
+        "LogSettings": "runtime.settings",
+    },
+    "Producing": {
+        "open_producer": "feeds.eventlog.producer",
+        "Producer": "feeds.eventlog.producer",
+        "Record": "feeds.eventlog.records",
+    },
+    "Feeds": {
+        "Feed": "feeds.feed",
+        "FeedRange": "feeds.feed",
+        "RangeId": "feeds.feed",
+        "Continuation": "feeds.feed",
+        "Page": "feeds.feed",
+        "StartAt": "feeds.feed",
+        "Successor": "feeds.feed",
+        "RangeEnded": "feeds.feed",
+        "MemoryFeed": "feeds.memory",
+        "open_feed": "feeds.addresses",
+    },
+    "Leases": {
+        "LeaseContainer": "leases.container",
+        "Lease": "leases.lease",
+        "Member": "leases.lease",
+        "HostName": "leases.lease",
+        "MemoryLeases": "leases.memory",
+        "open_container": "leases.addresses",
+    },
+    "Errors": {
+        "UserError": "runtime.errors",
+        "Failure": "runtime.errors",
+        "NameTaken": "host.balancing.membership",
+        "FeedError": "feeds.errors",
+        "FeedUnavailable": "feeds.errors",
+        "FeedRefused": "feeds.errors",
+        "RangeUnknown": "feeds.errors",
+        "ContainerError": "leases.errors",
+        "ContainerUnavailable": "leases.errors",
+        "ContainerRefused": "leases.errors",
+        "ObserverError": "observers.errors",
+        "ObserverRefused": "observers.errors",
+        "ObserverFailed": "observers.errors",
+        "ObserverStuck": "observers.errors",
+    },
+}
+"""What is promised, for what purpose, and in which module it is."""
+
+_MODULES = {name: module for names in _GROUPS.values() for name, module in names.items()}
+
+__all__ = [
+    "AsgiApp",
+    "Change",
+    "CloseReason",
+    "ContainerError",
+    "ContainerRefused",
+    "ContainerUnavailable",
+    "Context",
+    "Continuation",
+    "CosmosSettings",
+    "Failure",
+    "Feed",
+    "FeedError",
+    "FeedRange",
+    "FeedRefused",
+    "FeedSettings",
+    "FeedUnavailable",
+    "Health",
+    "Host",
+    "HostName",
+    "HostSettings",
+    "Lease",
+    "LeaseContainer",
+    "LeaseSettings",
+    "LogSettings",
+    "Member",
+    "MemoryFeed",
+    "MemoryLeases",
+    "NameTaken",
+    "Observer",
+    "ObserverError",
+    "ObserverFailed",
+    "ObserverRefused",
+    "ObserverSettings",
+    "ObserverStuck",
+    "Operation",
+    "Page",
+    "Producer",
+    "RangeEnded",
+    "RangeId",
+    "RangeUnknown",
+    "Record",
+    "RetrySettings",
+    "Settings",
+    "StartAt",
+    "Successor",
+    "UserError",
+    "WebSettings",
+    "asgi_endpoints",
+    "endpoints",
+    "load_settings",
+    "observer",
+    "open_container",
+    "open_feed",
+    "open_host",
+    "open_producer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = found  # asked for once
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__name__", "__file__", "__path__"]

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from changefeed.feeds.feed import Change
-from changefeed.observers.observer import Context
+from changefeed import Change, Context
 
 
 async def greet(context: Context, changes: Sequence[Change]) -> None:

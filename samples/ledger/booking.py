@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from changefeed.feeds.feed import Change
-from changefeed.observers.observer import Context
+from changefeed import Change, Context
 
 _TABLES = """
 create table if not exists bookings (

@@ -19,8 +19,7 @@ from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy  # noqa: TC002 - beside its kin
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-from changefeed.feeds.feed import Change
-from changefeed.observers.observer import CloseReason, Context
+from changefeed import Change, CloseReason, Context
 
 from .places import opened
 

@@ -27,8 +27,7 @@ from typing import Never
 import msgspec
 import structlog
 
-from changefeed.feeds.feed import Change
-from changefeed.observers.observer import CloseReason, Context
+from changefeed import Change, CloseReason, Context
 
 _LOOK = 0.1
 

@@ -1,0 +1,171 @@
+"""Producing from Python: one change at a time, and still many to a transaction.
+
+A batch is one transaction of the log, and costs one sync of the disk. Changes that are sent
+while a batch is being written make up the next one, so a program that sends from many tasks at
+once waits for few syncs, and a program that sends one after the other waits for one each.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog.create import DEFAULT_PARTS, create_log
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.feeds.feed import Operation
+
+_BATCH = 1000
+
+_Waiting = tuple[Sequence[Record], asyncio.Future[None]]
+
+
+class Producer:
+    """Appends changes to an event log; the one writer of it. Make it with ``open_producer``.
+
+    To be used from tasks of the loop that made it. Changes of one key keep the order in which
+    they were sent.
+    """
+
+    def __init__(self, writer: EventLogWriter) -> None:
+        self._writer = writer
+        self._waiting: deque[_Waiting] = deque()
+        self._some = asyncio.Event()
+        self._closing = False
+
+    async def send(
+        self,
+        key: str,
+        value: Any = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the name of the field it fills
+        operation: Operation = Operation.INSERT,
+        previous: Any = None,
+    ) -> None:
+        """Append one change, and return once it is durable.
+
+        ``key`` orders and places it. ``value`` is JSON text as ``bytes``, or anything that
+        JSON can say (``None``: no body, as of a delete); so is ``previous``, the image before
+        the change. ``id`` is the key if not given.
+
+        Raise ``FeedRefused`` for a change that cannot be stored, and ``FeedUnavailable`` if it
+        could not be written and may be sent again. A task that is cancelled does not learn
+        whether its change was written.
+        """
+        await self.send_many(
+            [
+                Record(
+                    key=key,
+                    body=_json(value),
+                    id=id,
+                    operation=operation,
+                    previous=None if previous is None else _json(previous),
+                )
+            ]
+        )
+
+    async def send_many(self, records: Sequence[Record]) -> None:
+        """Append some changes in one transaction: all of them, or none. Else as ``send``."""
+        if not records:
+            return
+        if self._closing:
+            raise FeedUnavailable("the producer was closed: open another")
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((records, done))
+        self._some.set()
+        await done
+
+    async def _run(self) -> None:
+        """Append what is sent until ``_close``, and what was sent before it."""
+        while self._waiting or not self._closing:
+            if self._waiting:
+                await self._append(self._next_batch())
+            else:
+                self._some.clear()
+                await self._some.wait()
+
+    def _close(self) -> None:
+        self._closing = True
+        self._some.set()
+
+    def _next_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        size = 0
+        while self._waiting and (not batch or size + len(self._waiting[0][0]) <= _BATCH):
+            waiting = self._waiting.popleft()
+            batch.append(waiting)
+            size += len(waiting[0])
+        return batch
+
+    async def _append(self, batch: Sequence[_Waiting]) -> None:
+        """Append what several callers wait for; a change that is refused is only its own."""
+        try:
+            await self._writer.append([x for records, _ in batch for x in records])
+        except FeedRefused as error:
+            if len(batch) == 1:
+                _fail(batch, error)
+                return
+            for one in batch:
+                await self._append([one])
+        except BaseException as error:
+            _fail(batch, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            for _, done in batch:
+                if not done.done():
+                    done.set_result(None)
+
+
+def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
+    for _, done in batch:
+        if isinstance(error, asyncio.CancelledError):
+            done.cancel()
+        elif not done.done():
+            done.set_exception(error)
+
+
+def _json(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    try:
+        return b"" if value is None else msgspec.json.encode(value)
+    except (TypeError, ValueError) as error:
+        raise FeedRefused(f"the value cannot be written as JSON: {error}") from error
+
+
+@asynccontextmanager
+async def open_producer(
+    log: str | Path, *, create: bool = True, parts: int = DEFAULT_PARTS
+) -> AsyncIterator[Producer]:
+    """Write to the event log at ``log`` (``eventlog:data/log``, or the directory) until the
+    block is left, which waits for what was sent.
+
+    The log is made if there is none, with so many ``parts``, unless ``create`` is false. Raise
+    ``FeedUnavailable``, naming the process, while another one writes there, and
+    ``FeedRefused`` for what is no log.
+    """
+    home = await asyncio.to_thread(_home, log)
+    if create and await asyncio.to_thread(_has_nothing, home):
+        await create_log(home, parts)
+    async with EventLogWriter.open(home) as writer:
+        producer = Producer(writer)
+        running = asyncio.create_task(producer._run())  # noqa: SLF001 - of this module
+        try:
+            yield producer
+        finally:
+            producer._close()  # noqa: SLF001
+            await running
+
+
+def _home(log: str | Path) -> Path:
+    return Path(str(log).removeprefix("eventlog:")).expanduser()
+
+
+def _has_nothing(home: Path) -> bool:
+    return not home.exists() or (home.is_dir() and not any(home.iterdir()))
