@@ -161,7 +161,7 @@ def _path(name: str, text: str) -> list[str]:
     """Part a name as TOML does: a key that has dots itself is quoted."""
     try:
         inner: Any = tomllib.loads(f"{name} = 0")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         inner = {}
     path = []
     while isinstance(inner, dict):
@@ -185,5 +185,5 @@ def _parsed(text: str) -> Any:
     """Read numbers, true, false and the like as JSON does; the rest is text."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

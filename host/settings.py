@@ -14,9 +14,10 @@ from typing import Any, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, model_validator
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.cosmos.address import CosmosAccess, read_secret
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.runtime.settings import (
+    MOST,
     AllSettings,
     LogSettings,
     Seconds,
@@ -44,9 +45,9 @@ class FeedSettings(Section):
     zone. Settled once, when its lease is created."""
     poll_interval: Seconds = 1.0
     """How long to wait at the end of a range before asking for more."""
-    page_size: int = Field(default=1000, ge=1)
+    page_size: int = Field(default=1000, ge=1, le=1_000_000)
     """About how many changes to read, and to hand to the observer, at once."""
-    read_ahead: int = Field(default=1, ge=1)
+    read_ahead: int = Field(default=1, ge=1, le=1000)
     """How many pages to fetch for each range while the observer works."""
     read_timeout: Seconds = 60.0
     ranges_interval: Seconds = 30.0
@@ -112,13 +113,13 @@ class ObserverSettings(Section):
     checkpoint: Literal["batch", "count", "interval", "manual"] = "batch"
     """After each batch, after ``checkpoint_count`` changes, every
     ``checkpoint_interval`` seconds, or only when the observer says so."""
-    checkpoint_count: int = Field(default=10_000, ge=1)
+    checkpoint_count: int = Field(default=10_000, ge=1, le=MOST)
     checkpoint_interval: Seconds = 5.0
-    max_unacknowledged: int = Field(default=10_000, ge=1)
+    max_unacknowledged: int = Field(default=10_000, ge=1, le=MOST)
     """How many changes of a range may be done and not yet checkpointed, or with manual
     checkpoints be delivered and not yet acknowledged: about what a crash repeats at most.
     With manual checkpoints no batch is larger."""
-    concurrency: int = Field(default=1, ge=1)
+    concurrency: int = Field(default=1, ge=1, le=10_000)
     """How many keys of one range to handle at once, each in order: so many observers are
     made for each range."""
     timeout: Seconds | None = None
@@ -145,8 +146,9 @@ class WebSettings(Section):
 
 
 class CosmosSettings(Section):
-    """What opens Cosmos DB accounts: one of the two, or neither for an Azure identity.
-    Better set in the environment than written into a file."""
+    """What opens Cosmos DB accounts: a key, a connection string, or neither for an Azure
+    identity. Better set in the environment, or kept in a file of their own, than written
+    into a file of settings."""
 
     # A key of digits alone would otherwise be refused, and shown with the refusal.
     model_config = ConfigDict(coerce_numbers_to_str=True)
@@ -154,11 +156,24 @@ class CosmosSettings(Section):
     key: SecretStr | None = None
     connection_string: SecretStr | None = None
     """May say where the account is, for addresses like ``cosmos:///DATABASE/CONTAINER``."""
+    key_file: Path | None = None
+    """A file that holds the key, as Kubernetes and Docker mount secrets."""
+    connection_string_file: Path | None = None
+    """A file that holds the connection string."""
+
+    @model_validator(mode="after")
+    def _say_each_once(self) -> Self:
+        for name in ("key", "connection_string"):
+            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
+                raise ValueError(f"set {name} or {name}_file, not both")
+        return self
 
     @property
     def access(self) -> CosmosAccess:
+        """The secrets. Raise ``UserError`` for a file that cannot be read."""
         return CosmosAccess(
-            key=_shown(self.key), connection_string=_shown(self.connection_string)
+            key=_secret(self.key, self.key_file),
+            connection_string=_secret(self.connection_string, self.connection_string_file),
         )
 
 
@@ -174,7 +189,9 @@ class BackendsSettings(Section):
         return self.__pydantic_extra__
 
 
-def _shown(secret: SecretStr | None) -> str | None:
+def _secret(secret: SecretStr | None, file: Path | None) -> str | None:
+    if file is not None:
+        return read_secret(file)
     return (secret.get_secret_value() or None) if secret else None
 
 

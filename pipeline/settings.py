@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.runtime.settings import AllSettings, LogSettings, Section, read_settings
+from changefeed.runtime.settings import MOST, AllSettings, LogSettings, Section, read_settings
 
 _NAME = r"^[a-z][a-z0-9_]*$"
 _Column = Annotated[str, Field(pattern=_NAME)]
@@ -23,10 +23,10 @@ OBSERVER = "observer"
 class UpkeepSettings(Section):
     """How a table is compacted and cleaned up."""
 
-    compact_every: int = Field(default=50, ge=1)
+    compact_every: int = Field(default=50, ge=1, le=MOST)
     """After so many batches small files are put together, and files that are no part of the
     table any more are removed."""
-    keep_hours: int = Field(default=168, ge=1)
+    keep_hours: int = Field(default=168, ge=1, le=1_000_000)
     """How old such a file has to be: longer than any batch, and any query over the table,
     takes."""
 
@@ -40,7 +40,7 @@ class ChangesSettings(UpkeepSettings):
     Spark, and has no upkeep."""
     interval: float = Field(default=5.0, ge=0)
     """How often a batch begins."""
-    compact_every: int = Field(default=200, ge=1)
+    compact_every: int = Field(default=200, ge=1, le=MOST)
     """As for ``latest``; a batch here is smaller and more frequent."""
 
 
@@ -90,7 +90,7 @@ class ObserverSettings(Section):
     """``module:Class``, a registered name, or an entry point (log, jsonl, count)."""
     options: Mapping[str, Any] = {}
     """Arguments for the observer's constructor."""
-    concurrency: int = Field(default=1, ge=1)
+    concurrency: int = Field(default=1, ge=1, le=10_000)
     """How many keys of one range to handle at once, each in order."""
     timeout: float | None = Field(default=None, gt=0)
     """How long the observer may take for one call before the attempt counts as failed."""
@@ -137,7 +137,7 @@ class PipelineSettings(AllSettings):
     body_schema: str | None = Field(default=None, examples=["kind STRING, total DOUBLE"])
     """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.
     What does not fit stands in the column ``rescued``."""
-    max_changes: int = Field(default=500_000, ge=1)
+    max_changes: int = Field(default=500_000, ge=1, le=MOST)
     """How many changes a batch has at most."""
     master: str | None = "local[2,4]"
     """Where Spark runs. For a pipeline that is submitted, spark-submit says it."""

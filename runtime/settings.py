@@ -4,6 +4,7 @@ A value is taken from the first place that has it: the command line, the environ
 TOML file, the default. Settings are plain values: only ``read_settings`` looks anywhere.
 """
 
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -20,9 +21,19 @@ from pydantic_settings import (
 )
 
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.settings_errors import Sources, unknown_variables, wrong_settings
+from changefeed.runtime.settings_errors import (
+    Sources,
+    misspelled_variables,
+    unknown_variables,
+    wrong_settings,
+)
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MOST = 10**9
+"""No number of a setting is larger: some of those who get it have 32 bits for it."""
+
+Seconds = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
+
+_log = logging.getLogger("changefeed")
 
 
 class Section(BaseModel):
@@ -61,16 +72,17 @@ def read_settings(
     Raise ``UserError``, which names each setting that is wrong, with the place it is from.
     """
     found_in_file = {} if file is None else _read(file, model.init_command)
-    if strangers := unknown_variables(model, os.environ, model.prefix, model.foreign_sections):
-        raise UserError("; ".join(strangers))
-
+    if unknown := unknown_variables(model, os.environ, model.prefix, model.foreign_sections):
+        raise UserError("; ".join(unknown))
+    for text in misspelled_variables(model, os.environ, model.prefix):
+        _log.warning(text)
     try:
         read = _reader(model, found_in_file)(**flags)
     except ValidationError as error:
         sources = Sources(flags=flags, environ=os.environ, prefix=model.prefix, file=file)
         lines = ["wrong settings", *wrong_settings(model, error, sources)]
         raise UserError("\n  ".join(lines)) from None
-    except SettingsError as error:
+    except (SettingsError, RecursionError) as error:
         raise UserError(
             f"an environment variable is not JSON, as that of a whole section must be: "
             f"{error}. Set single values, as in {model.prefix}LOG__LEVEL=debug"
@@ -110,5 +122,5 @@ def _read(file: Path, init_command: str) -> dict[str, Any]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"the settings in {file} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number that is too long
         raise UserError(f"{file} is no TOML: {error}") from error

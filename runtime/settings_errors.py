@@ -1,5 +1,6 @@
-"""What is wrong with settings, in the words and names of whoever wrote them."""
+"""What is wrong with settings, in the words and names of who wrote them."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from pydantic_core import ErrorDetails
 from changefeed.runtime.settings_schema import Entry, entries, names
 
 _LONGEST = 60
+_OF_KUBERNETES = re.compile("(tcp|udp|sctp)://")
 
 Name = tuple[str, ...]
 
@@ -53,7 +55,7 @@ def wrong_settings(model: type, error: ValidationError, sources: Sources) -> lis
 def unknown_variables(
     model: type, environ: Mapping[str, str], prefix: str, foreign_sections: Collection[str]
 ) -> list[str]:
-    """Return a line for each variable that looks like a setting, and would not be heeded.
+    """Return a line for each variable that looks like a setting and is none.
 
     Those without a double underscore are left alone: an orchestrator may have made them.
     So are sections of ``foreign_sections``.
@@ -77,10 +79,30 @@ def unknown_variables(
     return found
 
 
+def misspelled_variables(model: type, environ: Mapping[str, str], prefix: str) -> list[str]:
+    """Return a line for each variable that is a setting, but for single underscores.
+
+    They may be another program's. Kubernetes makes some as well, for a service whose name
+    begins as ours: their values are addresses.
+    """
+    right = {prefix + "__".join(x).upper() for x in names(model)}
+    meant = {x.replace("__", "_"): x for x in sorted(right)}
+    found = []
+    for variable, value in sorted(environ.items()):
+        name = variable.upper()
+        setting = None if name in right else meant.get(name.replace("__", "_"))
+        if setting is not None and not _OF_KUBERNETES.match(value):
+            found.append(
+                f"{variable} in the environment is no setting: write it as {setting}, "
+                f"with two underscores"
+            )
+    return found
+
+
 def _inside_a_setting(
     variable: str, name: Name, prefix: str, settings: Mapping[Name, Entry]
 ) -> Iterator[str]:
-    """Tell of a name that goes on behind that of a setting: it would be lost."""
+    """Yield a line for a name that goes on behind that of a setting: it would be lost."""
     for length in range(1, len(name)):
         whole = name[:length]
         if whole not in settings:
@@ -134,9 +156,18 @@ def _line(
     if not texts[0].startswith("Input should "):
         allowed = texts[0]
     given = errors[0]["input"]
-    if isinstance(given, Mapping) or not isinstance(given, str | int | float):
-        return f"{name}: {allowed}"  # the part that is wrong is named in the text
-    shown = repr(given)
+    if isinstance(given, Mapping) and not errors[0]["type"].endswith("_type"):
+        return f"{name}: {allowed}"  # its settings do not fit together, wherever they are from
+    if errors[0]["type"] == "int_parsing_size":
+        allowed = "should be a smaller number"
+    if errors[0]["type"] in ("model_type", "dataclass_type"):
+        allowed = f"should be a section with settings of its own, as in [{name}]"
+    if not isinstance(given, str | int | float | None):
+        shown = (
+            f"a {'table' if isinstance(given, Mapping) else 'list'}"  # with secrets, perhaps
+        )
+    else:
+        shown = "null" if given is None else repr(given)
     if len(shown) > _LONGEST:
         shown = f"{shown[:_LONGEST]}..."
     return f"{name} (from {source}): {allowed}; it is {shown}"

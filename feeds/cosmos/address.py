@@ -5,9 +5,9 @@
 host, ``cosmos:///DATABASE/CONTAINER``, the connection string says where the account is.
 
 A key never stands in an address, because addresses are logged. It comes from
-``CHANGEFEED_COSMOS__KEY`` or ``CHANGEFEED_COSMOS__CONNECTION_STRING``, or it is the
-identity of the process in Azure. An endpoint on this machine is an emulator, whose key
-everybody knows.
+``CHANGEFEED_COSMOS__KEY`` or ``CHANGEFEED_COSMOS__CONNECTION_STRING``; from a file, which
+either of them with ``_FILE`` behind it names; or it is the identity of the process in
+Azure. An endpoint on this machine is an emulator, whose key everybody knows.
 
 Feeds and leases both use this, and build their own clients: one account may be open to
 the one and closed to the other.
@@ -16,13 +16,17 @@ the one and closed to the other.
 import ipaddress
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from changefeed.runtime.errors import UserError
 
 EMULATOR_KEY = (  # no secret: every Cosmos DB emulator answers to this key
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 )
 _KEY = "CHANGEFEED_COSMOS__KEY"
 _CONNECTION_STRING = "CHANGEFEED_COSMOS__CONNECTION_STRING"
+_IN_FILE = "_FILE"  # behind either: the file that it stands in
 _FORM = "cosmos://HOST/DATABASE/CONTAINER"
 
 
@@ -55,10 +59,29 @@ class CosmosAccess:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "CosmosAccess":
+        """Read the variables. Raise ``UserError`` for a file that cannot be read."""
         return cls(
-            key=environ.get(_KEY) or None,
-            connection_string=environ.get(_CONNECTION_STRING) or None,
+            key=_secret(environ, _KEY), connection_string=_secret(environ, _CONNECTION_STRING)
         )
+
+
+def _secret(environ: Mapping[str, str], name: str) -> str | None:
+    file = environ.get(name + _IN_FILE)
+    return environ.get(name) or (read_secret(Path(file)) if file else None)
+
+
+def read_secret(file: Path) -> str:
+    """Return the secret in a file, without what surrounds it.
+
+    Raise ``UserError`` if there is none.
+    """
+    try:
+        secret = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the secret in {file} cannot be read: {error}") from error
+    if not secret:
+        raise UserError(f"{file} is empty, and should hold a secret")
+    return secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

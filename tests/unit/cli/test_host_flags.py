@@ -1,5 +1,6 @@
 """Flags, environment and file become settings, or messages in the user's own words."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,6 +182,109 @@ def test_a_file_that_is_no_settings_is_named(
     assert says in text
 
 
+@pytest.mark.parametrize(
+    "text", [f"a = {'9' * 5000}", f"a = {'[' * 5000}", "a" * 10 + ".a" * 5000]
+)
+def test_a_file_that_no_parser_takes_is_no_toml(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    assert f"{file} is no TOML: " in mistake_of(HostFlags(config=file))
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "9" * 30, "[" * 50_000])
+@pytest.mark.parametrize("name", ["feed.page_size", "observer.max_unacknowledged"])
+def test_a_number_that_is_too_large_is_refused(name: str, value: str) -> None:
+    text = mistake_of(HostFlags(sets=[f"{name}={value}"]))
+    assert f"{name} (from the command line): should be " in text
+    assert len(text) < 300
+
+
+def test_a_section_in_the_environment_that_is_too_deep_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHANGEFEED_LEASES", "[" * 50_000)
+    assert "CHANGEFEED_LOG__LEVEL=debug" in mistake_of(HostFlags())
+
+
+@pytest.mark.parametrize(
+    ("toml", "line"),
+    [
+        (
+            "[leases]\nexpiration = [1]\n",
+            "leases.expiration ({}): should be a valid number; it is a list",
+        ),
+        (
+            "[cosmos]\nkey = {a = 's3cret'}\n",
+            "cosmos.key ({}): should be a valid string; it is a table",
+        ),
+        (
+            "leases = 5\n",
+            (
+                "leases ({}): should be a section with settings of its own, as in [leases]; "
+                "it is 5"
+            ),
+        ),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_named_with_where_it_comes_from(
+    tmp_path: Path, toml: str, line: str
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(toml)
+    (found,) = mistake_of(HostFlags(config=file)).splitlines()[1:]
+    assert found == f"  {line.format(f'from {file}')}"
+
+
+def test_a_whole_section_of_a_wrong_type_names_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHANGEFEED_LEASES", '{"expiration": null}')
+    assert mistake_of(HostFlags()).splitlines()[1:] == [
+        "  leases.expiration (from CHANGEFEED_LEASES): should be a valid number; it is null"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("CHANGEFEED_LEASES_EXPIRATION", "CHANGEFEED_LEASES__EXPIRATION"),
+        ("changefeed_observer_retry_max_delay", "CHANGEFEED_OBSERVER__RETRY__MAX_DELAY"),
+        ("CHANGEFEED_WEB_PORT", "CHANGEFEED_WEB__PORT"),
+    ],
+)
+def test_a_variable_with_single_underscores_is_not_ignored_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variable: str,
+    meant: str,
+) -> None:
+    monkeypatch.setenv(variable, "20")
+    monkeypatch.setenv("CHANGEFEED_WEB__BIND", "::1")
+    HostFlags().settings()
+    (said,) = caplog.messages
+    assert said.startswith(f"{variable} in the environment is no setting: write it as {meant},")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CHANGEFEED_PORT_8080_TCP", "tcp://10.0.0.1:8080"),
+        ("CHANGEFEED_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("CHANGEFEED_SERVICE_HOST", "10.0.0.1"),
+        ("CHANGEFEED_WEB_PORT", "tcp://10.0.0.1:8080"),  # of a service changefeed-web
+    ],
+)
+def test_variables_that_kubernetes_makes_are_no_settings(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variable: str,
+    value: str,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    HostFlags().settings()
+    assert caplog.messages == []
+
+
 def test_a_directory_is_no_file_of_settings(tmp_path: Path) -> None:
     assert "cannot be read" in mistake_of(HostFlags(config=tmp_path))
 
@@ -213,3 +317,38 @@ def test_secrets_of_cosmos_are_taken_from_the_environment_and_shown_nowhere(
     settings = HostFlags().settings()
     assert settings.cosmos.access == CosmosAccess(key="c2VjcmV0")
     assert "c2VjcmV0" not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+def test_secrets_are_read_from_files_as_they_are_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("c2VjcmV0\n")
+    monkeypatch.setenv("CHANGEFEED_COSMOS__KEY_FILE", str(file))
+    assert HostFlags().settings().cosmos.access == CosmosAccess(key="c2VjcmV0")
+    assert CosmosAccess.of(os.environ) == CosmosAccess(key="c2VjcmV0")
+    file.write_text("cm90YXRlZA==\n")
+    assert HostFlags().settings().cosmos.access.key == "cm90YXRlZA=="
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+def test_a_secrets_file_without_a_secret_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    file = tmp_path / "connection"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setenv("CHANGEFEED_COSMOS__CONNECTION_STRING_FILE", str(file))
+    settings = HostFlags().settings()
+    with pytest.raises(UserError, match=str(file)):
+        _ = settings.cosmos.access
+    with pytest.raises(UserError, match=str(file)):
+        CosmosAccess.of(os.environ)
+
+
+def test_a_secret_and_a_file_for_it_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHANGEFEED_COSMOS__KEY", "c2VjcmV0")
+    monkeypatch.setenv("CHANGEFEED_COSMOS__KEY_FILE", "/run/secrets/key")
+    text = mistake_of(HostFlags())
+    assert "set key or key_file, not both" in text
+    assert "c2VjcmV0" not in text

@@ -147,7 +147,9 @@ def test_a_part_of_a_list_is_told_by_its_number_and_by_no_variable() -> None:
 def test_numbers_are_text_where_spark_wants_text(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text('[spark]\n"spark.executor.instances" = 4\n"spark.x" = [1]\n')
-    with pytest.raises(UserError, match=r"spark\.spark\.x: should be a valid string"):
+    with pytest.raises(
+        UserError, match=r"spark\.spark\.x \(from .*\): should be a valid string"
+    ):
         ObserveFlags(config=file, feed="f", directory="d").settings()
     file.write_text('[spark]\n"spark.executor.instances" = 4\n')
     settings = ObserveFlags(config=file, feed="f", directory="d").settings()
