@@ -1,16 +1,16 @@
-"""What happens, told once: a line in the log and a count in the metrics.
+"""What happens in a host, reported once: a line in the log, a count in the metrics.
 
-The rest of the host names events (``journal.acquired(...)``) and knows neither the log's
-format nor the instruments. Metrics follow OpenTelemetry's naming; without a configured
-provider they cost next to nothing.
+The rest of the host names events (``events.acquired(...)``) and knows neither the log's
+format nor the instruments.
 """
 
 from collections.abc import Iterable, Mapping
 
 from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.host import metrics as m
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.failure_log import FailureLog
@@ -25,76 +25,18 @@ class HostEvents(FailureLog):
 
     def __init__(self, host: HostName, meter: metrics.Meter | None = None) -> None:
         super().__init__(_log.bind(host=host))
-        meter = meter or metrics.get_meter("changefeed")
-        self._changes = meter.create_counter(
-            "changefeed.changes", "{change}", "Changes handed to the observer and done"
-        )
-        self._batches = meter.create_counter(
-            "changefeed.batches", "{batch}", "Batches handed to the observer and done"
-        )
-        self._observer_time = meter.create_histogram(
-            "changefeed.observer.duration", "s", "Time the observer took for one batch"
-        )
-        self._retries = meter.create_counter(
-            "changefeed.observer.retries", "{retry}", "Batches that the observer failed on"
-        )
-        self._checkpoints = meter.create_counter(
-            "changefeed.checkpoints", "{checkpoint}", "Checkpoints written"
-        )
-        self._renewals = meter.create_counter(
-            "changefeed.lease.renewals", "{renewal}", "Leases renewed"
-        )
-        self._conflicts = meter.create_counter(
-            "changefeed.lease.conflicts", "{conflict}", "Lease writes that another host won"
-        )
-        self._acquired = meter.create_counter(
-            "changefeed.lease.acquisitions", "{lease}", "Leases acquired, by how"
-        )
-        self._steals = meter.create_counter(
-            "changefeed.lease.steals", "{lease}", "Leases stolen from living hosts"
-        )
-        self._lost = meter.create_counter(
-            "changefeed.lease.losses", "{lease}", "Leases lost without being given up"
-        )
-        self._errors = meter.create_counter(
-            "changefeed.errors", "{error}", "Calls of feed and lease container that failed"
-        )
-        self._calls = meter.create_counter(
-            "changefeed.container.calls", "{call}", "Calls of the lease container"
-        )
-        self._dead_letters = meter.create_counter(
-            "changefeed.dead_letters", "{change}", "Changes put to the dead letters"
-        )
-        self._stuck = meter.create_counter(
-            "changefeed.observer.stuck", "{call}", "Calls that did not end and were left behind"
-        )
-        self._lag: dict[RangeId, int] = {}
+        self._lags: dict[RangeId, int] = {}
         self._paused: Mapping[RangeId, str] = {}
         self._owned: set[RangeId] = set()
         self._loop_lag = 0.0
-        meter.create_observable_gauge(
-            "changefeed.lag",
-            [self._observe_lag],
-            "{change}",
-            "Changes in the range that the observer has not had",
-        )
-        meter.create_observable_gauge(
-            "changefeed.leases.owned",
-            [lambda _: [Observation(len(self._owned))]],
-            "{lease}",
-            "Leases this host owns",
-        )
-        meter.create_observable_gauge(
-            "changefeed.ranges.paused",
-            [lambda _: [Observation(len(self._paused))]],
-            "{range}",
-            "Ranges that nobody reads until they are resumed, as last listed",
-        )
-        meter.create_observable_gauge(
-            "changefeed.loop.lag",
-            [lambda _: [Observation(self._loop_lag)]],
-            "s",
-            "How late the event loop is: user code that blocks it shows here",
+        self._metrics = m.HostMetrics(
+            meter or metrics.get_meter("changefeed"),
+            [
+                (m.LAG, self._read_lags),
+                (m.OWNED, lambda: [Observation(len(self._owned))]),
+                (m.PAUSED, lambda: [Observation(len(self._paused))]),
+                (m.LOOP_LAG, lambda: [Observation(self._loop_lag)]),
+            ],
         )
 
     # the host
@@ -144,9 +86,9 @@ class HostEvents(FailureLog):
         self, lease: Lease, continuation: Continuation, how: str, previous: HostName | None
     ) -> None:
         self._owned.add(lease.range_id)
-        self._acquired.add(1, {"how": how})
+        self._metrics.count(m.ACQUISITIONS, how=how)
         if how == "stolen":
-            self._steals.add(1)
+            self._metrics.count(m.STEALS)
         self._log.info(
             "lease.acquired",
             range=lease.range_id,
@@ -157,37 +99,37 @@ class HostEvents(FailureLog):
         )
 
     def conflict(self, lease: Lease, doing: str) -> None:
-        self._conflicts.add(1)
+        self._metrics.count(m.CONFLICTS)
         self._log.info("lease.conflict", range=lease.range_id, doing=doing)
 
     def renewed(self) -> None:
-        self._renewals.add(1)
+        self._metrics.count(m.RENEWALS)
 
     def checkpointed(self, range_id: RangeId) -> None:
-        self._checkpoints.add(1, {"range": range_id})
+        self._metrics.count(m.CHECKPOINTS, range=range_id)
 
-    def asked(self, lease: Lease) -> None:
-        self._log.info("lease.asked_for", range=lease.range_id, owner=lease.owner)
+    def requested(self, lease: Lease) -> None:
+        self._log.info("lease.requested", range=lease.range_id, owner=lease.owner)
 
-    def withdrawn(self, lease: Lease) -> None:
+    def request_withdrawn(self, lease: Lease) -> None:
         self._log.info("lease.request_withdrawn", range=lease.range_id, owner=lease.owner)
 
-    def parting(self, lease: Lease, reason: CloseReason) -> None:
+    def draining(self, lease: Lease, reason: CloseReason) -> None:
         self._log.info(
-            "lease.parting",
+            "lease.draining",
             range=lease.range_id,
             epoch=lease.epoch,
             next_owner=lease.next_owner,
             reason=reason.value,
         )
 
-    def parted(self, lease: Lease, reason: CloseReason) -> None:
-        """Tell that a lease was given up in an orderly way, or lost."""
+    def given_up(self, lease: Lease, reason: CloseReason) -> None:
+        """Report that a lease was given up in an orderly way, or lost."""
         self._owned.discard(lease.range_id)
-        self._lag.pop(lease.range_id, None)
+        self._lags.pop(lease.range_id, None)
         lost = reason is CloseReason.LEASE_LOST
         if lost:
-            self._lost.add(1)
+            self._metrics.count(m.LOSSES)
         event = "lease.lost" if lost else "lease.released"
         self._log.log(
             30 if lost else 20,
@@ -198,22 +140,22 @@ class HostEvents(FailureLog):
         )
 
     def stuck(self, lease: Lease) -> None:
-        """Tell that a lease is kept from others until it expires: a call may still run."""
+        """Report that a lease is kept from others until it expires: a call may still run."""
         self._owned.discard(lease.range_id)
-        self._lag.pop(lease.range_id, None)
+        self._lags.pop(lease.range_id, None)
         self._log.error(
-            "lease.abandoned",
+            "lease.left_to_expire",
             range=lease.range_id,
             epoch=lease.epoch,
             reason="a call of the observer could not be ended; the lease is left to expire",
         )
 
     def listed_paused(self, paused: Mapping[RangeId, str]) -> None:
-        """Tell which ranges are paused by now, if it is not as it was before."""
+        """Report which ranges are paused by now, if it is not as it was before."""
         before, self._paused = self._paused, paused
         for name in sorted(paused.keys() - before.keys()):
             self._log.warning(
-                "range.is_paused",
+                "range.found_paused",
                 range=name,
                 reason=paused[name],
                 advice="mend the cause, then resume the range",
@@ -223,36 +165,35 @@ class HostEvents(FailureLog):
 
     @property
     def paused(self) -> Mapping[RangeId, str]:
-        """The ranges that were paused at the last look, with the reasons."""
+        """The ranges that were paused in the last listing, with the reasons."""
         return self._paused
 
     def ended(self, range_id: RangeId, successors: Iterable[FeedRange]) -> None:
         self._log.info("range.ended", range=range_id, successors=[x.id for x in successors])
 
-    def forgotten(self, lease: Lease, reason: str) -> None:
+    def deleted(self, lease: Lease, reason: str) -> None:
         self._log.info("lease.deleted", range=lease.range_id, reason=reason)
 
     # reading
 
     def batch(self, range_id: RangeId, changes: int, seconds: float) -> None:
-        attributes = {"range": range_id}
-        self._changes.add(changes, attributes)
-        self._batches.add(1, attributes)
-        self._observer_time.record(seconds, attributes)
+        self._metrics.count(m.CHANGES, changes, range=range_id)
+        self._metrics.count(m.BATCHES, range=range_id)
+        self._metrics.observer_took(seconds, range=range_id)
 
     def lag(self, range_id: RangeId, changes: int) -> None:
-        self._lag[range_id] = changes
+        self._lags[range_id] = changes
 
     @property
     def lags(self) -> Mapping[RangeId, int]:
         """The lag last measured of each range that is owned."""
-        return self._lag
+        return self._lags
 
     # failures
 
     def retrying(self, doing: str, error: BaseException, delay: float) -> None:
         """A call of feed or container failed; it is tried again after ``delay`` seconds."""
-        self._errors.add(1, {"doing": doing})
+        self._metrics.count(m.ERRORS, doing=doing)
         self._log.warning(
             "call.failed",
             doing=doing,
@@ -264,23 +205,23 @@ class HostEvents(FailureLog):
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
-        self._retries.add(1, {"range": range_id})
+        self._metrics.count(m.RETRIES, range=range_id)
         super().observer_retrying(range_id, attempt, error, delay)
 
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
-        self._stuck.add(1, {"range": range_id})
+        self._metrics.count(m.STUCK, range=range_id)
         self._log.error("observer.stuck", range=range_id, error=str(error))
 
     def range_paused(self, range_id: RangeId, reason: str) -> None:
-        """Tell that the observer has failed for good, and that the range stops for that."""
+        """Report that the observer has failed for good, and that the range is paused for it."""
         self._log.error("range.paused", range=range_id, reason=reason)
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        self._dead_letters.add(1, {"range": letter.range_id})
+        self._metrics.count(m.DEAD_LETTERS, range=letter.range_id)
         super().dead_letter(letter)
 
     def container_call(self, call: str) -> None:
-        self._calls.add(1, {"call": call})
+        self._metrics.count(m.CONTAINER_CALLS, call=call)
 
-    def _observe_lag(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(lag, {"range": name}) for name, lag in list(self._lag.items())]
+    def _read_lags(self) -> list[Observation]:
+        return [Observation(lag, {"range": name}) for name, lag in list(self._lags.items())]

@@ -1,12 +1,12 @@
 """The host: one process of the fleet, from joining to leaving.
 
-It keeps its member record alive, looks at leases and members every balancing interval,
-carries out its own line of the plan, and runs one worker for each lease it holds. To stop
-it is to ask (``Stop.request``): workers finish what they have in hand, leases are
-released, the member record is removed; what has not ended when the time is over is
-cancelled. What asking again cannot mend (a feed made anew, a container of another kind,
-our name taken by another process) stops it in the same way, and is then raised. To cancel
-``run`` is to ask as well: the host is a guest in somebody's program, and leaves in order.
+It keeps its member record alive, lists leases and members every balancing interval,
+carries out its own actions of the plan, and runs one worker for each lease it owns. On
+``stop`` workers finish what they have in hand, leases are released, and the member record
+is removed; what has not ended when the time is over is cancelled. What a retry cannot
+mend (a feed that was recreated, a container of another kind, our name taken by another
+process) stops it in the same way, and is then raised. To cancel ``run`` is to ask for a
+stop as well: the host is a guest in a program, and leaves in order.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 from uuid import uuid4
@@ -28,9 +29,9 @@ from changefeed.host.balancing.range_sync import RangeSynchronizer
 from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.events import HostEvents
 from changefeed.host.loop_lag import LoopLag
-from changefeed.host.retries import Retrier, only
+from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
-from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
@@ -39,19 +40,9 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.stop import Stop
 
-_GOODBYE_TIMEOUT = 2.0
-
-
-class Stop:
-    """How a host is told to stop: once to wind down, twice to stop at once."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.at_once = asyncio.Event()
-
-    def request(self) -> None:
-        (self.at_once if self.asked.is_set() else self.asked).set()
+_LEAVE_TIMEOUT = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +52,7 @@ class Health:
     joined: bool
     stopping: bool
     loop_blocked: bool
-    last_look: float | None
+    last_listing: float | None
 
     def problems(self, *, longest_without_listing: float) -> list[str]:
         """Say what keeps the host from being ready, for people."""
@@ -72,7 +63,9 @@ class Health:
             found.append("it is stopping")
         if self.loop_blocked:
             found.append("user code blocks the event loop, which endangers renewals")
-        if self.joined and (self.last_look is None or self.last_look > longest_without_listing):
+        if self.joined and (
+            self.last_listing is None or self.last_listing > longest_without_listing
+        ):
             found.append("the lease container does not answer")
         return found
 
@@ -129,7 +122,7 @@ class Host:
         self._pool: WorkerPool | None = None
         self._stop = Stop()
         self._list_now = asyncio.Event()
-        self._looked_at: float | None = None
+        self._listed_at: float | None = None
         self._failure: Exception | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -145,7 +138,7 @@ class Host:
 
     @property
     def paused(self) -> Mapping[RangeId, str]:
-        """The ranges that were paused at the last look, with the reasons."""
+        """The ranges that were paused in the last listing, with the reasons."""
         return self._events.paused
 
     @property
@@ -154,13 +147,13 @@ class Host:
         now = asyncio.get_running_loop().time()
         return Health(
             joined=self._pool is not None,
-            stopping=self._stop.asked.is_set(),
+            stopping=self._stop.requested.is_set(),
             loop_blocked=self._loop_lag.endangers_renewal,
-            last_look=None if self._looked_at is None else now - self._looked_at,
+            last_listing=None if self._listed_at is None else now - self._listed_at,
         )
 
     def stop(self) -> None:
-        """Ask the host to wind down; asked again, to stop at once. Returns immediately."""
+        """Ask the host to stop in order; asked again, to stop at once. Returns immediately."""
         self._stop.request()
         self._list_now.set()
 
@@ -205,23 +198,28 @@ class Host:
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             pool = self._pool = WorkerPool(
-                self._make_worker, group=group, failed=self._fail, ended=self._list_now.set
+                partial(Worker, environment=self._worker_environment()),
+                group=group,
+                failed=self._record_failure,
+                ended=self._list_now.set,
             )
             companions = [
-                group.create_task(self._watched(self._membership.keep_alive())),
+                group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._loop_lag.run()),
-                group.create_task(self._watched(self._tender().run())),
+                group.create_task(self._stop_on_failure(self._range_synchronizer().run())),
             ]
-            balancing = group.create_task(self._watched(self._balance_until_asked(pool)))
-            await self._stop.asked.wait()
-            await self._wind_down(pool, balancing)
+            balancing = group.create_task(
+                self._stop_on_failure(self._balance_until_asked(pool))
+            )
+            await self._stop.requested.wait()
+            await self._shut_down(pool, balancing)
             for companion in companions:
                 companion.cancel()
 
     async def _join(self) -> bool:
         """Join the fleet; ``False`` if asked to stop before that worked out."""
         joining = asyncio.ensure_future(self._membership.join())
-        asked = asyncio.ensure_future(self._stop.asked.wait())
+        asked = asyncio.ensure_future(self._stop.requested.wait())
         try:
             await asyncio.wait((joining, asked), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -232,7 +230,7 @@ class Host:
             joining.result()
         return joined
 
-    def _tender(self) -> RangeSynchronizer:
+    def _range_synchronizer(self) -> RangeSynchronizer:
         return RangeSynchronizer(
             self._feed,
             self._container,
@@ -242,14 +240,13 @@ class Host:
             owned=lambda: () if self._pool is None else self._pool.may_act_on,
         )
 
-    def _make_worker(self, owned: OwnedLease) -> Worker:
-        return Worker(
-            owned,
+    def _worker_environment(self) -> WorkerEnvironment:
+        return WorkerEnvironment(
             host=self.name,
             feed=self._feed,
             container=self._container,
             make_observer=self._make_observer,
-            lives=lambda name: name in self._balancer.fleet,
+            is_alive=lambda name: name in self._balancer.fleet,
             settings=self._settings,
             events=self._events,
             random=self._random,
@@ -257,7 +254,7 @@ class Host:
 
     async def _balance_until_asked(self, pool: WorkerPool) -> None:
         clock = asyncio.get_running_loop().time
-        rounds = Rebalancer(
+        rebalancer = Rebalancer(
             self.name,
             self.incarnation,
             self._settings,
@@ -267,44 +264,44 @@ class Host:
             pool=pool,
             events=self._events,
             wall=self._wall,
-            stopping=self._stop.asked.is_set,
+            stopping=self._stop.requested.is_set,
         )
-        while not self._stop.asked.is_set():
+        while not self._stop.requested.is_set():
             jitter = self._random.uniform(0.9, 1.1)
             try:
-                await rounds.run_once()
-                self._looked_at = clock()
-                wait = self._balancer.next_look(now=clock(), jitter=jitter)
+                await rebalancer.run_once()
+                self._listed_at = clock()
+                wait = self._balancer.next_listing(now=clock(), jitter=jitter)
             except* ContainerUnavailable as errors:
                 wait = self._settings.leases.balance_interval * jitter
-                self._events.retrying("balance", only(errors), wait)
+                self._events.retrying("balance", unwrap_single(errors), wait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._list_now.wait()
             self._list_now.clear()
         with suppress(ContainerError):
-            await rounds.release_unserved()
+            await rebalancer.release_unserved()
 
-    async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
-        """Turn the failure of a part into an orderly stop of the whole."""
+    async def _stop_on_failure(self, work: Coroutine[Any, Any, None]) -> None:
+        """Turn the failure of one task into an orderly stop of the host."""
         try:
             await work
-        except Exception as error:  # noqa: BLE001 - kept, told, and raised by run()
-            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - kept, logged, and raised by run()
+            self._record_failure(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         if self._failure is None:
-            self._failure = only(error)
+            self._failure = unwrap_single(error)
             self._events.failed(self._failure)
-        if not self._stop.asked.is_set():
+        if not self._stop.requested.is_set():
             self.stop()
 
-    async def _wind_down(self, pool: WorkerPool, balancing: asyncio.Task[None]) -> None:
-        """Let workers finish within the budget, or until asked again; then cut them short."""
+    async def _shut_down(self, pool: WorkerPool, balancing: asyncio.Task[None]) -> None:
+        """Let workers finish within the budget, or until asked again; then cancel them."""
         budget = self._settings.host.stop_timeout
         self._events.stopping(len(pool.leases), budget)
         pool.drain_all(CloseReason.STOPPING)
-        orderly = asyncio.ensure_future(self._until_all_have_drained(pool, balancing))
+        orderly = asyncio.ensure_future(self._drained(pool, balancing))
         asked_again = asyncio.ensure_future(self._stop.at_once.wait())
         await asyncio.wait(
             (orderly, asked_again), timeout=budget, return_when=asyncio.FIRST_COMPLETED
@@ -314,9 +311,7 @@ class Host:
         balancing.cancel()
         await pool.cancel_all()
 
-    async def _until_all_have_drained(
-        self, pool: WorkerPool, balancing: asyncio.Task[None]
-    ) -> None:
+    async def _drained(self, pool: WorkerPool, balancing: asyncio.Task[None]) -> None:
         with suppress(ContainerError, MemberConflict, NameTaken):
             await self._membership.announce_stopping()
         await asyncio.wait([balancing])
@@ -324,7 +319,7 @@ class Host:
 
     async def _leave(self) -> None:
         try:
-            async with asyncio.timeout(_GOODBYE_TIMEOUT):
+            async with asyncio.timeout(_LEAVE_TIMEOUT):
                 await self._membership.leave()
         except (ContainerError, MemberConflict, TimeoutError) as error:
             self._events.retrying("leave", error, 0.0)

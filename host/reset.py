@@ -1,9 +1,9 @@
 """Moving the position of a range, from outside of any host.
 
-The range must not be read meanwhile: nobody owns it, or its owner is dead, or it is
-paused. A new epoch that is nobody's comes first, so that no checkpoint of a former owner
+The range must not be read meanwhile: no host owns it, or its owner is dead, or it is
+paused. A new epoch without an owner comes first, so that no checkpoint of a former owner
 can follow; then the new position is written under it. A host that acquires the lease in
-between wins: the position is left as it was, and that is told.
+between wins: the position is left as it was, and ``RangeInUse`` says so.
 
 Limits: changes of ranges that have ended are not read again, whatever their successors
 are reset to. How many changes a move repeats or skips is as exact as the feed's own lag.

@@ -23,26 +23,26 @@ class Retrier:
         self._events = events
         self._random = random
 
-    async def ask(self, doing: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Await ``call()`` until it raises neither ``FeedUnavailable`` nor
+    async def call(self, doing: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """Await ``operation()`` until it raises neither ``FeedUnavailable`` nor
         ``ContainerUnavailable``; ``doing`` names it in the log.
         """
         try:
-            return await call()  # nearly always enough, and much cheaper than what follows
+            return await operation()  # nearly always enough, and much cheaper than what follows
         except _LATER as error:
-            return await self._ask_again(doing, call, error)
+            return await self._call_again(doing, operation, error)
 
-    async def _ask_again(
-        self, doing: str, call: Callable[[], Awaitable[T]], error: Exception
+    async def _call_again(
+        self, doing: str, operation: Callable[[], Awaitable[T]], error: Exception
     ) -> T:
         errors = [error]
 
         async def replay_then_call() -> T:
             if errors:
                 raise errors.pop()
-            return await call()
+            return await operation()
 
-        def tell(state: RetryCallState) -> None:
+        def log(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             if error is not None:
                 self._events.retrying(doing, error, state.upcoming_sleep)
@@ -51,7 +51,7 @@ class Retrier:
             retry=retry_if_exception_type(_LATER),
             wait=self._delay,
             sleep=asyncio.sleep,
-            before_sleep=tell,
+            before_sleep=log,
             reraise=True,
         )
         return await retrying(replay_then_call)
@@ -64,7 +64,7 @@ class Retrier:
         return float(wished) + grown * self._random.uniform(0.5, 1.0)
 
 
-def only(error: Exception) -> Exception:
+def unwrap_single(error: Exception) -> Exception:
     """Return the one error in a group of one, however deep."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

@@ -1,4 +1,4 @@
-"""The settings: one frozen object for each part, checked once, from three places.
+"""The settings: one frozen object for each section, checked once, from three places.
 
 A value is taken from the first place that has it: the command line, the environment
 (``CHANGEFEED_LEASES__EXPIRATION=20``), the TOML file, the default below. All times are
@@ -127,11 +127,11 @@ class ObserverSettings(Section):
     as failed. A plain function that does not end even then stops the host."""
     retry: RetrySettings = Field(default_factory=RetrySettings)
     on_failure: Literal["retry", "dead-letter", "stop-range"] = "retry"
-    """When the attempts are used up: open the observer anew after ``reopen_delay``, again
+    """When the attempts are used up: open the observer again after ``reopen_delay``, again
     and again; or find the change it fails on, put that to the dead letters and go on; or
-    pause the range, for all hosts, until somebody resumes it."""
+    pause the range, for all hosts, until it is resumed."""
     reopen_delay: Seconds = 30.0
-    """How long an observer that has used up its retries rests before it is opened anew."""
+    """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: str = "sqlite:data/dead-letters.db"
     """``sqlite:FILE`` or ``jsonl:FILE``: where changes go that were put aside."""
 
@@ -196,7 +196,7 @@ def _secret(secret: SecretStr | None, file: Path | None) -> str | None:
 
 
 class Settings(AllSettings):
-    """Everything a host is told."""
+    """Everything that can be set for a host."""
 
     prefix = "CHANGEFEED_"
     init_command = "changefeed init-config"

@@ -1,8 +1,8 @@
-"""The fleet at one moment, as its lease container and its feed tell it; no host is asked.
+"""The fleet at one moment, as its lease container and its feed show it; no host is asked.
 
 Ages are by the clocks of the hosts that wrote the stamps, and of this machine. Who is
 alive cannot be seen in one look: only a record that stands still for the whole expiration
-tells that its host is dead.
+shows that its host is dead.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class FleetInspector:
     @classmethod
     @asynccontextmanager
     async def of(cls, settings: Settings) -> "AsyncIterator[FleetInspector]":
-        """Open the container. That the feed cannot be opened is told in each snapshot."""
+        """Open the container. If the feed cannot be opened, each snapshot says so."""
         async with AsyncExitStack() as stack:
             container = await stack.enter_async_context(open_leases(_only_to_look(settings)))
             feed, reason = None, ""

@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from changefeed.host.host import Stop
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.stop import Stop
 
 USER_ERROR = 2
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
@@ -71,7 +71,7 @@ class Supervisor:
         self._stop.request()
 
     async def run(self, names: Sequence[str]) -> int:
-        """Run a child for each name until told to stop; return the exit code."""
+        """Run a child for each name until asked to stop; return the exit code."""
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(self._stop_them())
             keeping = [group.create_task(self._keep(name)) for name in names]
@@ -86,7 +86,7 @@ class Supervisor:
         while True:
             began = clock()
             code = await self._run_once(name)
-            if self._stop.asked.is_set():
+            if self._stop.requested.is_set():
                 return code
             if code == USER_ERROR:
                 _log.error("child.gave_up", host=name, code=code, advice="see its message")
@@ -96,7 +96,7 @@ class Supervisor:
             _log.warning("child.ended", host=name, code=code, again_after=delay)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
-                    await self._stop.asked.wait()
+                    await self._stop.requested.wait()
                 return code
 
     async def _run_once(self, name: str) -> int:
@@ -104,30 +104,30 @@ class Supervisor:
         self._children[name] = child
         _log.info("child.started", host=name, pid=child.pid)
         try:
-            if self._stop.asked.is_set():
-                _tell(child, signal.SIGTERM)
+            if self._stop.requested.is_set():
+                _send(child, signal.SIGTERM)
             code = await child.wait()
         finally:
             del self._children[name]
         # Told to stop so early that it had not begun to listen: an orderly end all the same.
-        early = code == -signal.SIGTERM and self._stop.asked.is_set()
+        early = code == -signal.SIGTERM and self._stop.requested.is_set()
         return 0 if early else code
 
     async def _stop_them(self) -> None:
-        await self._stop.asked.wait()
+        await self._stop.requested.wait()
         _log.info("hosts.stopping", hosts=sorted(self._children), budget=self._budget)
-        self._tell_all(signal.SIGTERM)
+        self._signal_all(signal.SIGTERM)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._budget):
                 await self._stop.at_once.wait()
         _log.warning("hosts.killed", hosts=sorted(self._children))
-        self._tell_all(signal.SIGKILL)
+        self._signal_all(signal.SIGKILL)
 
-    def _tell_all(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         for child in self._children.values():
-            _tell(child, number)
+            _send(child, number)
 
 
-def _tell(child: Child, number: signal.Signals) -> None:
+def _send(child: Child, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # it has ended meanwhile
         child.send_signal(number)

@@ -1,8 +1,8 @@
 """The plan that all hosts compute alike: who should own what, moving the fewest leases.
 
 Every host lists the same leases and members, computes the same plan, and carries out its
-own line of it. Nobody leads, so nobody's death costs a round. Hosts whose views differ
-for a moment lose a write to each other and plan again; a wrong owner cannot come of it.
+own actions of it. There is no leader, so no death of one costs a round. Hosts whose views
+differ for a moment lose a write to each other and plan again; that makes no wrong owner.
 
 With P leases and N members every member gets floor(P/N), and P mod N of them one more.
 The extra ones go to those that hold the most already, which makes the number of moves
@@ -22,8 +22,8 @@ Assignment = Mapping[RangeId, HostName]
 
 
 def assignable(leases: Iterable[Lease]) -> list[Lease]:
-    """Leave out what nobody may own now: ranges that have ended or are paused, those whose
-    parents have not ended, and those that nobody had yet while others are read with their
+    """Leave out what no host may own now: ranges that have ended or are paused, those whose
+    parents have not ended, and those that were never owned while others are read with their
     keys. (There is no such lease, unless a write that was late created it once more.)
 
     A parent without a lease may be yet to come, if its own parent is still being read. It
@@ -85,9 +85,9 @@ class Action(enum.Enum):
     """What the plan asks of one host about one lease, in the order of its doing."""
 
     DRAIN = "stop reading it: it is paused, or another host has asked for it"
-    HAND_OVER = "give it up: it carries our name, nobody here reads it, another is to have it"
+    HAND_OVER = "give it up: it carries our name, this host does not read it, another is to"
     WITHDRAW = "take back our request: the plan has changed"
-    ACQUIRE = "take it: nobody has it, or it is ours already"
+    ACQUIRE = "take it: it has no owner, or it is ours already"
     ACQUIRE_EXPIRED = "take it: its owner has shown no sign of life"
     STEAL = "ask its owner for it"
 
@@ -108,7 +108,7 @@ def actions_for(
     is ours to acquire at once. A lease is stolen only from a living owner; a dead one's
     is acquired when it has expired.
     """
-    line = []
+    found = []
     for lease in sorted(leases, key=lambda x: x.range_id):
         assigned = assignment.get(lease.range_id)
         if lease.range_id in reading:
@@ -118,9 +118,9 @@ def actions_for(
         else:
             action = _about_others(lease, me, assigned)
         if action is not None:
-            line.append((action, lease))
+            found.append((action, lease))
     order = list(Action)
-    return sorted(line, key=lambda x: order.index(x[0]))
+    return sorted(found, key=lambda x: order.index(x[0]))
 
 
 def _about_owned(lease: Lease, me: HostName, living: Collection[HostName]) -> Action | None:

@@ -63,13 +63,13 @@ class Membership:
     async def join(self) -> None:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""
         while True:
-            stored = await self._retrier.ask("join", self._stored)
+            stored = await self._retrier.call("join", self._stored)
             if stored is not None and stored.incarnation != self._member.incarnation:
-                await self._see_it_dead(stored)
+                await self._refuse_if_alive(stored)
             version = Version("") if stored is None else stored.version
             self._member = replace(self._member, version=version)
             try:
-                await self._retrier.ask("join", self._write)
+                await self._retrier.call("join", self._write)
             except MemberConflict:
                 continue  # somebody joined meanwhile, or our own write got through unanswered
             return
@@ -118,7 +118,7 @@ class Membership:
         members = await self._container.members()
         return next((x for x in members if x.name == self._member.name), None)
 
-    async def _see_it_dead(self, found: Member) -> None:
+    async def _refuse_if_alive(self, found: Member) -> None:
         settings = self._settings
         longest_still = settings.expiration + settings.max_clock_skew
         if found.stamp is not None and self._wall() - found.stamp >= longest_still:
@@ -129,7 +129,7 @@ class Membership:
         until = clock() + watched
         while clock() < until:
             await asyncio.sleep(self.beat_interval / 2)
-            stored = await self._retrier.ask("join", self._stored)
+            stored = await self._retrier.call("join", self._stored)
             if stored is None:
                 return
             if stored.sign_of_life != found.sign_of_life:

@@ -1,7 +1,7 @@
-"""A round of balancing: look at the fleet, and do this host's line of the plan.
+"""A round of balancing: list leases and members, and do this host's actions of the plan.
 
-Every write here is one attempt. What another host won, or what got no answer, is looked
-at again in the next round: a claim without an answer is unknown, never owned.
+Every write here is one attempt. What another host won, or what got no answer, is listed
+again in the next round: a claim without an answer is unknown, never owned.
 """
 
 import asyncio
@@ -9,7 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from changefeed.feeds.feed import Feed, RemembersRanges
-from changefeed.host.balancing.balancer import Balancer, Steal
+from changefeed.host.balancing.balancer import (
+    Balancer,
+    Listing,
+    Steal,
+    actions,
+    expired_members,
+)
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import Settings
 from changefeed.host.workers.owned_lease import acquire
@@ -26,7 +32,7 @@ _AT_ONCE = 16
 
 
 class Rebalancer:
-    """The rounds of one host. ``stopping`` tells whether to take nothing more."""
+    """The rounds of one host. ``stopping`` says whether to take nothing more."""
 
     def __init__(
         self,
@@ -66,22 +72,23 @@ class Rebalancer:
             self._feed.remember_ranges(x.range for x in leases)
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         fleet = self._balancer.fleet
-        line = self._balancer.line(leases, members, at, reading=self._pool.leases)
-        if self._balancer.fleet != fleet:
-            self._events.members_changed(self._balancer.fleet)
+        listing = Listing(leases=leases, members=members, reading=self._pool.leases)
+        view = self._balancer.observe(listing, at)
+        if view.fleet != fleet:
+            self._events.members_changed(view.fleet)
         async with asyncio.TaskGroup() as group:
-            for action, lease in line:
+            for action, lease in actions(view):
                 group.create_task(self._in_turn(action, lease))
-        for member in self._balancer.expired_members(leases, members):
+        for member in expired_members(view):
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
 
     async def release_unserved(self) -> None:
-        """Take back what this host has asked for, and release what came too late.
+        """Withdraw what this host has requested, and release what came too late.
 
-        A request that stands could still be granted to a host that is no longer there.
-        Once it is taken back, nothing more can come; what was granted meanwhile is found
-        in the second look.
+        A request that is still there could be granted to a host that is gone. Once it is
+        withdrawn, nothing more can come; what was granted meanwhile is found in the second
+        listing.
         """
         for _ in range(2):
             for lease in await self._container.list():
@@ -114,12 +121,12 @@ class Rebalancer:
             case Action.DRAIN:
                 paused = lease.paused is not None
                 reason = CloseReason.PAUSED if paused else CloseReason.HANDED_OVER
-                self._pool.part(lease.range_id, reason)
+                self._pool.stop(lease.range_id, reason)
             case Action.HAND_OVER:
-                await self._container.replace(_handed_on(lease))
+                await self._container.replace(_given_up(lease))
             case Action.WITHDRAW:
                 if await update_lease(self._container, lease.range_id, self._withdrawn):
-                    self._events.withdrawn(lease)
+                    self._events.request_withdrawn(lease)
             case Action.ACQUIRE:
                 await self._acquire(lease, "available" if lease.owner is None else "own")
             case Action.ACQUIRE_EXPIRED:
@@ -140,9 +147,9 @@ class Rebalancer:
 
     async def _steal(self, lease: Lease) -> None:
         match self._balancer.steal(lease, now=self._clock()):
-            case Steal.ASK:
-                if await update_lease(self._container, lease.range_id, self._asked(lease)):
-                    self._events.asked(lease)
+            case Steal.REQUEST:
+                if await update_lease(self._container, lease.range_id, self._request(lease)):
+                    self._events.requested(lease)
             case Steal.TAKE:
                 await self._acquire(lease, "stolen")
             case Steal.WAIT:
@@ -151,16 +158,16 @@ class Rebalancer:
     def _withdrawn(self, stored: Lease) -> Lease | None:
         return stored.asked_by(None) if stored.next_owner == self._me else None
 
-    def _asked(self, planned: Lease) -> Callable[[Lease], Lease | None]:
+    def _request(self, planned: Lease) -> Callable[[Lease], Lease | None]:
         """Ask for a lease, if it still is in the hands that the plan took it from."""
 
-        def ask(stored: Lease) -> Lease | None:
+        def request(stored: Lease) -> Lease | None:
             same = (stored.owner, stored.epoch) == (planned.owner, planned.epoch)
             return stored.asked_by(self._me) if same else None
 
-        return ask
+        return request
 
 
-def _handed_on(lease: Lease) -> Lease:
-    """Give up a lease that nobody here reads: to the host that asked, or to anyone."""
+def _given_up(lease: Lease) -> Lease:
+    """Give up a lease that this host does not read: to the host that asked, or to any."""
     return lease.released() if lease.next_owner is None else lease.handed_over()

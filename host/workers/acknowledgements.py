@@ -40,10 +40,12 @@ class Acknowledgements:
         self._done.clear()
         self._last = -1
 
-    def all_done(self) -> None:
-        """Count everything that was delivered as done."""
+    def all_done(self) -> int:
+        """Count everything that was delivered as done; return how much was not before."""
+        changes = len(self._open)
         self._open.clear()
         self._done.clear()
+        return changes
 
     def was_delivered(self, change: Change) -> bool:
         return change.sequence <= self._last

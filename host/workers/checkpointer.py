@@ -2,7 +2,7 @@
 
 The newest position wins: while a write is under way, later positions replace each other,
 and only the last is written. After a write the writer rests for a few times as long as the
-write took, unless somebody waits for it: so checkpoints cost a fixed part of the time at
+write took, unless a call waits for it: so checkpoints cost a fixed part of the time at
 the most, however fast batches come and however slow the container is. How much may be done
 and not yet stored is bounded by the worker (``room_for_more``).
 """
@@ -57,8 +57,7 @@ class Checkpointer:
         self._events = events
         self._retrier = retrier
         self._wanted = owned.continuation
-        self.reached = owned.continuation
-        """The position below which everything is done; it only moves forward."""
+        self._reached = owned.continuation
         self._said = 0
         self._written = 0
         self._changes = 0  # done since the last position that was said
@@ -76,8 +75,17 @@ class Checkpointer:
         """The newest position, if it is not stored yet."""
         return self._wanted if self._written < self._said else None
 
-    def count(self, changes: int) -> None:
-        """Count so many changes more as done."""
+    @property
+    def reached(self) -> Continuation:
+        """The position below which everything is done; it only moves forward."""
+        return self._reached
+
+    def done(self, position: Continuation, *, changes: int) -> None:
+        """Count everything below ``position`` as done: so many changes more than before.
+
+        It is written with the next ``advance``.
+        """
+        self._reached = position
         self._changes += changes
 
     async def room_for_more(self, limit: int) -> None:
@@ -88,8 +96,8 @@ class Checkpointer:
 
     def advance(self) -> int:
         """Have what was reached written soon; return its number for ``written``."""
-        if self.reached != self._wanted:
-            self._wanted = self.reached
+        if self._reached != self._wanted:
+            self._wanted = self._reached
             self._said += 1
             self._changes_unwritten += self._changes
             self._changes = 0
@@ -123,7 +131,7 @@ class Checkpointer:
     async def _write(self) -> None:
         wanted, number, changes = self._wanted, self._said, self._changes_unwritten
         self._idle.clear()
-        await self._retrier.ask("checkpoint", partial(self._owned.checkpoint, wanted))
+        await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
         self._idle.set()
         self._events.checkpointed(self._owned.range_id)
         self._written = number
@@ -132,7 +140,7 @@ class Checkpointer:
         self._progress = asyncio.Event()
 
     async def _rest(self, seconds: float) -> None:
-        """Let more come together, unless somebody waits for it to be written."""
+        """Let more come together, unless a call waits for it to be written."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, _LONGEST_REST)):
                 await self._urgent.wait()

@@ -1,4 +1,4 @@
-"""What a worker tells its observer, and what the observer says to it."""
+"""The context that an observer gets: what it may know, and what it says is done."""
 
 import asyncio
 import threading
@@ -29,9 +29,8 @@ class WorkerContext:
         self._checkpoints = checkpoints
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self.handing_over = False
-        self.moved = asyncio.Event()
-        """Set whenever the observer said that something is done."""
+        self._handing_over = False
+        self._moved = asyncio.Event()
 
     @property
     def range(self) -> FeedRange:
@@ -44,6 +43,20 @@ class WorkerContext:
     @property
     def epoch(self) -> int:
         return self._lease.epoch
+
+    @property
+    def handing_over(self) -> bool:
+        return self._handing_over
+
+    def announce_handover(self) -> None:
+        """Let the observer know that nothing more will be delivered; wake who waits for it."""
+        self._handing_over = True
+        self._moved.set()
+
+    async def acknowledged(self) -> None:
+        """Wait until the observer says that something is done, or a handover is announced."""
+        self._moved.clear()
+        await self._moved.wait()
 
     def checkpoint(self, change: Change) -> None:
         self._say(self._acknowledgements.done_up_to, change)
@@ -66,8 +79,10 @@ class WorkerContext:
             self._loop.call_soon_threadsafe(self._count, count, change)
 
     def _count(self, count: Callable[[Change], Change | None], change: Change) -> None:
+        before = self._acknowledgements.unacknowledged
         watermark = count(change)
         if watermark is not None:
-            self._checkpoints.reached = self._feed.continuation_after(watermark)
+            changes = before - self._acknowledgements.unacknowledged
+            self._checkpoints.done(self._feed.continuation_after(watermark), changes=changes)
             self._checkpoints.advance()
-        self.moved.set()
+        self._moved.set()

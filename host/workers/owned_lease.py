@@ -1,13 +1,13 @@
 """A lease that this host owns, and the only place it is written from.
 
-The renewer, the checkpointer and whoever passes the lease on would otherwise race on its
+The renewer, the checkpointer and a handoff would otherwise race on its
 version and each take the other for a thief. So all of them come through one object with
 one lock. It also knows until when it may be acted upon: from the moment the last
-successful renewal was *sent*, plus the expiration, less a margin, nobody may deliver or
-checkpoint under it any more (``LeaseLost``), because from then on others may own it.
+successful renewal was *sent*, plus the expiration, less a margin, nothing may be delivered or
+checkpointed under it any more (``LeaseLost``), because from then on others may own it.
 
 A write without an answer may have happened. Before the next write the lease is read
-again: whatever stands there under our own epoch and incarnation, nobody but us wrote,
+again: whatever is there under our own epoch and incarnation, only we wrote,
 save for the request of another host, and is taken over with its version. The write that
 is still on its way then fails on that version, so nothing can move back.
 
@@ -79,7 +79,7 @@ class OwnedLease:
 
     @property
     def may_act(self) -> bool:
-        """Whether nobody else can own the lease yet."""
+        """Whether no other host can own the lease yet."""
         return not self.lost and self._clock() < self._fence_at
 
     def check(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.workers.owned_lease import OwnedLease
@@ -14,20 +13,16 @@ _CANCELS = 4
 _CANCEL_PATIENCE = 1.0
 
 
-class WorkerMaker(Protocol):
-    def __call__(self, owned: OwnedLease) -> Worker: ...
-
-
 class WorkerPool:
     """Runs one worker for each lease, as tasks of ``group``.
 
-    ``failed`` is told what a worker could not handle; the other workers go on. ``ended``
-    is told that one is gone: others may be waiting for what it leaves.
+    Calls ``failed`` with what a worker could not handle; the other workers go on. Calls
+    ``ended`` when one is gone: others may be waiting for what it leaves.
     """
 
     def __init__(
         self,
-        make_worker: WorkerMaker,
+        make_worker: Callable[[OwnedLease], Worker],
         *,
         group: asyncio.TaskGroup,
         failed: Callable[[Exception], None],
@@ -50,7 +45,7 @@ class WorkerPool:
 
     @property
     def may_act_on(self) -> Collection[Lease]:
-        """The leases that nobody else can own yet, as last written."""
+        """The leases that no other host can own yet, as last written."""
         return [x.lease for x in self._workers.values() if x.may_act]
 
     def start(self, owned: OwnedLease) -> None:
@@ -58,19 +53,19 @@ class WorkerPool:
         worker = self._make_worker(owned)
         self._workers[owned.range_id] = worker
         self._tasks[self._group.create_task(self._run(worker))] = worker
-        if self._draining is not None:  # acquired while the host was told to stop
-            worker.part(self._draining)
+        if self._draining is not None:  # acquired while the host stops
+            worker.stop(self._draining)
 
-    def part(self, range_id: RangeId, reason: CloseReason) -> None:
-        """Have one worker wind down, if it is there."""
+    def stop(self, range_id: RangeId, reason: CloseReason) -> None:
+        """Drain one worker, if it is there."""
         if range_id in self._workers:
-            self._workers[range_id].part(reason)
+            self._workers[range_id].stop(reason)
 
     def drain_all(self, reason: CloseReason) -> None:
-        """Have every worker wind down, those too that are yet to start."""
+        """Drain every worker, those too that are yet to start."""
         self._draining = reason
         for worker in self._workers.values():
-            worker.part(reason)
+            worker.stop(reason)
 
     async def ended(self) -> None:
         """Wait until no worker is left."""
@@ -93,7 +88,7 @@ class WorkerPool:
         assert task is not None, "a coroutine that runs has a task"
         try:
             await worker.run()
-        except Exception as error:  # noqa: BLE001 - told to whoever supervises the crew
+        except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)
         finally:
             if worker.stuck:

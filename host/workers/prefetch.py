@@ -10,10 +10,10 @@ from changefeed.host.settings import FeedSettings
 
 
 class Prefetcher:
-    """A bounded row of pages of one range, from one position on.
+    """A bounded queue of pages of one range, from one position on.
 
-    Limits: what was fetched and not delivered when the reading stops is dropped; whoever
-    reads the range next fetches it again.
+    Limits: what was fetched and not delivered when the reading stops is dropped; the
+    next reader of the range fetches it again.
     """
 
     def __init__(
@@ -30,32 +30,34 @@ class Prefetcher:
         self._settings = settings
         self._retrier = retrier
         self._random = random
-        self._row: asyncio.Queue[Page | RangeEnded | None] = asyncio.Queue(settings.read_ahead)
+        self._pages: asyncio.Queue[Page | RangeEnded | None] = asyncio.Queue(
+            settings.read_ahead
+        )
         self._stopped = False
 
     async def next(self) -> Page | RangeEnded | None:
         """Return the next page, the news that the range has ended, or ``None`` once stopped."""
-        return None if self._stopped else await self._row.get()
+        return None if self._stopped else await self._pages.get()
 
     def stop(self) -> None:
-        """Drop what was fetched; whoever waits in ``next`` gets ``None``."""
+        """Drop what was fetched; a call that waits in ``next`` gets ``None``."""
         self._stopped = True
-        while not self._row.empty():
-            self._row.get_nowait()
-        self._row.put_nowait(None)
+        while not self._pages.empty():
+            self._pages.get_nowait()
+        self._pages.put_nowait(None)
 
     async def fill(self, after: Continuation) -> None:
         """Fetch page after page until the range ends or the reading is stopped."""
         while not self._stopped:
             try:
-                page = await self._retrier.ask(
+                page = await self._retrier.call(
                     "read",
                     partial(self._feed.read, self._range_id, after, self._settings.page_size),
                 )
             except RangeEnded as ended:
-                await self._row.put(ended)
+                await self._pages.put(ended)
                 return
-            await self._row.put(page)
+            await self._pages.put(page)
             after = page.continuation
             if not page.changes:
                 interval = self._settings.poll_interval

@@ -22,7 +22,7 @@ FLEET = (
     Mutant(
         name="a second host starts under the name of a living one",
         file="host/balancing/membership.py",
-        before="                await self._see_it_dead(stored)\n",
+        before="                await self._refuse_if_alive(stored)\n",
         after="                pass\n",
         rule=2,
         tests=(_MEMBERSHIP,),
@@ -71,8 +71,8 @@ FLEET = (
     Mutant(
         name="taking over what expired waits for quiet",
         file="host/balancing/balancer.py",
-        before="[x for x in line if x[0] is not Action.STEAL]",
-        after="[x for x in line if x[0] not in (Action.STEAL, Action.ACQUIRE_EXPIRED)]",
+        before="if view.quiet or x[0] is not Action.STEAL]",
+        after="if view.quiet or x[0] not in (Action.STEAL, Action.ACQUIRE_EXPIRED)]",
         rule=3,
         tests=(_BALANCER,),
     ),
@@ -86,7 +86,7 @@ FLEET = (
         tests=(_BALANCER,),
     ),
     Mutant(
-        name="a living owner is robbed without time to finish",
+        name="a living owner's lease is force-stolen before it had time to finish",
         file="host/balancing/balancer.py",
         before="return Steal.TAKE if now - since >= longest else Steal.WAIT",
         after="return Steal.TAKE",
@@ -94,7 +94,7 @@ FLEET = (
         tests=(_BALANCER,),
     ),
     Mutant(
-        name="an owner that never hands over is never robbed",
+        name="an owner that never hands over keeps its lease for ever",
         file="host/balancing/balancer.py",
         before="return Steal.TAKE if now - since >= longest else Steal.WAIT",
         after="return Steal.WAIT",
@@ -102,7 +102,7 @@ FLEET = (
         tests=(_BALANCER,),
     ),
     Mutant(
-        name="hosts of another kind are asked and not robbed",
+        name="hosts of another kind are asked for handoffs they do not know",
         file="host/balancing/balancer.py",
         before="if settings.max_handoff_time == 0 or not of_our_kind:",
         after="if settings.max_handoff_time == 0:",
@@ -110,7 +110,7 @@ FLEET = (
         tests=(_BALANCER,),
     ),
     Mutant(
-        name="a host that a torn listing leaves out is robbed as a stranger",
+        name="a host that a torn listing leaves out is taken for a foreign owner",
         file="host/balancing/balancer.py",
         before="lease.owner in self._recorded or lease.incarnation is not None",
         after="lease.owner in self._recorded",
@@ -118,15 +118,15 @@ FLEET = (
         tests=(_BALANCER,),
     ),
     Mutant(
-        name="the time to rob counts from a request that no longer stands",
+        name="the time to a forced steal counts from a request that no longer stands",
         file="host/balancing/balancer.py",
-        before="            self._asked.pop(lease.range_id, None)\n",
+        before="            self._requested.pop(lease.range_id, None)\n",
         after="",
         rule=4,
         tests=(_BALANCER,),
     ),
     Mutant(
-        name="the time to rob runs on under a new epoch",
+        name="the time to a forced steal runs on under a new epoch",
         file="host/balancing/balancer.py",
         before="        if epoch != lease.epoch:\n",
         after="        if epoch < 0:\n",
@@ -136,8 +136,8 @@ FLEET = (
     Mutant(
         name="the dead are forgotten while they own leases",
         file="host/balancing/balancer.py",
-        before="if x.name in self._dead and x.name not in owners]",
-        after="if x.name in self._dead]",
+        before="if x.name in view.dead and x.name not in owners]",
+        after="if x.name in view.dead]",
         rule=2,
         tests=(_BALANCER,),
     ),
@@ -200,7 +200,7 @@ FLEET = (
         name="requests of a host that leaves are left standing",
         file="host/balancing/rebalance.py",
         before="                    elif lease.next_owner == self._me:\n",
-        after="                    elif lease.next_owner == 'nobody':\n",
+        after="                    elif lease.next_owner == 'no host':\n",
         rule=11,
         tests=(_ROUNDS,),
     ),
@@ -240,7 +240,7 @@ FLEET = (
     ),
     Mutant(
         name="leases that a dead owner made for keys that went elsewhere stay",
-        file="host/balancing/range_sync.py",
+        file="host/workers/successors.py",
         before="x for x in leases if _waits_for(ended, x) and x.range_id not in going_on",
         after="x for x in leases if not x.epoch < 0",
         rule=9,
@@ -248,7 +248,7 @@ FLEET = (
     ),
     Mutant(
         name="what goes on with a range is made when that may be another's",
-        file="host/balancing/range_sync.py",
+        file="host/workers/successors.py",
         before="            self.check()\n            await call()\n",
         after="            await call()\n",
         rule=5,
@@ -264,7 +264,7 @@ FLEET = (
     ),
     Mutant(
         name="what a range goes on in waits for ranges with other keys",
-        file="host/balancing/range_sync.py",
+        file="host/workers/successors.py",
         before="return not (a.high and b.high) or a.shares_keys_with(b)",
         after="return True",
         rule=9,
@@ -273,8 +273,8 @@ FLEET = (
     Mutant(
         name="a range that is read in parts is read once more as a whole",
         file="host/balancing/range_sync.py",
-        before="missing = _held_by_none(missing, [*leases, *await container.list()])",
-        after="pass",
+        before="_without_lease_on_keys(missing, [*leases, *await container.list()])",
+        after="missing",
         rule=9,
         tests=(_RANGES,),
     ),
@@ -288,7 +288,7 @@ FLEET = (
     ),
     Mutant(
         name="a lease that waited for a range which lived on begins too early",
-        file="host/balancing/range_sync.py",
+        file="host/workers/successors.py",
         before="stored.continuation != start",
         after="False",
         rule=12,
@@ -296,7 +296,7 @@ FLEET = (
     ),
     Mutant(
         name="leases that wait for an ended range go, though they hold other keys",
-        file="host/balancing/range_sync.py",
+        file="host/workers/successors.py",
         before="        and lease.range.shares_keys_with(ended)\n",
         after="",
         rule=9,
@@ -312,7 +312,7 @@ FLEET = (
     ),
     Mutant(
         name="a superseded lease stays ended though its keys came back",
-        file="host/balancing/range_sync.py",
+        file="host/workers/successors.py",
         before="    if stored.ended:\n        return True\n",
         after="",
         rule=12,
@@ -375,7 +375,7 @@ FLEET = (
         tests=(_STORIES,),
     ),
     Mutant(
-        name="a host that stops does not tell its workers",
+        name="a host that stops does not drain its workers",
         file="host/host.py",
         before="        pool.drain_all(CloseReason.STOPPING)\n",
         after="",
@@ -392,16 +392,16 @@ FLEET = (
     ),
     Mutant(
         name="a second signal is ignored",
-        file="host/host.py",
-        before="(self.at_once if self.asked.is_set() else self.asked).set()",
-        after="self.asked.set()",
+        file="runtime/stop.py",
+        before="(self.at_once if self.requested.is_set() else self.requested).set()",
+        after="self.requested.set()",
         rule=11,
         tests=(_STORIES,),
     ),
     Mutant(
         name="a host leaves without looking back",
         file="host/host.py",
-        before="            await rounds.release_unserved()\n",
+        before="            await rebalancer.release_unserved()\n",
         after="            pass\n",
         rule=11,
         tests=(_HANDOFF, _ROUNDS),
@@ -423,7 +423,7 @@ FLEET = (
         tests=("tests/unit/leases/test_plan.py",),
     ),
     Mutant(
-        name="the dead are asked for their leases",
+        name="dead hosts are asked for their leases",
         file="leases/plan.py",
         before="    return Action.STEAL if lease.owner in living else None",
         after="    return Action.STEAL",

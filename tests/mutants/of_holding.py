@@ -110,7 +110,7 @@ HOLDING = (
         tests=(_HELD,),
     ),
     Mutant(
-        name="whoever carries our write_id along is taken for us",
+        name="a host that carries our write_id along is taken for us",
         file="host/workers/owned_lease.py",
         before="            ours.add(_holder(unclear))\n",
         after="            ours.add(_holder(stored))\n",
@@ -144,15 +144,15 @@ HOLDING = (
     Mutant(
         name="the lease is released before the drain",
         file="host/workers/worker.py",
-        before="                self.part(CloseReason.HANDED_OVER)\n",
-        after="                self.part(CloseReason.HANDED_OVER)\n"
-        "                await self._owned.give_up(self._passed_on, None)\n",
+        before="                self.stop(CloseReason.HANDED_OVER)\n",
+        after="                self.stop(CloseReason.HANDED_OVER)\n"
+        "                await self._owned.give_up(self._handed_over, None)\n",
         rule=4,
         tests=(_HANDOFF,),
     ),
     Mutant(
         name="the observer is not waited for",
-        file="host/workers/worker.py",
+        file="host/workers/delivery.py",
         before="await observer.process(self._context, changes)",
         after="asyncio.ensure_future(observer.process(self._context, changes))",
         rule=11,
@@ -160,7 +160,7 @@ HOLDING = (
     ),
     Mutant(
         name="cancelled is taken for done",
-        file="host/workers/worker.py",
+        file="host/workers/delivery.py",
         before="""\
                 await observer.process(self._context, changes)
 """,
@@ -168,7 +168,7 @@ HOLDING = (
                 try:
                     await observer.process(self._context, changes)
                 finally:
-                    self._checkpoints.reached = page.continuation
+                    self._checkpoints.done(page.continuation, changes=0)
                     self._checkpoints.advance()
 """,
         rule=11,
@@ -176,7 +176,7 @@ HOLDING = (
     ),
     Mutant(
         name="what is asked for goes on being read",
-        file="host/workers/worker.py",
+        file="host/workers/delivery.py",
         before="        if self._pages is not None:\n            self._pages.stop()\n",
         after="",
         rule=4,
@@ -201,22 +201,22 @@ HOLDING = (
     Mutant(
         name="a handoff may take for ever",
         file="host/workers/worker.py",
-        before="self._clock() + self._settings.leases.max_handoff_time",
-        after="self._clock() + 1e9",
+        before="None if stopping else self._settings.leases.max_handoff_time",
+        after="None if stopping else 1e9",
         rule=4,
         tests=(_HANDOFF,),
     ),
     Mutant(
         name="a range ends without leases for its successors",
-        file="host/workers/worker.py",
+        file="host/workers/delivery.py",
         before="                await self._prepare_successors(page)\n",
-        after="                self._checkpoints.advance()\n",
+        after="",
         rule=9,
         tests=(_WORKER,),
     ),
     Mutant(
         name="a range ends before all is acknowledged",
-        file="host/workers/worker.py",
+        file="host/workers/delivery.py",
         before="""\
                 await self._until_acknowledged()
                 if self._acknowledgements.unacknowledged:
@@ -229,7 +229,7 @@ HOLDING = (
     ),
     Mutant(
         name="the observer is called again under a lease that is over",
-        file="host/workers/worker.py",
+        file="host/workers/lease_gate.py",
         before="        if not self._owned.may_act:\n            raise LeaseFenced",
         after="        if self._owned.lost:\n            raise LeaseFenced",
         rule=5,
@@ -238,15 +238,15 @@ HOLDING = (
     Mutant(
         name="a lease is handed over to the dead",
         file="host/workers/worker.py",
-        before="if lease.next_owner is not None and self._lives(lease.next_owner):\n"
-        "            return",
+        before="if lease.next_owner is not None and self._environment.is_alive("
+        "lease.next_owner):\n            return",
         after="if lease.next_owner is not None:\n            return",
         rule=4,
         tests=(_WORKER,),
     ),
     Mutant(
         name="no room is waited for",
-        file="host/workers/worker.py",
+        file="host/workers/delivery.py",
         before="and self._acknowledgements.unacknowledged + changes > limit",
         after="and self._acknowledgements.unacknowledged > 10 * limit",
         rule=8,
@@ -254,7 +254,7 @@ HOLDING = (
     ),
     Mutant(
         name="batches run ahead of their checkpoints",
-        file="host/workers/worker.py",
+        file="host/workers/delivery.py",
         before="await self._checkpoints.room_for_more("
         "self._settings.observer.max_unacknowledged)",
         after="pass",
@@ -271,10 +271,10 @@ HOLDING = (
     ),
     Mutant(
         name="an empty page passes over what is not acknowledged",
-        file="host/workers/worker.py",
+        file="host/workers/delivery.py",
         before="        if not self._acknowledgements.unacknowledged:\n"
-        "            self._checkpoints.reached = page.continuation\n",
-        after="        self._checkpoints.reached = page.continuation\n",
+        "            self._checkpoints.done(page.continuation, changes=0)\n",
+        after="        self._checkpoints.done(page.continuation, changes=0)\n",
         rule=12,
         tests=(_WORKER,),
     ),
@@ -335,23 +335,23 @@ HOLDING = (
     Mutant(
         name="reading ahead without a limit",
         file="host/workers/prefetch.py",
-        before="asyncio.Queue(settings.read_ahead)",
-        after="asyncio.Queue(0)",
+        before="            settings.read_ahead\n",
+        after="            0\n",
         rule=4,
         tests=("tests/unit/host/workers/test_prefetch.py",),
     ),
     Mutant(
-        name="an idle owner does not hear that it is to part",
+        name="an idle owner does not notice that it drains",
         file="host/workers/prefetch.py",
-        before="        self._row.put_nowait(None)\n",
+        before="        self._pages.put_nowait(None)\n",
         after="",
         rule=4,
         tests=("tests/unit/host/workers/test_prefetch.py",),
     ),
     Mutant(
-        name="a worker acquired too late is not told to stop",
+        name="a lease that is acquired during a stop is not drained",
         file="host/workers/pool.py",
-        before="if self._draining is not None:  # acquired while the host was told to stop",
+        before="if self._draining is not None:  # acquired while the host stops",
         after="if False:",
         rule=11,
         tests=("tests/unit/host/workers/test_pool.py",),

@@ -5,7 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.host.balancing.balancer import Balancer, Steal
+from changefeed.host.balancing.balancer import (
+    Balancer,
+    Listing,
+    Steal,
+    View,
+    actions,
+    expired_members,
+)
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
@@ -30,23 +37,33 @@ def member(name: HostName, *, beats: int = 0, stopping: bool = False) -> Member:
     )
 
 
-def duties(
+def view(
+    mine: Balancer,
+    leases: Sequence[Lease],
+    members: Sequence[Member],
+    at: float,
+    owned: Collection[str] = (),
+) -> View:
+    listing = Listing(leases=leases, members=members, reading=[RangeId(x) for x in owned])
+    return mine.observe(listing, Moment(asked=at, answered=at, wall=0.0))
+
+
+def to_do(
     mine: Balancer,
     leases: Sequence[Lease],
     members: Sequence[Member],
     at: float,
     owned: Collection[str] = (),
 ) -> list[tuple[Action, str]]:
-    moment = Moment(asked=at, answered=at, wall=0.0)
-    line = mine.line(leases, members, moment, reading=[RangeId(x) for x in owned])
-    return [(duty, x.range_id) for duty, x in line]
+    found = actions(view(mine, leases, members, at, owned))
+    return [(action, x.range_id) for action, x in found]
 
 
 def test_a_host_that_stops_is_given_nothing_and_its_leases_are_asked_for() -> None:
     mine = balancer(rebalance_delay=0)
     leases = [lease(0), lease(1), lease(2, B)]
     members = [member(ME), member(B, stopping=True)]
-    assert duties(mine, leases, members, 0) == [(Action.ACQUIRE, "r0"), (Action.ACQUIRE, "r1")]
+    assert to_do(mine, leases, members, 0) == [(Action.ACQUIRE, "r0"), (Action.ACQUIRE, "r1")]
     assert mine.fleet == {ME}
 
 
@@ -54,50 +71,48 @@ def test_a_steal_waits_until_membership_has_been_quiet_for_long_enough() -> None
     mine = balancer()
     leases = [lease(0, B), lease(1, B)]
     both = [member(ME), member(B)]
-    assert duties(mine, leases, both, 0) == []
-    assert duties(mine, leases, both, 4.9) == []
-    assert duties(mine, leases, both, 5) == [(Action.STEAL, "r1")]
+    assert to_do(mine, leases, both, 0) == []
+    assert to_do(mine, leases, both, 4.9) == []
+    assert to_do(mine, leases, both, 5) == [(Action.STEAL, "r1")]
 
 
 def test_whoever_comes_or_goes_begins_the_quiet_anew() -> None:
     mine = balancer()
     leases = [lease(n, B) for n in range(6)]
-    duties(mine, leases, [member(ME), member(B)], 0)
+    to_do(mine, leases, [member(ME), member(B)], 0)
     three = [member(ME), member(B), member(C)]
-    assert duties(mine, leases, three, 4) == []
-    assert duties(mine, leases, three, 8.9) == []
-    assert {x for x, _ in duties(mine, leases, three, 9)} == {Action.STEAL}
+    assert to_do(mine, leases, three, 4) == []
+    assert to_do(mine, leases, three, 8.9) == []
+    assert {x for x, _ in to_do(mine, leases, three, 9)} == {Action.STEAL}
 
 
 def test_what_has_expired_is_taken_over_however_restless_membership_is() -> None:
     mine = balancer(rebalance_delay=1000)
     dead = [lease(0, B), lease(1, B)]
-    assert duties(mine, dead, [member(ME), member(C)], 0) == []
-    found = duties(mine, dead, [member(ME), member(C, beats=1)], 30)
+    assert to_do(mine, dead, [member(ME), member(C)], 0) == []
+    found = to_do(mine, dead, [member(ME), member(C, beats=1)], 30)
     assert [x for x, _ in found] == [Action.ACQUIRE_EXPIRED]
 
 
 def test_what_nobody_has_is_taken_at_once() -> None:
-    assert duties(balancer(), [lease(0)], [member(ME)], 0) == [(Action.ACQUIRE, "r0")]
+    assert to_do(balancer(), [lease(0)], [member(ME)], 0) == [(Action.ACQUIRE, "r0")]
 
 
 def test_a_dead_host_is_given_nothing_though_its_record_is_there() -> None:
     mine = balancer()
     both = [member(ME), member(B)]
-    assert duties(mine, [lease(0), lease(1)], both, 0) == [(Action.ACQUIRE, "r0")]
-    found = duties(mine, [lease(0), lease(1)], [member(ME, beats=6), member(B)], 30)
+    assert to_do(mine, [lease(0), lease(1)], both, 0) == [(Action.ACQUIRE, "r0")]
+    found = to_do(mine, [lease(0), lease(1)], [member(ME, beats=6), member(B)], 30)
     assert found == [(Action.ACQUIRE, "r0"), (Action.ACQUIRE, "r1")]
 
 
 def test_a_record_is_forgotten_when_its_host_is_dead_and_owns_nothing_any_more() -> None:
     mine = balancer()
     leases, members = [lease(0, B)], [member(ME), member(B), member(C)]
-    duties(mine, leases, members, 0)
-    assert mine.expired_members(leases, members) == []
+    assert expired_members(view(mine, leases, members, 0)) == []
     members = [replace(x, heartbeats=1) if x.name == ME else x for x in members]
-    duties(mine, leases, members, 30)
-    assert [x.name for x in mine.expired_members(leases, members)] == [C]
-    assert [x.name for x in mine.expired_members([], members)] == [B, C]
+    assert [x.name for x in expired_members(view(mine, leases, members, 30))] == [C]
+    assert [x.name for x in expired_members(view(mine, [], members, 30))] == [B, C]
 
 
 # Steals
@@ -106,13 +121,13 @@ def test_a_record_is_forgotten_when_its_host_is_dead_and_owns_nothing_any_more()
 def seen(mine: Balancer, stolen: Lease, at: float) -> None:
     """Let it list two leases of a living owner, one of which is ours to steal."""
     members = [member(ME, beats=int(at)), member(B, beats=int(at))]
-    duties(mine, [lease(0, B), stolen], members, at)
+    to_do(mine, [lease(0, B), stolen], members, at)
 
 
 def test_an_owner_is_asked_and_has_its_time_and_an_expiration_and_is_then_robbed() -> None:
     mine, theirs = balancer(), lease(1, B)
     seen(mine, theirs, 0)
-    assert mine.steal(theirs, now=10) is Steal.ASK
+    assert mine.steal(theirs, now=10) is Steal.REQUEST
     asked = theirs.asked_by(ME)
     assert mine.steal(asked, now=11) is Steal.WAIT
     assert mine.steal(asked, now=11 + 60 - 0.1) is Steal.WAIT
@@ -122,9 +137,9 @@ def test_an_owner_is_asked_and_has_its_time_and_an_expiration_and_is_then_robbed
 def test_a_request_that_another_write_has_wiped_out_is_made_again() -> None:
     mine, theirs = balancer(), lease(1, B)
     seen(mine, theirs, 0)
-    assert mine.steal(theirs, now=10) is Steal.ASK
+    assert mine.steal(theirs, now=10) is Steal.REQUEST
     assert mine.steal(theirs.asked_by(ME), now=11) is Steal.WAIT
-    assert mine.steal(theirs.asked_by(C), now=50) is Steal.ASK
+    assert mine.steal(theirs.asked_by(C), now=50) is Steal.REQUEST
     assert mine.steal(theirs.asked_by(ME), now=51) is Steal.WAIT
     assert mine.steal(theirs.asked_by(ME), now=11 + 60) is Steal.WAIT
     assert mine.steal(theirs.asked_by(ME), now=51 + 60) is Steal.TAKE
@@ -144,9 +159,7 @@ def test_the_time_of_a_steal_that_the_plan_gave_up_does_not_run_on() -> None:
     mine, theirs = balancer(rebalance_delay=0), lease(1, B)
     seen(mine, theirs, 0)
     mine.steal(theirs.asked_by(ME), now=10)
-    duties(
-        mine, [theirs, lease(0, ME)], [member(ME, beats=20), member(B, beats=20)], 20, ["r0"]
-    )
+    to_do(mine, [theirs, lease(0, ME)], [member(ME, beats=20), member(B, beats=20)], 20, ["r0"])
     seen(mine, theirs, 40)
     assert mine.steal(theirs.asked_by(ME), now=71) is Steal.WAIT
 
@@ -175,7 +188,7 @@ def test_without_time_for_handoffs_a_lease_is_taken_at_once() -> None:
 def test_a_host_of_another_kind_counts_as_long_as_its_leases_move() -> None:
     mine, only_me = balancer(rebalance_delay=0), [member(ME)]
     theirs = [replace(lease(n), owner=B, renewals=1) for n in range(2)]
-    assert duties(mine, theirs, only_me, 0) == [(Action.STEAL, "r1")]
+    assert to_do(mine, theirs, only_me, 0) == [(Action.STEAL, "r1")]
     assert mine.fleet == {ME, B}
     assert mine.steal(theirs[1], now=0) is Steal.TAKE
 
@@ -183,8 +196,8 @@ def test_a_host_of_another_kind_counts_as_long_as_its_leases_move() -> None:
 def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
     mine = balancer(rebalance_delay=0)
     theirs = [lease(0, B), lease(1, B)]
-    assert duties(mine, theirs, [member(ME)], 0) == [(Action.STEAL, "r1")]
-    assert mine.steal(theirs[1], now=0) is Steal.ASK
+    assert to_do(mine, theirs, [member(ME)], 0) == [(Action.STEAL, "r1")]
+    assert mine.steal(theirs[1], now=0) is Steal.REQUEST
 
 
 # When to look again
@@ -192,14 +205,14 @@ def test_a_host_that_a_torn_listing_leaves_out_is_still_asked_first() -> None:
 
 def test_the_next_look_is_after_an_interval_or_when_something_would_expire() -> None:
     mine = balancer()
-    duties(mine, [lease(0, B)], [member(ME), member(B)], 0)
-    assert mine.next_look(now=0, jitter=1.1) == 5.5
-    assert mine.next_look(now=27, jitter=1.1) == 3
-    assert mine.next_look(now=30, jitter=1.1) == 0.05  # never at full speed
+    to_do(mine, [lease(0, B)], [member(ME), member(B)], 0)
+    assert mine.next_listing(now=0, jitter=1.1) == 5.5
+    assert mine.next_listing(now=27, jitter=1.1) == 3
+    assert mine.next_listing(now=30, jitter=1.1) == 0.05  # never at full speed
 
 
 def test_the_next_look_is_soon_while_leases_are_about_to_change_hands() -> None:
     mine = balancer()
     leases = [lease(0, B), lease(1, B)]
-    duties(mine, leases, [member(ME), member(B)], 0)
-    assert mine.next_look(now=0, jitter=1.0) == 0.5
+    to_do(mine, leases, [member(ME), member(B)], 0)
+    assert mine.next_listing(now=0, jitter=1.0) == 0.5

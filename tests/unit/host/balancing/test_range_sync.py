@@ -13,18 +13,18 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.range_sync import (
     RangeSynchronizer,
     create_missing,
-    create_successors,
-    forget_finished,
+    delete_finished,
 )
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
+from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
 
-JOURNAL = HostEvents(HostName("a"))
+EVENTS = HostEvents(HostName("a"))
 R0, R1, R2, R3, R4 = (RangeId(f"r{n}") for n in range(5))
 
 
@@ -33,7 +33,7 @@ async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
     before = await leases.list()
     ranges = await feed.ranges()
     any_missing = await create_missing(
-        feed, leases, "now", ranges=ranges, leases=before, events=JOURNAL
+        feed, leases, "now", ranges=ranges, leases=before, events=EVENTS
     )
     after = sorted(x.range_id for x in await leases.list())
     assert any_missing == (len(after) > len(before))
@@ -43,7 +43,7 @@ async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
 async def forgotten(leases: MemoryLeases, ranges: Sequence[FeedRange] = ()) -> list[str]:
     """Forget what is over; return what is gone."""
     before = await leases.list()
-    did = await forget_finished(leases, ranges=ranges, leases=before, events=JOURNAL)
+    did = await delete_finished(leases, ranges=ranges, leases=before, events=EVENTS)
     left = {x.range_id for x in await leases.list()}
     gone = [str(x.range_id) for x in before if x.range_id not in left]
     assert did == bool(gone)
@@ -163,14 +163,14 @@ class Splitting(MemoryFeed):
 
 async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -> None:
     leases, settings = MemoryLeases(), FeedSettings()
-    tender = RangeSynchronizer(
-        Splitting(2), leases, settings, events=JOURNAL, changed=lambda: None, owned=tuple
+    synchronizer = RangeSynchronizer(
+        Splitting(2), leases, settings, events=EVENTS, changed=lambda: None, owned=tuple
     )
-    tending = asyncio.create_task(tender.run())
+    running = asyncio.create_task(synchronizer.run())
     await asyncio.sleep(1)
     assert [x.range_id for x in await leases.list()] == ["r1"]
     await asyncio.sleep(5)  # it looks again sooner than otherwise
-    tending.cancel()
+    running.cancel()
     assert {x.range_id for x in await leases.list()} == {"r1", "r2", "r3"}
 
 
@@ -193,8 +193,8 @@ async def superseded_by(
         [Successor(range=x, start=Continuation("7")) for x in successors],
         feed=feed or MemoryFeed(1),
         container=leases,
-        retrier=Retrier(JOURNAL, Random(1)),
-        events=JOURNAL,
+        retrier=Retrier(EVENTS, Random(1)),
+        events=EVENTS,
         check=lambda: None,
     )
     found = [await leases.read(x.range_id) for x in await leases.list()]
@@ -211,7 +211,7 @@ async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
         raise LeaseLost(Lease(range=WHOLE), "it could not be renewed in time")
 
     leases = MemoryLeases()
-    retrier = Retrier(JOURNAL, Random(1))
+    retrier = Retrier(EVENTS, Random(1))
     with pytest.raises(LeaseLost):
         await create_successors(
             WHOLE,
@@ -219,7 +219,7 @@ async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
             feed=MemoryFeed(1),
             container=leases,
             retrier=retrier,
-            events=JOURNAL,
+            events=EVENTS,
             check=lost,
         )
     assert await leases.list() == []
@@ -250,8 +250,8 @@ async def end(leases: MemoryLeases, ended: FeedRange, *successors: FeedRange) ->
         [Successor(range=x, start=Continuation("9")) for x in successors],
         feed=MemoryFeed(1),
         container=leases,
-        retrier=Retrier(JOURNAL, Random(1)),
-        events=JOURNAL,
+        retrier=Retrier(EVENTS, Random(1)),
+        events=EVENTS,
         check=lambda: None,
     )
 
@@ -300,17 +300,17 @@ async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_i
     await checkpoint(leases, R2)  # others read it: its owner decides, not we
     await checkpoint(leases, R3)
     owned = [x for x in await leases.list() if x.range_id == R3]
-    tender = RangeSynchronizer(
+    synchronizer = RangeSynchronizer(
         MemoryFeed(0),
         leases,
         FeedSettings(),
-        events=JOURNAL,
+        events=EVENTS,
         changed=lambda: None,
         owned=lambda: owned,
     )
-    tending = asyncio.create_task(tender.run())
+    running = asyncio.create_task(synchronizer.run())
     await asyncio.sleep(1)
-    tending.cancel()
+    running.cancel()
     assert {x.range_id for x in await leases.list()} == {R2, R3, R4}
 
 
@@ -319,17 +319,17 @@ async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo(
     for x in (WHOLE, replace(HALF, parents=())):
         await leases.create(Lease(range=x, continuation=Continuation("3")))
     owners = iter([(), await leases.list()])
-    tender = RangeSynchronizer(
+    synchronizer = RangeSynchronizer(
         MemoryFeed(0),
         leases,
         FeedSettings(),
-        events=JOURNAL,
+        events=EVENTS,
         changed=lambda: None,
         owned=lambda: next(owners),
     )
-    tending = asyncio.create_task(tender.run())
+    running = asyncio.create_task(synchronizer.run())
     await asyncio.sleep(1)
-    tending.cancel()
+    running.cancel()
     assert len(await leases.list()) == 2
 
 
@@ -344,8 +344,8 @@ async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> N
         [Successor(range=replace(HALF, parents=(R0, R2, R4)), start=Continuation("7"))],
         feed=MemoryFeed(1),
         container=leases,
-        retrier=Retrier(JOURNAL, Random(1)),
-        events=JOURNAL,
+        retrier=Retrier(EVENTS, Random(1)),
+        events=EVENTS,
         check=lambda: None,
     )
     made = await leases.read(R1)
@@ -364,7 +364,7 @@ async def test_a_range_that_is_read_in_parts_is_not_created_as_a_whole() -> None
         "beginning",
         ranges=[WHOLE, other],
         leases=[],  # a listing that lacks the part
-        events=JOURNAL,
+        events=EVENTS,
     )
     assert {x.range_id for x in await leases.list()} == {"0-4", "r4"}
 

@@ -59,7 +59,7 @@ async def writing(slow: Slow) -> AsyncIterator[Checkpointer]:
 
 
 def reach(checkpoints: Checkpointer, position: str) -> int:
-    checkpoints.reached = Continuation(position)
+    checkpoints.done(Continuation(position), changes=1)
     return checkpoints.advance()
 
 

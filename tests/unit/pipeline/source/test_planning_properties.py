@@ -8,11 +8,11 @@ import pytest
 from changefeed.feeds.feed import Feed, RangeEnded, RemembersRanges, StartAt
 from changefeed.host.balancing.range_sync import (
     create_missing,
-    create_successors,
-    forget_finished,
+    delete_finished,
 )
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
+from changefeed.host.workers.successors import create_successors
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
@@ -118,7 +118,7 @@ async def tended(feed: Feed, container: MemoryLeases, start: StartAt) -> None:
     ranges = await feed.ranges()
     events = HostEvents(HOST)
     await create_missing(feed, container, start, ranges=ranges, leases=leases, events=events)
-    await forget_finished(container, ranges=ranges, leases=leases, events=events)
+    await delete_finished(container, ranges=ranges, leases=leases, events=events)
 
 
 class Died(Exception):

@@ -1,0 +1,108 @@
+"""The instruments of a host, as a table: what is counted, and what is read when asked for.
+
+Names follow OpenTelemetry; without a configured provider they cost next to nothing.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+
+
+class Instrument(NamedTuple):
+    """What OpenTelemetry wants to know of one."""
+
+    name: str
+    unit: str
+    description: str
+
+
+CHANGES = Instrument(
+    "changefeed.changes", "{change}", "Changes handed to the observer and done"
+)
+BATCHES = Instrument("changefeed.batches", "{batch}", "Batches handed to the observer and done")
+RETRIES = Instrument(
+    "changefeed.observer.retries", "{retry}", "Batches that the observer failed on"
+)
+STUCK = Instrument(
+    "changefeed.observer.stuck", "{call}", "Calls that did not end and were left behind"
+)
+DEAD_LETTERS = Instrument(
+    "changefeed.dead_letters", "{change}", "Changes put to the dead letters"
+)
+CHECKPOINTS = Instrument("changefeed.checkpoints", "{checkpoint}", "Checkpoints written")
+RENEWALS = Instrument("changefeed.lease.renewals", "{renewal}", "Leases renewed")
+CONFLICTS = Instrument(
+    "changefeed.lease.conflicts", "{conflict}", "Lease writes that another host won"
+)
+ACQUISITIONS = Instrument("changefeed.lease.acquisitions", "{lease}", "Leases acquired, by how")
+STEALS = Instrument("changefeed.lease.steals", "{lease}", "Leases stolen from living hosts")
+LOSSES = Instrument("changefeed.lease.losses", "{lease}", "Leases lost without being given up")
+CONTAINER_CALLS = Instrument(
+    "changefeed.container.calls", "{call}", "Calls of the lease container"
+)
+ERRORS = Instrument(
+    "changefeed.errors", "{error}", "Calls of feed and lease container that failed"
+)
+_COUNTERS = (
+    CHANGES,
+    BATCHES,
+    RETRIES,
+    STUCK,
+    DEAD_LETTERS,
+    CHECKPOINTS,
+    RENEWALS,
+    CONFLICTS,
+    ACQUISITIONS,
+    STEALS,
+    LOSSES,
+    CONTAINER_CALLS,
+    ERRORS,
+)
+
+OBSERVER_TIME = Instrument(
+    "changefeed.observer.duration", "s", "Time the observer took for one batch"
+)
+
+LAG = Instrument(
+    "changefeed.lag", "{change}", "Changes in the range that the observer has not had"
+)
+OWNED = Instrument("changefeed.leases.owned", "{lease}", "Leases this host owns")
+PAUSED = Instrument(
+    "changefeed.ranges.paused",
+    "{range}",
+    "Ranges that no host reads until they are resumed, as last listed",
+)
+LOOP_LAG = Instrument(
+    "changefeed.loop.lag",
+    "s",
+    "How late the event loop is: user code that blocks it shows here",
+)
+
+Reading = Callable[[], Iterable[Observation]]
+"""Reads a gauge, when its metric is collected."""
+
+
+class HostMetrics:
+    """The counters and gauges of one host."""
+
+    def __init__(
+        self, meter: metrics.Meter, gauges: Iterable[tuple[Instrument, Reading]]
+    ) -> None:
+        self._counters = {x: meter.create_counter(*x) for x in _COUNTERS}
+        self._observer_time = meter.create_histogram(*OBSERVER_TIME)
+        for instrument, read in gauges:
+            meter.create_observable_gauge(
+                instrument.name, [_callback(read)], instrument.unit, instrument.description
+            )
+
+    def count(self, instrument: Instrument, amount: int = 1, **attributes: str) -> None:
+        self._counters[instrument].add(amount, attributes)
+
+    def observer_took(self, seconds: float, **attributes: str) -> None:
+        self._observer_time.record(seconds, attributes)
+
+
+def _callback(read: Reading) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    return lambda _: read()

@@ -1,0 +1,225 @@
+"""From the pages of one range to one observer, and from there to checkpoints.
+
+The observer is opened, handed page after page, and closed, under whatever lease the worker
+keeps. Nothing is handed to it once the worker drains. An observer that has failed for good
+is closed, and after a rest another one begins at the last checkpoint; or, if the settings
+say so, the range is paused.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+from changefeed.feeds.feed import Page, RangeEnded
+from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
+from changefeed.host.workers.context import WorkerContext
+from changefeed.host.workers.drain import Drain
+from changefeed.host.workers.environment import WorkerEnvironment
+from changefeed.host.workers.lease_gate import LeaseGate
+from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.workers.prefetch import Prefetcher
+from changefeed.observers.errors import LeaseFenced, ObserverFailed, ObserverStuck
+from changefeed.observers.observer import CloseReason, Observer
+
+_CLOSE_TIMEOUT = 10.0
+_LONGEST_REASON = 500
+
+
+class Delivery:
+    """Feeds one observer after the other, until there is a reason to stop.
+
+    ``prepare_successors`` is awaited at the end of the range, before that counts as read.
+    """
+
+    def __init__(
+        self,
+        owned: OwnedLease,
+        environment: WorkerEnvironment,
+        *,
+        drain: Drain,
+        checkpoints: Checkpointer,
+        prepare_successors: Callable[[RangeEnded], Awaitable[None]],
+    ) -> None:
+        self._owned = owned
+        self._environment = environment
+        self._settings = environment.settings
+        self._events = environment.events
+        self._drain = drain
+        self._checkpoints = checkpoints
+        self._prepare_successors = prepare_successors
+        self._clock = asyncio.get_running_loop().time
+        self._acknowledgements = Acknowledgements()
+        self._context = WorkerContext(
+            owned.lease,
+            environment.host,
+            feed=environment.feed,
+            acknowledgements=self._acknowledgements,
+            checkpoints=checkpoints,
+        )
+        self._policy = CheckpointPolicy(self._settings.observer, now=self._clock())
+        self._pages: Prefetcher | None = None
+        self.stuck = False
+        """Whether a call may still run that could not be ended: the lease must expire."""
+        self.pause_reason: str | None = None
+        """Why no host is to read the range any more; ``None`` while there is no reason."""
+
+    def stop(self) -> None:
+        """Deliver nothing more; what was read ahead is dropped."""
+        self._context.announce_handover()
+        if self._pages is not None:
+            self._pages.stop()
+
+    async def run(self, group: asyncio.TaskGroup) -> CloseReason:
+        """Feed observers; return why no more. ``group`` gets the task that reads ahead."""
+        while True:
+            observer = self._environment.make_observer(
+                self._owned.lease.range, LeaseGate(self._owned, self._drain)
+            )
+            try:
+                return await self._open_and_deliver(observer, group)
+            except ObserverFailed as error:
+                self._checkpoints.advance()
+                await self._checkpoints.written()  # reading begins there again
+                self._acknowledgements.forget()
+                if self._drain.reason is None:
+                    if self._settings.observer.on_failure == "stop-range":
+                        return self._pause(str(error))
+                    rest = self._settings.observer.reopen_delay
+                    self._events.observer_gave_up(self._owned.range_id, error, rest)
+                    await self._drain.sleep(rest)
+            if self._drain.reason is not None:
+                return self._drain.reason
+
+    def _pause(self, reason: str) -> CloseReason:
+        self.pause_reason = reason[:_LONGEST_REASON]
+        self._events.range_paused(self._owned.range_id, self.pause_reason)
+        return CloseReason.PAUSED
+
+    async def _open_and_deliver(
+        self, observer: Observer, group: asyncio.TaskGroup
+    ) -> CloseReason:
+        reason: CloseReason | None = None
+        pages = self._pages = self._start_reading()
+        reading = group.create_task(pages.fill(self._owned.continuation))
+        try:
+            if self._drain.reason is not None:
+                pages.stop()
+            async with self._in_hand("open"):
+                await observer.open(self._context)
+            reason = await self._deliver(observer, pages)
+        except ObserverFailed:
+            reason = self._drain.reason or CloseReason.FAILED
+            raise
+        except ObserverStuck as error:
+            self.stuck = True
+            self._events.observer_stuck(self._owned.range_id, error)
+            raise
+        finally:
+            reading.cancel()
+            self._pages = None
+            if not self.stuck:
+                await self._close(observer, reason or self._reason_of_cancellation())
+        return reason
+
+    def _start_reading(self) -> Prefetcher:
+        return Prefetcher(
+            self._environment.feed,
+            self._owned.range_id,
+            self._settings.feed,
+            retrier=self._environment.retrier,
+            random=self._environment.random,
+        )
+
+    async def _deliver(self, observer: Observer, pages: Prefetcher) -> CloseReason:
+        """Hand page after page to the observer, until there is a reason to stop."""
+        while (page := await pages.next()) is not None:
+            if isinstance(page, RangeEnded):
+                await self._until_acknowledged()
+                if self._acknowledgements.unacknowledged:
+                    break  # the worker drains: the next owner finds the end again
+                self._checkpoints.advance()
+                await self._prepare_successors(page)
+                return CloseReason.RANGE_ENDED
+            if page.changes:
+                await self._hand_over(observer, page)
+            else:
+                self._pass_over(page)
+        assert self._drain.reason is not None, "only a drain stops the reading"
+        await self._until_acknowledged()
+        self._checkpoints.advance()
+        return self._drain.reason
+
+    async def _hand_over(self, observer: Observer, page: Page) -> None:
+        """Hand over a page; with manual checkpoints, in pieces that there is room for."""
+        automatic, limit = self._policy.automatic, self._settings.observer.max_unacknowledged
+        size = len(page.changes) if automatic else limit
+        for first in range(0, len(page.changes), size):
+            changes = page.changes[first : first + size]
+            if not automatic:
+                await self._until_room_for(len(changes))
+                if self._drain.reason is not None:
+                    return
+            self._owned.check()
+            began = self._clock()
+            self._acknowledgements.deliver(changes)
+            async with self._in_hand("process"):
+                await observer.process(self._context, changes)
+            self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
+        await self._count_as_done(page)
+
+    async def _count_as_done(self, page: Page) -> None:
+        if self._policy.automatic:
+            changes = self._acknowledgements.all_done()
+            self._checkpoints.done(page.continuation, changes=changes)
+            if self._policy.due(len(page.changes), now=self._clock()):
+                self._checkpoints.advance()
+        await self._checkpoints.room_for_more(self._settings.observer.max_unacknowledged)
+
+    @asynccontextmanager
+    async def _in_hand(self, call: str) -> AsyncIterator[None]:
+        """Bound a call of the observer by the deadline of the drain."""
+        try:
+            async with self._drain.bounded():
+                yield
+        except LeaseFenced:
+            self._owned.lose("it could not be renewed in time")
+        except TimeoutError as error:
+            if not self._drain.overdue:
+                raise
+            reason = f"{call} did not end in time for the handoff"
+            raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
+
+    async def _until_room_for(self, changes: int) -> None:
+        limit = self._settings.observer.max_unacknowledged
+        while (
+            self._acknowledgements.unacknowledged
+            and self._acknowledgements.unacknowledged + changes > limit
+            and self._drain.reason is None
+        ):
+            await self._context.acknowledged()
+
+    async def _until_acknowledged(self) -> None:
+        """Wait until all that was delivered is done, or the deadline of the drain."""
+        with suppress(TimeoutError):
+            async with self._drain.bounded():
+                while self._acknowledgements.unacknowledged:
+                    await self._context.acknowledged()
+
+    def _pass_over(self, page: Page) -> None:
+        """At the end for now: there is time to write what policy had put off."""
+        if not self._acknowledgements.unacknowledged:
+            self._checkpoints.done(page.continuation, changes=0)
+        self._checkpoints.advance()
+
+    async def _close(self, observer: Observer, reason: CloseReason) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await observer.close(self._context, reason)
+        except Exception as error:  # noqa: BLE001 - the border to the user's code
+            self._events.close_failed(self._owned.range_id, error)
+
+    def _reason_of_cancellation(self) -> CloseReason:
+        if self._owned.lost:
+            return CloseReason.LEASE_LOST
+        return self._drain.reason or CloseReason.FAILED

@@ -1,0 +1,146 @@
+"""The leases that a range goes on in, created before it counts as ended."""
+
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from changefeed.feeds.feed import (
+    Continuation,
+    Feed,
+    FeedRange,
+    RangeId,
+    RemembersRanges,
+    Successor,
+)
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.lease import Lease
+
+SUPERSEDED = "its keys have gone to other ranges"
+
+
+async def create_successors(
+    ended: FeedRange,
+    successors: Collection[Successor],
+    *,
+    feed: Feed,
+    container: LeaseContainer,
+    retrier: Retrier,
+    events: HostEvents,
+    check: Callable[[], None],
+) -> None:
+    """Create the leases of the ranges that an ended one goes on in, if they are missing.
+
+    ``check`` raises once the ended range may be another's, and nothing is written then.
+    A range that was merged waits for its other parents: for those that have a lease and
+    have not ended, and for those whose lease is yet to come, because they can still be
+    read and were not read yet. Not for those that are named though they held other keys:
+    the reader of what these go on in may delete their leases.
+    """
+    after = _Succession(ended, feed, container, retrier, events, check)
+    leases = await retrier.call("list", container.list)
+    going_on = {x.range.id for x in successors}
+    waiting = [x for x in leases if _waits_for(ended, x) and x.range_id not in going_on]
+    gone = {x.range_id for x in waiting if await after.end_superseded(x.range_id)}
+    unfinished = {x.id: x for x in await retrier.call("ranges", feed.ranges)}
+    for lease in leases:
+        unfinished[lease.range_id] = lease.range
+        if lease.ended or lease.range_id in gone:
+            del unfinished[lease.range_id]
+    for successor in successors:
+        before = {x for x, y in unfinished.items() if _may_share_keys(y, successor.range)}
+        await after.create(with_unfinished_parents(successor.range, before), successor.start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Succession:
+    """What the reader of an ended range writes into other leases."""
+
+    ended: FeedRange
+    feed: Feed
+    container: LeaseContainer
+    retrier: Retrier
+    events: HostEvents
+    check: Callable[[], None]
+
+    async def end_superseded(self, range_id: RangeId) -> bool:
+        """End a lease that waits for the range; return whether it does not wait any more.
+
+        It is not deleted: a write that creates it late would create it again.
+        """
+        while (stored := await self._read(range_id)) is not None:
+            if not _waits_for(self.ended, stored):
+                return stored.ended
+            await self._write("end", partial(self._replace, stored.finished()))
+            self.events.deleted(stored, SUPERSEDED)
+        return True
+
+    async def create(self, found: FeedRange, start: Continuation) -> None:
+        """Create a lease; let one that an owner before us created begin where we are now."""
+        wanted = Lease(range=found, continuation=start)
+        await self._write("create", partial(self.container.create, wanted))
+        while (stored := await self._read(found.id)) is not None:
+            if not _begins_elsewhere(stored, self.ended, start, self.feed):
+                return
+            await self._write("create", partial(self._replace, stored.begun_at(start)))
+
+    async def _read(self, range_id: RangeId) -> Lease | None:
+        return await self.retrier.call("read", partial(self.container.read, range_id))
+
+    async def _write(self, doing: str, call: Callable[[], Awaitable[object]]) -> None:
+        async def checked() -> None:
+            self.check()
+            await call()
+
+        await self.retrier.call(doing, checked)
+
+    async def _replace(self, wanted: Lease) -> None:
+        """Write it, unless others have just written it: it is then read again."""
+        with suppress(LeaseConflict, LeaseGone):
+            await self.container.replace(wanted)
+
+
+def _waits_for(ended: FeedRange, lease: Lease) -> bool:
+    """Whether a lease was never owned, as it holds keys of a range that is being read."""
+    return (
+        not (lease.epoch or lease.ended)
+        and ended.id in lease.range.parents
+        and lease.range.shares_keys_with(ended)
+    )
+
+
+def _begins_elsewhere(stored: Lease, ended: FeedRange, start: Continuation, feed: Feed) -> bool:
+    """Whether a lease that is there already does not begin where the ended range has come to.
+
+    An owner before us may have come as far as this, and died. Where readers hand on their
+    positions, the range may have lived on since, and the lease would begin too early. Or it
+    was ended as superseded, and its keys have come back to it.
+    """
+    if stored.epoch:
+        return False
+    if stored.ended:
+        return True
+    moved_on = isinstance(feed, RemembersRanges) and stored.continuation != start
+    return moved_on and _waits_for(ended, stored)
+
+
+def _may_share_keys(a: FeedRange, b: FeedRange) -> bool:
+    return not (a.high and b.high) or a.shares_keys_with(b)
+
+
+def with_unfinished_parents(found: FeedRange, unfinished: Collection[RangeId]) -> FeedRange:
+    """Leave out the parents that are read to their end."""
+    return replace(found, parents=tuple(x for x in found.parents if x in unfinished))
+
+
+async def delete_lease(
+    container: LeaseContainer, lease: Lease, events: HostEvents, reason: str
+) -> None:
+    try:
+        await container.delete(lease)
+    except (LeaseConflict, LeaseGone):
+        return  # another host did, or will
+    events.deleted(lease, reason)
