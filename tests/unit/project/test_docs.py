@@ -76,8 +76,8 @@ def test_every_event_of_the_log_is_explained_and_no_other() -> None:
 
 def test_every_metric_is_explained_and_no_other() -> None:
     told = re.findall(r"`(changefeed\.[a-z_.]+)`", first_column("docs/operations.md"))
-    events = (ROOT / "host/events.py").read_text()
-    assert sorted(told) == sorted(set(METRIC.findall(events)))
+    metrics = (ROOT / "host/metrics.py").read_text()
+    assert sorted(told) == sorted(set(METRIC.findall(metrics)))
 
 
 def subcommands(command: Any) -> list[tuple[str, Any]]:
