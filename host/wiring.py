@@ -122,7 +122,7 @@ async def wire_host(
         async def opened(
             name: str, make: Callable[[], AbstractAsyncContextManager[Opened]]
         ) -> Opened:
-            return await retrier.ask(name, lambda: stack.enter_async_context(make()))
+            return await retrier.call(name, lambda: stack.enter_async_context(make()))
 
         if feed is None:
             feed = await opened(

@@ -214,7 +214,7 @@ async def test_what_a_host_failed_of_is_raised_and_leaves_no_task() -> None:
     ) as host:
         running = asyncio.create_task(host.run())
         await asyncio.sleep(20)
-        host._fail(ValueError("a bug"))
+        host._record_failure(ValueError("a bug"))
         with pytest.raises(ValueError, match="a bug"):
             await running
     gc.collect()
