@@ -17,6 +17,7 @@ _ELSEWHERE: Final = {
     "conflicts": "The conflict feed",
     "clientencryptionkeys": "Client-side encryption",
 }
+_DELETES_KEY: Final = ["operations", "partitionkeydelete"]
 _OPERATIONS: Final = {
     ("", "GET", False): "read_account",
     ("dbs", "GET", True): "list_databases",
@@ -29,8 +30,11 @@ _OPERATIONS: Final = {
     ("colls", "PUT", False): "replace_container",
     ("colls", "DELETE", False): "delete_container",
     ("pkranges", "GET", True): "read_ranges",
-    ("offers", "GET", True): "read_offers",
-    ("offers", "POST", True): "read_offers",
+    ("offers", "GET", True): "list_offers",
+    ("offers", "POST", True): "query_offers",
+    ("offers", "GET", False): "read_offer",
+    ("offers", "PUT", False): "replace_offer",
+    ("partitionkey", "POST", True): "delete_items_of_key",
     ("docs", "GET", True): "read_items",
     ("docs", "POST", True): "create_item",
     ("docs", "GET", False): "read_item",
@@ -61,6 +65,11 @@ class Address:
         return self.link, self.link.rsplit("/", 1)[-1].lower()
 
     @property
+    def signed_kinds(self) -> tuple[str, ...]:
+        """What a client may have signed as the type: deletes by key have two names."""
+        return (self.kind, "colls") if self.kind == "partitionkey" else (self.kind,)
+
+    @property
     def database(self) -> str:
         return self.ids[0]
 
@@ -78,6 +87,9 @@ def address_of(raw_path: str) -> Address:
     parts = [unquote(x) for x in raw_path.strip("/").split("/") if x]
     kinds, ids = parts[0::2], tuple(parts[1::2])
     kind = kinds[-1] if kinds else ""
+    if parts[4:] == _DELETES_KEY and kinds[:2] == ["dbs", "colls"]:
+        link = "/".join(parts[:4])
+        return Address(kind="partitionkey", is_feed=True, ids=ids[:2], link=link)
     if kind in _ELSEWHERE:
         raise not_supported(_ELSEWHERE[kind], "docs/emulator.md lists what it does.")
     wanted = ["dbs", "colls", kind][: len(kinds)] if kind in _KINDS[:4] else [kind]

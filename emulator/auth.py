@@ -7,7 +7,7 @@ last id alone, in lower case, so several links may be right for one request.
 import base64
 import binascii
 import hmac
-from collections.abc import Iterable
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
@@ -30,8 +30,8 @@ def check_signature(
     *,
     key: bytes,
     verb: str,
-    kind: str,
-    links: Iterable[str],
+    kinds: Sequence[str],
+    links: Sequence[str],
     date: str,
     header: str,
     now: float,
@@ -44,7 +44,7 @@ def check_signature(
             "The request is not signed with a master key (type=master&ver=1.0&sig=…). Entra "
             "tokens and resource tokens are not supported by this emulator.",
         )
-    wanted = (_signature(key, verb, kind, link, date) for link in links)
+    wanted = (_signature(key, verb, x, y, date) for x in kinds for y in links)
     sent = given.get("sig", "").encode()
     if not any(hmac.compare_digest(x.encode(), sent) for x in wanted):
         raise CosmosError(

@@ -9,12 +9,14 @@ from changefeed.emulator.address import Address
 from changefeed.emulator.containers import Container, Containers
 from changefeed.emulator.errors import (
     COLLECTION_RID_MISMATCH,
+    PARTITION_KEY_MISMATCH,
     READ_SESSION_NOT_AVAILABLE,
     CosmosError,
     bad_request,
 )
 from changefeed.emulator.hashing import HIGHEST, LOWEST
 from changefeed.emulator.items import Item, Items
+from changefeed.emulator.offers import Offers
 from changefeed.emulator.partition_keys import PartitionKey, key_in_header
 from changefeed.emulator.query.run import Scope
 from changefeed.emulator.ranges import PhysicalRange, Ranges
@@ -34,7 +36,8 @@ class Emulator:
         self.clock = clock
         self.store = Store(settings.data)
         self.ranges = Ranges(self.store)
-        self.containers = Containers(self.store, self.ranges, clock)
+        self.offers = Offers(self.store, clock)
+        self.containers = Containers(self.store, self.ranges, self.offers, clock)
         self.items = Items(self.store, self.ranges, clock)
 
     def split_if_overgrown(self, pid: int) -> None:
@@ -86,13 +89,27 @@ class Call:
 
     def key(self) -> PartitionKey:
         """Return the partition key of a request about one item."""
+        return self.whole_key(self.some_key())
+
+    def whole_key(self, key: PartitionKey) -> PartitionKey:
+        """Return a key; 400/1001 if it is only the prefix of a hierarchical one."""
+        if key.components < len(self.within.paths):
+            raise bad_request(
+                f"The partition key {key.text} has {key.components} values, and the container "
+                f"has the paths {', '.join(self.within.paths)}.",
+                PARTITION_KEY_MISMATCH,
+            )
+        return key
+
+    def some_key(self) -> PartitionKey:
+        """Return the partition key of a request, or the prefix of one."""
         header = self.headers.get("x-ms-documentdb-partitionkey")
         if header is None:
             raise bad_request(
                 "The header x-ms-documentdb-partitionkey is missing: a request about an item "
                 'needs its partition key, as a JSON array such as ["p1"].'
             )
-        return key_in_header(header)
+        return key_in_header(header, len(self.within.paths))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +186,9 @@ def reach_of(emulator: Emulator, call: Call) -> Reach:
     """Read the headers that narrow a read to a key, a range, or a part of the hash space."""
     number, ranges = call.within.number, emulator.ranges
     if "x-ms-documentdb-partitionkey" in call.headers:
-        key = call.key()
+        key = call.some_key()
+        if key.components < len(call.within.paths):
+            return _reach_between(call, ranges, key.epk, key.epk + HIGHEST)
         scope = Scope(container=number, low=key.epk, high=key.epk + "0", key=key)
         return Reach(scope=scope, held=(ranges.holding(number, key.epk),))
     low = call.headers.get("x-ms-start-epk", LOWEST).upper()
@@ -179,6 +198,11 @@ def reach_of(emulator: Emulator, call: Call) -> Reach:
         one = ranges.named(number, name.rsplit(",", 1)[-1])
         low, high = max(low, one.low), min(high, one.high)
         return Reach(scope=Scope(container=number, low=low, high=high), held=(one,))
+    return _reach_between(call, ranges, low, high)
+
+
+def _reach_between(call: Call, ranges: Ranges, low: str, high: str) -> Reach:
+    number = call.within.number
     found = [x for x in ranges.current(number) if x.low < high and low < x.high]
     held = tuple(ranges.named(number, x.id) for x in found)
     return Reach(scope=Scope(container=number, low=low, high=high), held=held)

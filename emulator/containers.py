@@ -1,6 +1,5 @@
 """Databases and containers: what they are called, and what a container promises."""
 
-import math
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,14 +9,14 @@ import msgspec
 
 from changefeed.emulator import rids
 from changefeed.emulator.charges import IndexedPaths, indexed_paths
-from changefeed.emulator.definitions import checked_container, checked_id
+from changefeed.emulator.definitions import checked_container, checked_id, unique_paths
 from changefeed.emulator.errors import OWNER_NOT_FOUND, CosmosError, bad_request
 from changefeed.emulator.json_values import JsonObject
+from changefeed.emulator.offers import Offers, Throughput
 from changefeed.emulator.ranges import Ranges
 from changefeed.emulator.store import Row, Store
 
-_RU_OF_A_RANGE: Final = 10_000  # what one physical partition of Cosmos DB can do
-_MOST_RANGES: Final = 1_000
+_KEPT: Final = ("partitionKey", "uniqueKeyPolicy")  # also where a client leaves them out
 _COLUMNS: Final = "SELECT number, rid, database, id, properties, ts, etag FROM containers "
 
 
@@ -32,11 +31,15 @@ class Database:
     ts: int
     etag: str
 
+    @property
+    def link(self) -> str:
+        return f"dbs/{self.rid}/"
+
     def resource(self) -> JsonObject:
         return {
             "id": self.id,
             "_rid": self.rid,
-            "_self": f"dbs/{self.rid}/",
+            "_self": self.link,
             "_etag": self.etag,
             "_colls": "colls/",
             "_users": "users/",
@@ -55,7 +58,8 @@ class Container:
     properties: JsonObject
     ts: int
     etag: str
-    path: str
+    paths: tuple[str, ...]
+    unique: tuple[tuple[str, ...], ...]
     default_ttl: int | None
     indexed: IndexedPaths
 
@@ -81,13 +85,18 @@ class Container:
 class Containers:
     """Every database and container. Names and resource ids both find them."""
 
-    def __init__(self, store: Store, ranges: Ranges, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, ranges: Ranges, offers: Offers, clock: Callable[[], float]
+    ) -> None:
         self._store = store
+        self._offers = offers
         self._ranges = ranges
         self._clock = clock
         self._cache: dict[tuple[str, str], Container] = {}  # emptied by every change
 
-    def create_database(self, body: JsonObject) -> Database:
+    def create_database(
+        self, body: JsonObject, throughput: Throughput | None = None
+    ) -> Database:
         name = checked_id(body.get("id"))
         if self._store.row("SELECT 1 FROM databases WHERE id = ?", (name,)):
             raise CosmosError(409, f"There is a database {name!r} already.")
@@ -98,6 +107,8 @@ class Containers:
             "INSERT INTO databases (rid, id, ts, etag) VALUES (?, ?, ?, ?)",
             (made.rid, made.id, made.ts, made.etag),
         )
+        if throughput is not None:
+            self._offers.create(made.rid, made.link, throughput, new_etag())
         return made
 
     def databases(self) -> list[Database]:
@@ -117,25 +128,31 @@ class Containers:
         with self._store.transaction():
             for container in self.containers(name):
                 self._remove(container)
+            self._store.run("DELETE FROM offers WHERE owner = ?", (database.rid,))
             self._store.run("DELETE FROM databases WHERE rid = ?", (database.rid,))
         self._cache.clear()
 
-    def create_container(self, database: str, body: JsonObject, throughput: int) -> Container:
-        """Make a container; every 10,000 RU/s of throughput give it one more range."""
+    def create_container(
+        self, database: str, body: JsonObject, throughput: Throughput | None = None
+    ) -> Container:
+        """Make a container; every 10,000 RU/s of throughput give it one more range.
+
+        Without a throughput it shares its database's, or has the least.
+        """
         owner = self._owner(database)
         properties = checked_container(body)
-        parts = max(1, math.ceil(throughput / _RU_OF_A_RANGE))
-        if parts > _MOST_RANGES:
-            raise bad_request(f"A container has at most {_MOST_RANGES} ranges here.")
+        if throughput is None and self._offers.of(owner.rid) is None:
+            throughput = Throughput()
         taken = "SELECT 1 FROM containers WHERE database = ? AND id = ?"
         if self._store.row(taken, (owner.rid, properties["id"])):
             raise CosmosError(409, f"There is a container {properties['id']!r} already.")
+        rid = rids.new_container_rid(owner.rid)
         with self._store.transaction():
             row = self._store.row(
                 "INSERT INTO containers (rid, database, id, properties, ts, etag, topology, "
                 "next_range) VALUES (?, ?, ?, ?, ?, ?, 0, 0) RETURNING number",
                 (
-                    rids.new_container_rid(owner.rid),
+                    rid,
                     owner.rid,
                     properties["id"],
                     msgspec.json.encode(properties),
@@ -144,7 +161,10 @@ class Containers:
                 ),
             )
             assert row is not None
-            self._ranges.create(row[0], parts)
+            self._ranges.create(row[0], throughput.ranges if throughput else 1)
+            if throughput is not None:
+                link = f"{owner.link}colls/{rid}/"
+                self._offers.create(rid, link, throughput, new_etag())
         self._cache.clear()
         return self.container(database, properties["id"])
 
@@ -167,12 +187,21 @@ class Containers:
             found = self._cache[database, name] = _container(row)
         return found
 
+    def number(self, rid: str) -> int | None:
+        """Return the number of a container by its resource id, if it is one."""
+        row = self._store.row("SELECT number FROM containers WHERE rid = ?", (rid,))
+        return None if row is None else int(row[0])
+
     def replace_container(self, old: Container, body: JsonObject) -> Container:
         """Change a container's properties; its id and partition key stay."""
-        properties = checked_container({"partitionKey": old.properties["partitionKey"], **body})
+        properties = checked_container(
+            {x: old.properties[x] for x in _KEPT if x in old.properties} | body
+        )
         for name in ("id", "partitionKey"):
             if properties[name] != old.properties[name]:
                 raise bad_request(f"The {name} of a container cannot be changed.")
+        if unique_paths(properties) != old.unique:
+            raise bad_request("The uniqueKeyPolicy of a container cannot be changed.")
         with self._store.transaction():
             self._store.run(
                 "UPDATE containers SET properties = ?, ts = ?, etag = ? WHERE number = ?",
@@ -208,9 +237,11 @@ class Containers:
             "DELETE FROM items WHERE container = ?",
             "DELETE FROM log WHERE pid IN (SELECT pid FROM ranges WHERE container = ?)",
             "DELETE FROM ranges WHERE container = ?",
+            "DELETE FROM unique_values WHERE container = ?",
             "DELETE FROM containers WHERE number = ?",
         ):
             self._store.run(statement, (container.number,))
+        self._store.run("DELETE FROM offers WHERE owner = ?", (container.rid,))
 
 
 def _database(row: Row) -> Database:
@@ -228,7 +259,8 @@ def _container(row: Row) -> Container:
         properties=properties,
         ts=ts,
         etag=etag,
-        path=properties["partitionKey"]["paths"][0],
+        paths=tuple(properties["partitionKey"]["paths"]),
+        unique=unique_paths(properties),
         default_ttl=properties.get("defaultTtl"),
         indexed=indexed_paths(properties["indexingPolicy"]),
     )

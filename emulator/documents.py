@@ -17,9 +17,7 @@ from changefeed.emulator.calls import (
 )
 from changefeed.emulator.errors import (
     CROSS_PARTITION_QUERY_NOT_SERVABLE,
-    CosmosError,
     bad_request,
-    not_supported,
 )
 from changefeed.emulator.items import Conditions, Item, Transaction, Written, replaced_by
 from changefeed.emulator.json_values import JsonObject, decoded, decoded_object
@@ -30,8 +28,6 @@ from changefeed.emulator.query.run import Query, Scope
 from changefeed.emulator.query.syntax import Binary, Expression, Property
 from changefeed.emulator.ranges import PhysicalRange
 
-_MOST_IN_BATCH: Final = 100
-_LARGEST_BATCH: Final = 2 * 1024 * 1024
 _WIRE_FORMAT: Final = "x-ms-cosmos-changefeed-wire-format-version"
 _WITH_METADATA: Final = "2021-09-15"
 
@@ -60,7 +56,7 @@ def replace_item(emulator: Emulator, call: Call) -> Answer:
 
 
 def patch_item(emulator: Emulator, call: Call) -> Answer:
-    return _change(emulator, call, _patch(decoded(call.body)))
+    return _change(emulator, call, patch_change(decoded(call.body)))
 
 
 def delete_item(emulator: Emulator, call: Call) -> Answer:
@@ -70,6 +66,12 @@ def delete_item(emulator: Emulator, call: Call) -> Answer:
         call,
         lambda tx, key: emulator.items.delete(tx, call.within, key, name, conditions),
     )
+
+
+def delete_items_of_key(emulator: Emulator, call: Call) -> Answer:
+    """Delete all items of a partition key, each in a transaction of its own."""
+    emulator.items.delete_all(call.within, call.key())
+    return Answer()
 
 
 def read_item(emulator: Emulator, call: Call) -> Answer:
@@ -118,41 +120,11 @@ def change_feed(emulator: Emulator, call: Call) -> Answer:
     (held,) = reach.held
     check_session(call, held)
     request = _feed_request(call, held, reach.scope)
-    page = feed.read_page(emulator.store, held, request, call.within.path)
+    page = feed.read_page(emulator.store, held, request, call.within.paths)
     headers = range_headers(call, held) | {"etag": page.etag}
     if not page.entries:
         return Answer(status=304, headers=headers)
     return _documents(call, page.entries, headers, charges.feed_page)
-
-
-def batch(emulator: Emulator, call: Call) -> Answer:
-    """Run up to 100 operations on one partition key, all or nothing, under one LSN."""
-    if call.headers.get("x-ms-cosmos-batch-atomic", "true").lower() != "true":
-        raise not_supported("A batch that is not atomic (bulk mode)", "Send single requests.")
-    operations: Any = decoded(call.body)
-    if not isinstance(operations, list) or not 1 <= len(operations) <= _MOST_IN_BATCH:
-        raise bad_request(f"A batch is a list of 1 to {_MOST_IN_BATCH} operations.")
-    if len(call.body) > _LARGEST_BATCH:
-        raise CosmosError(413, "A batch may have 2 MB.")
-    key = call.key()
-    results: list[JsonObject] = []
-    try:
-        with emulator.store.transaction():
-            tx = Transaction(emulator.ranges)
-            for operation in operations:  # one by one: an error leaves what was done so far
-                results.append(_batched(emulator, call, tx, key, operation))  # noqa: PERF401
-    except CosmosError as error:
-        results = _failed_batch(len(results), len(operations), error)
-    held = emulator.ranges.holding(call.within.number, key.epk)
-    emulator.split_if_overgrown(held.pid)
-    charge = sum(x["requestCharge"] for x in results)
-    failed = any(x["statusCode"] >= 400 for x in results)  # noqa: PLR2004 - an HTTP error
-    return Answer(
-        status=207 if failed else 200,
-        body=msgspec.json.encode(results),
-        headers=item_headers(call, held, None),
-        charge=round(max(charge, charges.OTHER), 2),
-    )
 
 
 HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
@@ -168,7 +140,7 @@ HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
         query_items,
         query_plan,
         change_feed,
-        batch,
+        delete_items_of_key,
     )
 }
 
@@ -184,7 +156,7 @@ def _write(
     held = emulator.ranges.holding(number, key.epk)
     emulator.split_if_overgrown(held.pid)
     return Answer(
-        status=_status(written),
+        status=status_of(written),
         body=written.item.body if written.item and call.wants_body else b"",
         headers=item_headers(call, held, written.item),
         charge=written.charge,
@@ -202,7 +174,7 @@ def _change(emulator: Emulator, call: Call, change: Callable[[Item], JsonObject]
     )
 
 
-def _status(written: Written) -> int:
+def status_of(written: Written) -> int:
     if written.item is None:
         return 204
     return 201 if written.created else 200
@@ -214,7 +186,7 @@ def _conditions(call: Call) -> Conditions:
     )
 
 
-def _patch(body: Any) -> Callable[[Item], JsonObject]:
+def patch_change(body: Any) -> Callable[[Item], JsonObject]:
     """Return the change that a PATCH body asks for: its operations, under its condition."""
     operations = body.get("operations") if isinstance(body, dict) else body
     condition = body.get("condition") if isinstance(body, dict) else None
@@ -227,67 +199,6 @@ def _patch(body: Any) -> Callable[[Item], JsonObject]:
     return change
 
 
-def _batched(
-    emulator: Emulator, call: Call, tx: Transaction, key: PartitionKey, operation: Any
-) -> JsonObject:
-    """Run one operation of a batch and return its line of the answer."""
-    if not isinstance(operation, dict):
-        raise bad_request("An operation of a batch is a JSON object.")
-    kind, name = operation.get("operationType"), operation.get("id")
-    body = operation.get("resourceBody")
-    conditions = Conditions(
-        if_match=operation.get("ifMatch"), if_none_match=operation.get("ifNoneMatch")
-    )
-    items, container = emulator.items, call.within
-    match kind:
-        case "Read":
-            return _read_line(items.read(container, key, str(name)))
-        case "Create":
-            return _line(items.create(tx, container, key, _an_object(body)))
-        case "Upsert":
-            return _line(items.upsert(tx, container, key, _an_object(body), conditions))
-        case "Delete":
-            return _line(items.delete(tx, container, key, str(name), conditions))
-        case "Replace" | "Patch":
-            change = _patch(body) if kind == "Patch" else replaced_by(_an_object(body))
-            return _line(
-                items.replace(
-                    tx, container, key, str(name), change=change, conditions=conditions
-                )
-            )
-        case _:
-            raise bad_request(f"A batch has no operation {kind!r}.")
-
-
-def _an_object(body: Any) -> JsonObject:
-    if not isinstance(body, dict):
-        raise bad_request("The operation needs a resourceBody, a JSON object.")
-    return body
-
-
-def _line(written: Written) -> JsonObject:
-    line: JsonObject = {"statusCode": _status(written), "requestCharge": written.charge}
-    if written.item is not None:
-        line |= {"eTag": written.item.etag, "resourceBody": msgspec.Raw(written.item.body)}
-    return line
-
-
-def _read_line(found: Item) -> JsonObject:
-    return {
-        "statusCode": 200,
-        "requestCharge": charges.read(len(found.body)),
-        "eTag": found.etag,
-        "resourceBody": msgspec.Raw(found.body),
-    }
-
-
-def _failed_batch(done: int, total: int, error: CosmosError) -> list[JsonObject]:
-    """Return the answer of a batch of which one operation failed: the others are 424."""
-    failed = {"statusCode": error.status, "subStatusCode": error.substatus, "requestCharge": 1}
-    other = {"statusCode": 424, "requestCharge": 0}
-    return [failed if i == done else other for i in range(total)]
-
-
 def _names_a_key(call: Call, query: Query) -> bool:
     """Tell whether the WHERE compares the partition key with a value, come what may."""
 
@@ -296,7 +207,7 @@ def _names_a_key(call: Call, query: Query) -> bool:
             return False
         if part.operator == "AND":
             return names(part.left) or names(part.right)
-        key = Property(root=query.select.item, steps=steps_of(call.within.path))
+        key = Property(root=query.select.item, steps=steps_of(call.within.paths[0]))
         return part.operator == "=" and key in {part.left, part.right}
 
     return names(query.select.where)

@@ -16,6 +16,7 @@ from changefeed.emulator.json_values import JsonObject
 
 WRITES: Final = frozenset(
     {"create_item", "upsert_item", "replace_item", "patch_item", "delete_item", "batch"}
+    | {"delete_items_of_key"}
 )
 _READS: Final = frozenset({"read_item", "read_items", "query_items", "change_feed"})
 _GROUPS: Final = {"*": OPERATIONS, "writes": WRITES, "reads": _READS}

@@ -9,7 +9,7 @@ wanted number of items or at 4 MB, but never inside a transaction, so it may hol
 more. Where there is nothing to read the answer is 304, with an etag all the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -92,11 +92,11 @@ def point_in_time(if_modified_since: str | None) -> int:
 
 
 def read_page(
-    store: Store, held: PhysicalRange, request: FeedRequest, key_path: str
+    store: Store, held: PhysicalRange, request: FeedRequest, paths: Sequence[str]
 ) -> FeedPage:
     """Read one page of a range. No entries means that its end was reached for now."""
     found = (
-        _all_versions(store, held, request, key_path)
+        _all_versions(store, held, request, paths)
         if request.all_versions
         else _latest_versions(store, held, request)
     )
@@ -123,10 +123,10 @@ def _latest_versions(
 
 
 def _all_versions(
-    store: Store, held: PhysicalRange, request: FeedRequest, key_path: str
+    store: Store, held: PhysicalRange, request: FeedRequest, paths: Sequence[str]
 ) -> Iterator[tuple[int, bytes]]:
     values = (held.pid, request.after, request.low, request.high)
-    name = key_path.strip("/")
+    names = [x.strip("/") for x in paths]
     for row in store.rows(_ALL, values):
         lsn, body, operation, item, key, crts, expired, before_lsn, before = row
         metadata: dict[str, Any] = {
@@ -134,7 +134,7 @@ def _all_versions(
             "lsn": lsn,
             "crts": crts,
             "id": item,
-            "partitionKey": {name: msgspec.json.decode(key)[0]},
+            "partitionKey": dict(zip(names, msgspec.json.decode(key), strict=True)),
         }
         if before_lsn is not None:
             metadata["previousImageLSN"] = before_lsn

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from aiohttp import web
 
-from changefeed.emulator import auth, documents, resources
+from changefeed.emulator import auth, batches, documents, resources
 from changefeed.emulator.address import Address, address_of, operation_of
 from changefeed.emulator.calls import Answer, Call, Emulator, check_incarnation
 from changefeed.emulator.containers import Container
@@ -23,7 +23,7 @@ from changefeed.emulator.faults import Faults, Target
 from changefeed.emulator.throttle import Throttle
 
 _log = logging.getLogger("emulator")
-_HANDLERS: Final = resources.HANDLERS | documents.HANDLERS
+_HANDLERS: Final = resources.HANDLERS | documents.HANDLERS | batches.HANDLERS
 _LONGEST_WAIT: Final = 30.0  # seconds for a split to end, as long as clients wait
 _NO_BODY: Final = frozenset({204, 304})
 
@@ -109,7 +109,7 @@ class Gateway:
         auth.check_signature(
             key=self._key,
             verb=request.method,
-            kind=address.kind,
+            kinds=address.signed_kinds,
             links=address.signed_links,
             date=request.headers.get("x-ms-date", request.headers.get("Date", "")),
             header=header,
@@ -144,7 +144,7 @@ class Gateway:
             return Target(operation=call.operation, container=None, range=None)
         held = call.headers.get("x-ms-documentdb-partitionkeyrangeid")
         if held is None and "x-ms-documentdb-partitionkey" in call.headers:
-            epk = call.key().epk
+            epk = call.some_key().epk
             ranges = self.emulator.ranges.current(call.container.number)
             held = next(x.id for x in ranges if x.low <= epk < x.high)
         return Target(operation=call.operation, container=call.container.id, range=held)

@@ -39,6 +39,11 @@ def middle(low: str, high: str) -> str:
     return _digits((_number(low) + _number(high) - 1) // 2)
 
 
+def width(low: str, high: str) -> int:
+    """Return how many hashes lie in [low, high)."""
+    return _number(high) - _number(low)
+
+
 def _as_bytes(component: Component) -> bytes:
     if component is UNDEFINED:
         return _TYPE_UNDEFINED
@@ -54,7 +59,7 @@ def _as_bytes(component: Component) -> bytes:
 def _number(bound: str) -> int:
     if bound == HIGHEST:
         return _SPACE
-    return int(bound.ljust(32, "0"), 16)  # "" is zero
+    return int(bound[:32].ljust(32, "0"), 16)  # "" is zero; of several components the first
 
 
 def _digits(number: int) -> str:

@@ -19,6 +19,7 @@ from changefeed.emulator.json_values import JsonObject, decoded_object
 from changefeed.emulator.partition_keys import PartitionKey, check_same_container, key_in_item
 from changefeed.emulator.ranges import Ranges
 from changefeed.emulator.store import Row, Store
+from changefeed.emulator.unique_keys import UniqueKeys
 
 SYSTEM_PROPERTIES: Final = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 _LARGEST_ITEM: Final = 2 * 1024 * 1024
@@ -105,6 +106,7 @@ class Items:
         self._store = store
         self._ranges = ranges
         self._clock = clock
+        self._unique = UniqueKeys(store)
 
     def find(self, container: Container, key: PartitionKey, name: str) -> Item | None:
         row = self._store.row(
@@ -172,7 +174,7 @@ class Items:
     ) -> Written:
         before = self.read(container, key, name)
         conditions.check_write(before)
-        self._remove(tx, before, expired=False)
+        self._remove(tx, container, before, expired=False)
         indexed = container.indexed.count(before.value())
         return Written(
             item=None, created=False, charge=charges.write(len(before.body), indexed)
@@ -192,7 +194,19 @@ class Items:
         )
         for row in due:
             with self._store.transaction():
-                self._remove(Transaction(self._ranges), _item(row), expired=True)
+                self._remove(Transaction(self._ranges), container, _item(row), expired=True)
+
+    def delete_all(self, container: Container, key: PartitionKey) -> None:
+        """Delete all items of a partition key, each in a transaction of its own."""
+        found = list(
+            self._store.rows(
+                _COLUMNS + "WHERE container = ? AND epk = ? AND pk = ? ORDER BY seq",
+                (container.number, key.epk, key.text),
+            )
+        )
+        for row in found:
+            with self._store.transaction():
+                self._remove(Transaction(self._ranges), container, _item(row), expired=False)
 
     def _put(
         self,
@@ -202,11 +216,12 @@ class Items:
         body: JsonObject,
         before: Item | None,
     ) -> Written:
-        check_same_container(key, key_in_item(body, container.path))
+        check_same_container(key, key_in_item(body, container.paths))
         held = self._ranges.holding(container.number, key.epk)
         seq, ts = self._store.next_number(), int(self._clock())
         number = before.number if before else seq
         etag, ttl = new_etag(), _checked_ttl(body)
+        self._unique.take(container, key, number, body)
         rid = rids.item_rid(container.rid, number)
         text = _text(body, rid=rid, link=container.link, etag=etag, ts=ts)
         if len(text) > _LARGEST_ITEM:
@@ -260,7 +275,10 @@ class Items:
             body=item.body,
         )
 
-    def _remove(self, tx: Transaction, before: Item, *, expired: bool) -> None:
+    def _remove(
+        self, tx: Transaction, container: Container, before: Item, *, expired: bool
+    ) -> None:
+        self._unique.give_back(container, before.number)
         self._store.run("DELETE FROM items WHERE number = ?", (before.number,))
         self._log(
             before,

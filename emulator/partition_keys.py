@@ -1,28 +1,33 @@
 """Partition keys: where a container says they are, and what a request or an item says.
 
-One path is supported, hashed by version 2. Two keys are the same if their canonical text
-is: ``1`` and ``1.0`` are one key, as they are for Cosmos DB.
+One path (kind Hash), or two or three (kind MultiHash: a hierarchical key), hashed by
+version 2. The hash of a hierarchical key is those of its components, one behind the other,
+so that a prefix of the key is a prefix of the hash. Two keys are the same if their
+canonical text is: ``1`` and ``1.0`` are one key, as they are for Cosmos DB.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from changefeed.emulator.errors import PARTITION_KEY_MISMATCH, bad_request, not_supported
-from changefeed.emulator.hashing import Component, effective_partition_key
+from changefeed.emulator.hashing import effective_partition_key
 from changefeed.emulator.json_values import UNDEFINED, JsonObject, value_at
 
 _STEP = re.compile(r'/(?:"([^"]+)"|([^/"]+))')
 _EXACT_INTEGERS = 2**53  # beyond this, a double cannot tell neighbours apart
+_MOST_PATHS: Final = 3
+_VERSIONS: Final = (2, "V2")  # the second is how Java says it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionKey:
-    """One value of the partition key. ``text`` is canonical, ``epk`` is its hash."""
+    """A partition key, or a prefix of one. ``text`` is canonical, ``epk`` is its hash."""
 
-    component: Component
+    components: int
     text: str
     epk: str
 
@@ -35,18 +40,22 @@ def checked_definition(definition: Any) -> JsonObject:
             'A container needs a partition key: {"paths": ["/pk"], "kind": "Hash", '
             '"version": 2}.'
         )
-    if len(paths) > 1 or definition.get("kind", "Hash") != "Hash":
-        raise not_supported(
-            "A hierarchical partition key (kind MultiHash, several paths)",
-            "Give the container one path and kind Hash.",
+    for path in paths:
+        if not isinstance(path, str) or not steps_of(path):
+            raise bad_request(f"{path!r} is not a path such as /pk or /address/zip.")
+    kind = definition.get("kind", "Hash" if len(paths) == 1 else None)
+    if kind not in {"Hash", "MultiHash"} or (kind == "Hash" and len(paths) > 1):
+        raise bad_request(
+            f"A partition key of {len(paths)} paths has the kind Hash (one path) or MultiHash "
+            f"(a hierarchical key), not {kind!r}."
         )
-    if definition.get("version", 2) != 2:  # noqa: PLR2004 - the version that is supported
+    if len(paths) > _MOST_PATHS or len(set(paths)) < len(paths):
+        raise bad_request(f"A hierarchical key has up to {_MOST_PATHS} different paths.")
+    if definition.get("version", 2) not in _VERSIONS:
         raise not_supported(
             "Partition key hashing version 1", 'Say "version": 2, the default of today.'
         )
-    if not isinstance(paths[0], str) or not steps_of(paths[0]):
-        raise bad_request(f"{paths[0]!r} is not a path such as /pk or /address/zip.")
-    return {"paths": paths, "kind": "Hash", "version": 2}
+    return {"paths": paths, "kind": kind, "version": 2}
 
 
 def steps_of(path: str) -> tuple[str, ...]:
@@ -56,36 +65,37 @@ def steps_of(path: str) -> tuple[str, ...]:
     return tuple(x.group(1) or x.group(2) for x in _STEP.finditer(path))
 
 
-def partition_key_of(component: Any) -> PartitionKey:
-    """Return the key of a JSON value; 400 for arrays and objects."""
-    if isinstance(component, dict | list):
-        raise bad_request("A partition key is a string, a number, a boolean or null.")
-    if isinstance(component, float) and component.is_integer():
-        component = int(component) if abs(component) < _EXACT_INTEGERS else component
-    shown: Any = {} if component is UNDEFINED else component
+def partition_key_of(*components: Any) -> PartitionKey:
+    """Return the key of one JSON value for each path; 400 for arrays and objects."""
+    plain = [_component(x) for x in components]
+    shown = [{} if x is UNDEFINED else x for x in plain]
     return PartitionKey(
-        component=component,
-        text=msgspec.json.encode([shown]).decode(),
-        epk=effective_partition_key(component),
+        components=len(plain),
+        text=msgspec.json.encode(shown).decode(),
+        epk="".join(effective_partition_key(x) for x in plain),
     )
 
 
-def key_in_header(header: str) -> PartitionKey:
-    """Read ``["p1"]``; ``[{}]`` and ``[]`` stand for an item without the property."""
+def key_in_header(header: str, paths: int = 1) -> PartitionKey:
+    """Read ``["p1"]``, with up to one value for each path of the container.
+
+    ``[{}]``, and ``[]`` where there is one path, stand for an item without the property.
+    """
     try:
         components = msgspec.json.decode(header)
     except msgspec.DecodeError:
         components = None
-    if not isinstance(components, list) or len(components) > 1:
+    if not isinstance(components, list) or len(components) > paths:
         raise bad_request(
-            f"The header x-ms-documentdb-partitionkey must be a JSON array with one value, "
-            f'such as ["p1"]; it is {header!r}.'
+            f"The header x-ms-documentdb-partitionkey must be a JSON array with one value "
+            f'for each of {paths} paths, such as ["p1"]; it is {header!r}.'
         )
-    return partition_key_of(components[0] if components and components[0] != {} else UNDEFINED)
+    given = components or [UNDEFINED] * paths
+    return partition_key_of(*(UNDEFINED if x == {} else x for x in given))
 
 
-def key_in_item(item: JsonObject, path: str) -> PartitionKey:
-    return partition_key_of(value_at(item, steps_of(path)))
+def key_in_item(item: JsonObject, paths: Sequence[str]) -> PartitionKey:
+    return partition_key_of(*(value_at(item, steps_of(x)) for x in paths))
 
 
 def check_same_container(in_header: PartitionKey, in_item: PartitionKey) -> None:
@@ -96,3 +106,11 @@ def check_same_container(in_header: PartitionKey, in_item: PartitionKey) -> None
             f"specified in the header {in_header.text}.",
             PARTITION_KEY_MISMATCH,
         )
+
+
+def _component(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise bad_request("A partition key is a string, a number, a boolean or null.")
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_INTEGERS:
+        return int(value)
+    return value

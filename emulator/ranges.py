@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from changefeed.emulator.errors import RANGE_GONE, SPLIT_RUNNING, CosmosError, bad_request
-from changefeed.emulator.hashing import HIGHEST, LOWEST, even_cuts, middle
+from changefeed.emulator.hashing import HIGHEST, LOWEST, even_cuts, middle, width
 from changefeed.emulator.store import Row, Store
 
 _COLUMNS: Final = (
@@ -160,6 +160,12 @@ class Ranges:
             low = self._inherit([parent], low=parent.low, high=cut, version=parent.version)
             high = self._inherit([parent], low=cut, high=parent.high, version=parent.version)
         return [x for x in self.current(parent.container) if x.pid in {low, high}]
+
+    def grow(self, container: int, parts: int) -> None:
+        """Cut the widest ranges until there are as many as a throughput needs."""
+        while len(current := self.current(container)) < parts:
+            widest = max(current, key=lambda x: width(x.low, x.high))
+            self.split_now(widest.pid, middle(widest.low, widest.high))
 
     async def merge(
         self, container: int, names: Sequence[str], *, seconds: float = 0.0

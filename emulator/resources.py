@@ -9,14 +9,15 @@ import msgspec
 
 from changefeed.emulator import rids
 from changefeed.emulator.calls import Answer, Call, Emulator, range_headers
-from changefeed.emulator.errors import bad_request, not_supported
+from changefeed.emulator.containers import new_etag
+from changefeed.emulator.errors import not_supported
 from changefeed.emulator.items import Conditions
 from changefeed.emulator.json_values import JsonObject, decoded_object
+from changefeed.emulator.offers import Offer, throughput_in_headers, throughput_in_offer
 from changefeed.emulator.query import run as queries
 from changefeed.emulator.ranges import PhysicalRange
 
 _LONGEST_ETAG: Final = 19  # digits
-_LONGEST_THROUGHPUT: Final = 9  # digits
 _QUERY_ENGINE: Final = json.dumps(
     {
         "maxSqlQueryInputLength": 262144,
@@ -51,7 +52,9 @@ def read_account(_: Emulator, call: Call) -> Answer:
 
 
 def create_database(emulator: Emulator, call: Call) -> Answer:
-    made = emulator.containers.create_database(decoded_object(call.body))
+    made = emulator.containers.create_database(
+        decoded_object(call.body), throughput_in_headers(call.headers)
+    )
     return _json(made.resource(), status=201, etag=made.etag)
 
 
@@ -77,7 +80,9 @@ def delete_database(emulator: Emulator, call: Call) -> Answer:
 def create_container(emulator: Emulator, call: Call) -> Answer:
     body = decoded_object(call.body)
     database = call.address.database
-    made = emulator.containers.create_container(database, body, _throughput(call))
+    made = emulator.containers.create_container(
+        database, body, throughput_in_headers(call.headers)
+    )
     return _json(made.resource(), status=201, etag=made.etag)
 
 
@@ -131,9 +136,28 @@ def read_ranges(emulator: Emulator, call: Call) -> Answer:
     return _listed(call.within.rid, "PartitionKeyRanges", shown, headers=headers)
 
 
-def read_offers(_: Emulator, __: Call) -> Answer:
-    """Answer that nothing has provisioned throughput: the emulator keeps none."""
-    return _listed("", "Offers", [])
+def list_offers(emulator: Emulator, _: Call) -> Answer:
+    return _listed("", "Offers", [x.resource() for x in emulator.offers.all()])
+
+
+def query_offers(emulator: Emulator, call: Call) -> Answer:
+    return _queried("", "Offers", [x.resource() for x in emulator.offers.all()], call)
+
+
+def read_offer(emulator: Emulator, call: Call) -> Answer:
+    return _offer(emulator.offers.offer(call.address.database))
+
+
+def replace_offer(emulator: Emulator, call: Call) -> Answer:
+    """Change a throughput; a container that needs more ranges for it is split at once."""
+    old = emulator.offers.offer(call.address.database)
+    body = decoded_object(call.body)
+    wanted = throughput_in_offer(body, old.throughput, call.headers)
+    changed = emulator.offers.replace(old, wanted, new_etag())
+    number = emulator.containers.number(old.owner)
+    if number is not None:
+        emulator.ranges.grow(number, wanted.ranges)
+    return _offer(changed)
 
 
 HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
@@ -152,9 +176,16 @@ HANDLERS: Final[dict[str, Callable[[Emulator, Call], Answer]]] = {
         replace_container,
         delete_container,
         read_ranges,
-        read_offers,
+        list_offers,
+        query_offers,
+        read_offer,
+        replace_offer,
     )
 }
+
+
+def _offer(offer: Offer) -> Answer:
+    return _json(offer.resource(), etag=offer.etag, headers=offer.headers())
 
 
 def _range_resource(call: Call, held: PhysicalRange, fraction: float) -> JsonObject:
@@ -172,15 +203,6 @@ def _range_resource(call: Call, held: PhysicalRange, fraction: float) -> JsonObj
         "status": "online",
         "parents": list(held.parents),
     }
-
-
-def _throughput(call: Call) -> int:
-    text = call.headers.get("x-ms-offer-throughput")
-    if text is None:
-        return 0
-    if not text.isdecimal() or len(text) > _LONGEST_THROUGHPUT:
-        raise bad_request(f"x-ms-offer-throughput must be a number of RU/s, not {text!r}.")
-    return int(text)
 
 
 def _json(

@@ -51,6 +51,20 @@ CREATE TABLE log (
 CREATE INDEX log_in_order ON log (pid, lsn, seq);
 """
 
+_ADDED = """
+CREATE TABLE IF NOT EXISTS offers (
+    rid TEXT PRIMARY KEY, owner TEXT NOT NULL UNIQUE, link TEXT NOT NULL,
+    throughput INTEGER NOT NULL, autoscale INTEGER NOT NULL, ts INTEGER NOT NULL,
+    etag TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS unique_values (
+    container INTEGER NOT NULL, pk TEXT NOT NULL, position INTEGER NOT NULL,
+    value TEXT NOT NULL, number INTEGER NOT NULL,
+    PRIMARY KEY (container, pk, position, value)
+) STRICT;
+CREATE INDEX IF NOT EXISTS unique_values_of_items ON unique_values (number);
+"""  # since 0.2: a directory of before gets them when it is opened
+
 Row = tuple[Any, ...]
 
 
@@ -92,6 +106,7 @@ class Store:
                 f"the directory holds data in format {found}, and this emulator reads "
                 f"format {_FORMAT}: use the version that wrote it, or an empty directory"
             )
+        self._db.executescript(f"BEGIN; {_ADDED} COMMIT;")
 
     def next_number(self) -> int:
         return next(self._numbers)

@@ -254,12 +254,6 @@ async def test_a_container_is_found_by_its_resource_id_too(by_hand: Hand) -> Non
     assert (by_rid.status, by_rid.body) == (200, named)
 
 
-async def test_a_hierarchical_key_is_refused_with_advice(client: CosmosClient) -> None:
-    database = await client.create_database("d")
-    with pytest.raises(CosmosHttpResponseError, match="Give the container one path"):
-        await database.create_container("c", PartitionKey(["/a", "/b"], kind="MultiHash"))
-
-
 async def test_a_container_made_anew_is_told_from_the_old_one(
     items: ContainerProxy, by_hand: Hand
 ) -> None:

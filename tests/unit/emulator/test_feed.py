@@ -37,7 +37,7 @@ class World:
         self.emulator = Emulator(EmulatorSettings(), clock=lambda: 1_700_000_000.0)
         self.emulator.containers.create_database({"id": "d"})
         body = {"id": "c", "partitionKey": {"paths": ["/pk"]}}
-        self.container = self.emulator.containers.create_container("d", body, 0)
+        self.container = self.emulator.containers.create_container("d", body)
         self.all_versions = all_versions
         self.parts = [Section(LOWEST, HIGHEST, 0)]
         self.seen: list[dict[str, Any]] = []
@@ -96,7 +96,7 @@ class World:
             low=part.low,
             high=part.high,
         )
-        page = read_page(self.emulator.store, owned[0], request, "/pk")
+        page = read_page(self.emulator.store, owned[0], request, ["/pk"])
         self.seen += [msgspec.json.decode(x) for x in page.entries]
         self.parts.append(replace(part, after=page.lsn))
         return not page.entries

@@ -18,6 +18,7 @@ from changefeed.emulator.control import is_local
 from changefeed.emulator.errors import CosmosError
 from changefeed.emulator.hashing import Component, effective_partition_key, even_cuts, middle
 from changefeed.emulator.json_values import UNDEFINED
+from changefeed.emulator.offers import Throughput
 from changefeed.emulator.partition_keys import (
     checked_definition,
     key_in_header,
@@ -81,6 +82,16 @@ def test_a_header_that_is_no_key_is_refused(header: str) -> None:
     assert refused.value.status == 400
 
 
+def test_the_hash_of_a_hierarchical_key_begins_with_that_of_its_prefix() -> None:
+    from azure.cosmos import partition_key  # noqa: PLC0415 - only this test needs it
+
+    theirs = partition_key.PartitionKey(["/a", "/b", "/c"], kind="MultiHash")
+    whole = partition_key_of("t", 1, None)
+    assert whole.epk == theirs._get_effective_partition_key_string(["t", 1, None])
+    assert whole.epk.startswith(partition_key_of("t", 1).epk)
+    assert key_in_header('["t", 1]', 3) == partition_key_of("t", 1)
+
+
 def test_paths_may_be_nested_and_quoted() -> None:
     assert steps_of("/a/b") == ("a", "b")
     assert steps_of('/"a b"/c') == ("a b", "c")
@@ -93,7 +104,9 @@ def test_paths_may_be_nested_and_quoted() -> None:
         None,
         {"paths": []},
         {"paths": ["pk"]},
-        {"paths": ["/a", "/b"], "kind": "MultiHash"},
+        {"paths": ["/a", "/b"], "kind": "Hash"},
+        {"paths": ["/a", "/b", "/c", "/d"], "kind": "MultiHash"},
+        {"paths": ["/a", "/a"], "kind": "MultiHash"},
         {"paths": ["/a"], "kind": "Range"},
         {"paths": ["/a"], "kind": "Hash", "version": 1},
     ],
@@ -132,7 +145,7 @@ def test_a_signature_over_the_link_of_a_path_is_good_for_fifteen_minutes(
         check_signature(
             key=KEY,
             verb=verb,
-            kind=address.kind,
+            kinds=address.signed_kinds,
             links=address.signed_links,
             date=date,
             header=header,
@@ -261,7 +274,7 @@ async def test_items_that_expire_during_a_merge_do_not_set_its_lsns_back() -> No
     emulator = Emulator(EmulatorSettings(), clock=lambda: NOW)
     body = {"id": "c", "partitionKey": {"paths": ["/pk"]}}
     emulator.containers.create_database({"id": "d"})
-    made = emulator.containers.create_container("d", body, 20_000)
+    made = emulator.containers.create_container("d", body, Throughput(units=20_000))
     low, high = emulator.ranges.current(made.number)
     merging = asyncio.create_task(
         emulator.ranges.merge(made.number, [low.id, high.id], seconds=10)
