@@ -35,6 +35,10 @@ class HeldShut:
         self._feed = feed
         self.open = asyncio.Event()
 
+    @property
+    def identity(self) -> str:
+        return self._feed.identity
+
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 

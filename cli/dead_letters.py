@@ -1,4 +1,4 @@
-"""``changefeed dead-letters``: what observers could not handle, and handling it after all."""
+"""``changefeed dead-letters``: what observers could not handle: look, replay, discard."""
 
 import asyncio
 import json as json_text
@@ -29,25 +29,33 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
 
 dead_letters = typer.Typer(
-    help="Look at changes that were put aside, and give them to an observer again.",
+    help="Look at changes that were put aside; give them to an observer again, or drop them.",
     no_args_is_help=True,
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one letter a line.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="As list names them.")]
+All = Annotated[bool, typer.Option("--all", help="All letters.")]
 _LONGEST = 60
+_ENDLESS = 10_000
 
 
 @dead_letters.command("list")
 @with_flags
-def list_(flags: ConfigFlags, *, json: Json = False) -> None:
+def list_(flags: ConfigFlags, *, json: JsonLines = False) -> None:
     """List the letters, without the bodies of their changes."""
     with exit_on_error():
         settings = flags.settings()
         letters = asyncio.run(_all(settings))
         if json:
-            typer.echo(json_text.dumps([_head(x) for x in letters], indent=2))
+            for letter in letters:
+                typer.echo(json_text.dumps(_head(letter)))
         elif letters:
-            Console().print(_table(letters))
+            console = Console()
+            if not console.is_terminal:
+                console.width = _ENDLESS  # a letter is a line, whoever reads it
+            console.print(_table(letters))
         else:
             typer.echo("there are no dead letters")
 
@@ -76,11 +84,9 @@ def show(
 @dead_letters.command("replay")
 @with_flags
 def replay_(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="As list names them.")
-    ] = None,
+    ids: Ids = None,
     *,
-    all_: Annotated[bool, typer.Option("--all", help="All letters.")] = False,
+    all_: All = False,
     flags: ReplayFlags,
 ) -> None:
     """Give changes to the observer again, one by one, and forget those it has handled.
@@ -97,6 +103,16 @@ def replay_(
         set_up_logs(settings.log)
         stay = asyncio.run(_replay(settings, make, ids or []))
     raise typer.Exit(FAILED if stay else 0)
+
+
+@dead_letters.command()
+@with_flags
+def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
+    """Forget letters for good, without giving their changes to an observer."""
+    with exit_on_error():
+        if bool(ids) == all_:
+            raise UserError("name the letters to discard, or all of them with --all")
+        asyncio.run(_discard(flags.settings(), ids or []))
 
 
 async def _all(settings: Settings) -> Sequence[DeadLetter]:
@@ -125,14 +141,21 @@ def _meant(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter
     return [x for x in letters if not ids or x.id in ids]
 
 
+async def _discard(settings: Settings, ids: Sequence[str]) -> None:
+    async with _existing(settings.observer) as letters:
+        for letter in _meant(await letters.list(), ids):
+            if await letters.remove(letter.id):
+                typer.echo(f"{letter.id}: discarded")
+
+
 async def _replay(settings: Settings, make: ObserverFactory, ids: Sequence[str]) -> int:
     """Return how many of the letters stay."""
     manual = settings.observer.checkpoint == "manual"
-    failed: set[tuple[str, str]] = set()
+    failed: set[tuple[str, str, str]] = set()
     stay = 0
     async with _existing(settings.observer) as letters:
         for letter in _meant(await letters.list(), ids):
-            key = (letter.range_id, letter.key)
+            key = (letter.feed, letter.range_id, letter.key)
             if key in failed:
                 print_error(f"{letter.id}: left out, as an earlier change of its key failed")
                 stay += 1
@@ -158,6 +181,7 @@ def _head(letter: DeadLetter) -> dict[str, Any]:
     change = letter.change
     return {
         "id": letter.id,
+        "feed": letter.feed or None,
         "range": letter.range_id,
         "sequence": letter.sequence,
         "key": letter.key,
@@ -182,7 +206,9 @@ def _body(change: Change) -> Any:
 
 
 def _table(letters: Sequence[DeadLetter]) -> Table:
-    table = Table("id", "key", "failed at", "attempts", "host", "error")
+    table = Table()
+    for name in ("id", "key", "failed at", "attempts", "host", "error"):
+        table.add_column(name, overflow="fold")
     for x in letters:
         error = f"{x.failure.kind}: {x.failure.text}"
         shown = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}…"

@@ -51,7 +51,8 @@ class PositionTraits:
     the one behind a sequence; both raise ``FeedRefused``. Transactions lie ``step``
     sequences apart, or more, and have at the most ``largest`` changes.
     ``successors_inherit_positions``: those of a range that is gone go on from where it was
-    read. ``identity`` tells a feed from another at the same address.
+    read. ``identity`` returns what offsets are to say of the feed: its
+    identity, where positions do not say it.
     """
 
     order: Callable[[Continuation], int]

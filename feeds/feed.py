@@ -127,6 +127,14 @@ class Feed(Protocol):
     ``RangeUnknown`` for a range that the feed does not have.
     """
 
+    @property
+    def identity(self) -> str:
+        """What no other feed has, not even the next one at the same address; never empty.
+
+        With it, ``(range_id, sequence)`` names a change among those of all feeds.
+        """
+        ...
+
     async def ranges(self) -> Sequence[FeedRange]:
         """Return every range that can still be read, parents before their children.
 

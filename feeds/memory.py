@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn
+from uuid import uuid4
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
@@ -74,6 +75,7 @@ class MemoryFeed:
         self, ranges: int | Iterable[str] = 1, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._clock = clock
+        self._identity = uuid4().hex  # of no consequence to the order of anything
         self._counted = 0
         self._ranges: dict[RangeId, _Range] = {}
         self._holders: list[_Range] = []  # the open ranges, by their hashes
@@ -82,6 +84,10 @@ class MemoryFeed:
         self._open(0, _HASHES, [RangeId(name) for name in ranges])
 
     # What a reader calls: the contract.
+
+    @property
+    def identity(self) -> str:
+        return self._identity
 
     async def ranges(self) -> Sequence[FeedRange]:
         await asyncio.sleep(0)

@@ -28,6 +28,10 @@ class BoundedFeed:
         self._feed = feed
         self._timeout = timeout
 
+    @property
+    def identity(self) -> str:
+        return self._feed.identity
+
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(ranges)

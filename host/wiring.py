@@ -136,7 +136,12 @@ async def wire_host(
             feed=feed,
             container=leases,
             make_observer=wrap(
-                make, settings.observer, events, random, dead_letters=dead_letters
+                make,
+                settings.observer,
+                events,
+                random,
+                dead_letters=dead_letters,
+                feed=feed.identity,
             ),
             events=events,
             address=address,

@@ -78,6 +78,27 @@ class DeadLettersRefused(ObserverError):
     """No address of dead letters, or a place that cannot keep them. The text is the advice."""
 
 
+class LetterConflict(ObserverError):
+    """The dead letters hold another change under the id of one that is to be put there.
+
+    Neither may replace the other: the range does not get past the change until somebody
+    has decided which one stays.
+    """
+
+    def __init__(self, letter_id: str, place: str) -> None:
+        super().__init__(letter_id, place)
+        self.letter_id = letter_id
+        self.place = place
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place} holds another change under the id {self.letter_id}, and neither may "
+            f"replace the other: two feeds have one identity here, or one was put back to an "
+            f"older copy. Look at it with: changefeed dead-letters show; then discard or "
+            f"replay it, or give this feed another place (observer.dead_letters)"
+        )
+
+
 class ObserverTimedOut(Exception):
     """One attempt was ended because it took longer than ``seconds``; it may be repeated."""
 

@@ -86,7 +86,7 @@ class ObserverSink(DataSource):
     """The format ``changefeed_observer``.
 
     Options, all text: ``observer``, settings as JSON; ``log``, likewise; ``epoch``, on which
-    the epochs are counted.
+    the epochs are counted; ``identity``, that of the feed, for its dead letters.
     """
 
     @classmethod
@@ -105,6 +105,7 @@ class ObserverSink(DataSource):
             ObserverSettings.model_validate_json(given["observer"]),
             LogSettings.model_validate_json(given.get("log", "{}")),
             epoch=int(given.get("epoch", "0")),
+            feed=given["identity"],
             checkpoint=given.get("checkpointlocation"),
         )
 
@@ -149,6 +150,7 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         log: LogSettings,
         *,
         epoch: int,
+        feed: str,
         checkpoint: str | None = None,
     ) -> None:
         assert settings.name is not None, "whoever starts the query has looked"
@@ -156,6 +158,7 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         self._settings = settings
         self._log = log
         self._epoch = epoch
+        self._feed = feed
         self._checkpoint = checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -164,7 +167,7 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         epoch = self._epoch + 1 + int(_local_property(_BATCH) or 0)
         host = f"{socket.gethostname()}-{os.getpid()}"
         pieces = (changes for batch in iterator for changes in pages(batch))
-        return asyncio.run(delivered(self._settings, pieces, host, epoch))
+        return asyncio.run(delivered(self._settings, pieces, host, epoch, feed=self._feed))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Tell what went wrong. Spark writes down that the batch is done."""
@@ -182,9 +185,16 @@ def _local_property(name: str) -> str | None:
 
 
 async def delivered(
-    settings: ObserverSettings, pieces: Iterator[Sequence[Change]], host: str, epoch: int
+    settings: ObserverSettings,
+    pieces: Iterator[Sequence[Change]],
+    host: str,
+    epoch: int,
+    *,
+    feed: str,
 ) -> Observed:
     """Hand pieces of one range after the other to its observer; return what became of them.
+
+    ``feed`` is the identity of the feed that the changes are of.
 
     Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
     """
@@ -201,6 +211,7 @@ async def delivered(
             journal,
             Random(),  # noqa: S311 - spreads delays, guards nothing
             dead_letters=letters,
+            feed=feed,
             suspicions=_suspicions,
         )
         delivery = Delivery(make, settings, journal, host=host, epoch=epoch)

@@ -20,7 +20,7 @@ from changefeed.pipeline.progress import Board
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
-from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.addresses import feed_identity, open_access
 from changefeed.pipeline.source.drain import DrainGate, holding
 from changefeed.pipeline.supervisor import Starter, keep_running, started
 from changefeed.pipeline.tables.queries import Keeping
@@ -108,6 +108,7 @@ class Observing:
             observer=settings.observer.model_dump_json(),
             log=settings.log.model_dump_json(),
             epoch=str(self.epoch),
+            identity=feed_identity(settings.feed),
         )
         return started(
             writer,

@@ -1,10 +1,11 @@
 """Cosmos DB among the feeds: ``cosmos://HOST/DATABASE/CONTAINER?mode=…``."""
 
 from contextlib import AbstractAsyncContextManager
+from operator import attrgetter
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
 from changefeed.feeds.cosmos.address import AddressWrong, read_address
-from changefeed.feeds.cosmos.feed import MODES, CosmosFeed, open_cosmos
+from changefeed.feeds.cosmos.feed import MODES, open_cosmos
 from changefeed.feeds.cosmos.positions import lsn_of, position_after, sequences
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, Feed
@@ -32,7 +33,7 @@ def position_traits() -> PositionTraits:
         step=second - first,
         largest=_LARGEST_BATCH,
         successors_inherit_positions=True,
-        identity=_container,
+        identity=attrgetter("identity"),
     )
 
 
@@ -44,12 +45,6 @@ def _order(position: Continuation) -> int:
             f"writes its etags otherwise than every one seen so far. Read it with a host"
         )
     return sequences([lsn])[0]
-
-
-def _container(feed: Feed) -> str:
-    """Return the resource id of the container that a feed is open on."""
-    assert isinstance(feed, CosmosFeed), "addresses of Cosmos DB lead to such feeds"
-    return feed.container_rid
 
 
 BACKEND = FeedBackend(

@@ -136,8 +136,8 @@ class CosmosFeed:
         self._clock = asyncio.get_running_loop().time
 
     @property
-    def container_rid(self) -> str:
-        """The resource id of the container, which no other ever has."""
+    def identity(self) -> str:
+        """The resource id of the container: the next one of its name has another."""
         return self._rid
 
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:

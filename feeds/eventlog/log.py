@@ -79,6 +79,10 @@ class EventLog:
                 await brokers.connect(catalog, broker)
             yield cls(catalog, brokers)
 
+    @property
+    def identity(self) -> str:
+        return self._catalog.identity
+
     async def ranges(self) -> Sequence[FeedRange]:
         await self._refresh()
         return [x.as_range() for x in self._catalog.partitions]

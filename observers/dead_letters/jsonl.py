@@ -1,8 +1,8 @@
 """Dead letters in a file of JSON lines: to be read with a pager, and sent on by log shippers.
 
-A letter is a line; one that was removed is a line more: ``{"removed": "r0:17"}``. The file
-only grows. A line is written under a lock, and is on the disk when ``put`` returns. The
-half line that a killed writer left behind is cut off by the next one, unread. Bodies are
+A letter is a line; one that was removed is a line more: ``{"removed": "5ab01c4f:r0:17"}``.
+The file only grows. A line is written under a lock, and is on the disk when ``put`` returns.
+The half line that a killed writer left behind is cut off by the next one, unread. Bodies are
 in Base64: they may be anything.
 
 Limits: every call reads the file, so it is for some thousands of letters. All processes
@@ -20,7 +20,12 @@ from typing import BinaryIO
 
 import msgspec
 
-from changefeed.observers.dead_letters.letter import DeadLetter, LetterId, in_order
+from changefeed.observers.dead_letters.letter import (
+    DeadLetter,
+    LetterId,
+    check_same_change,
+    in_order,
+)
 from changefeed.observers.errors import DeadLettersRefused
 
 
@@ -72,6 +77,8 @@ class JsonLinesDeadLetters:
         with self._locked(fcntl.LOCK_EX) as file:
             letters, end = _letters(file, self._path)
             letter_id = line.id if isinstance(line, _Kept) else line.removed
+            if isinstance(line, _Kept) and letter_id in letters:
+                check_same_change(line.letter, letters[letter_id], str(self._path))
             if isinstance(line, _Kept) == (letter_id in letters):
                 return False
             _write_at(file.fileno(), end, msgspec.json.encode(line) + b"\n")

@@ -1,10 +1,12 @@
 """What is kept of a change that was put aside, and what is asked of the place it is kept in.
 
 A letter carries the whole change, so that it can be read, and given to an observer again,
-when the feed has long forgotten it. There is no position in the feed in it: range and
-sequence name the change for good, and nothing is read from the feed to replay it.
+when the feed has long forgotten it. There is no position in the feed in it: the identity
+of the feed, range and sequence name the change for good, and nothing is read from the feed
+to replay it.
 """
 
+import hashlib
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ from typing import NewType, Protocol
 import msgspec
 
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.observers.errors import LetterConflict
 
 LetterId = NewType("LetterId", str)
 
@@ -31,7 +34,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A change that was put aside, and why.
 
-    ``attempts`` is how often the change was tried alone; ``epoch`` is that of the lease
+    ``feed`` is the identity of the feed, empty in letters that were written before there was
+    one. ``attempts`` is how often the change was tried alone; ``epoch`` is that of the lease
     at the time. ``failed_us`` is wall-clock time, microseconds since 1970, UTC.
     """
 
@@ -41,11 +45,20 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     epoch: int
     failed_us: int
+    feed: str = ""
 
     @property
     def id(self) -> LetterId:
-        """Name the letter for good: there is one for each change."""
-        return LetterId(f"{self.range_id}:{self.sequence}")
+        """Name the letter for good: there is one for each change.
+
+        Eight digits for the feed, the range and the sequence: ``5ab01c4f:r0:17``; only the
+        last two where the feed is not known.
+        """
+        name = f"{self.range_id}:{self.sequence}"
+        if not self.feed:
+            return LetterId(name)
+        mark = hashlib.blake2b(self.feed.encode(), digest_size=4).hexdigest()
+        return LetterId(f"{mark}:{name}")
 
     @property
     def range_id(self) -> RangeId:
@@ -67,18 +80,20 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetters(Protocol):
     """Keeps letters. Many tasks, and other processes, may use the same place at once.
 
-    Every method raises ``OSError`` when it could not be done; it may be tried again.
+    Hosts of several feeds may share it. Every method raises ``OSError`` when it could not be
+    done; it may be tried again.
     """
 
     async def put(self, letter: DeadLetter) -> None:
         """Keep a letter: once this has returned, it outlives the process and the machine.
 
-        If there is one for the same change already, that one stays.
+        If there is one for the same change already, that one stays. If there is one for
+        another change under this id, raise ``LetterConflict`` and keep that one.
         """
         ...
 
     async def list(self) -> Sequence[DeadLetter]:
-        """Return all letters, by range and then by sequence."""
+        """Return all letters, by range, then by sequence, then by id."""
         ...
 
     async def get(self, letter_id: LetterId) -> DeadLetter | None: ...
@@ -98,5 +113,11 @@ def failure_of(error: BaseException) -> Failure:
     )
 
 
-def in_order(letter: DeadLetter) -> tuple[str, int]:
-    return letter.range_id, letter.sequence
+def check_same_change(letter: DeadLetter, kept: DeadLetter, place: str) -> None:
+    """Raise ``LetterConflict`` if what is kept under the letter's id is another change."""
+    if (kept.feed, kept.change) != (letter.feed, letter.change):
+        raise LetterConflict(letter.id, place)
+
+
+def in_order(letter: DeadLetter) -> tuple[str, int, str]:
+    return letter.range_id, letter.sequence, letter.id

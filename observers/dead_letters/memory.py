@@ -2,7 +2,12 @@
 
 from collections.abc import Sequence
 
-from changefeed.observers.dead_letters.letter import DeadLetter, LetterId, in_order
+from changefeed.observers.dead_letters.letter import (
+    DeadLetter,
+    LetterId,
+    check_same_change,
+    in_order,
+)
 
 
 class MemoryDeadLetters:
@@ -12,7 +17,8 @@ class MemoryDeadLetters:
         self._letters: dict[LetterId, DeadLetter] = {}
 
     async def put(self, letter: DeadLetter) -> None:
-        self._letters.setdefault(letter.id, letter)
+        kept = self._letters.setdefault(letter.id, letter)
+        check_same_change(letter, kept, "the memory of this process")
 
     async def list(self) -> Sequence[DeadLetter]:
         return sorted(self._letters.values(), key=in_order)

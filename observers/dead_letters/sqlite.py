@@ -17,7 +17,7 @@ from pathlib import Path
 import aiosqlite
 import msgspec
 
-from changefeed.observers.dead_letters.letter import DeadLetter, LetterId
+from changefeed.observers.dead_letters.letter import DeadLetter, LetterId, check_same_change
 from changefeed.observers.errors import DeadLettersRefused
 
 _APPLICATION = int.from_bytes(b"CFHD", "big")  # marks our files in pragma application_id
@@ -56,11 +56,20 @@ class SqliteDeadLetters:
         self._path = path
 
     async def put(self, letter: DeadLetter) -> None:
+        row = _row(letter)
+        while not await self._inserted(row):
+            kept = await self.get(letter.id)
+            if kept is not None:  # else it was removed in between
+                return check_same_change(letter, kept, str(self._path))
+        return None
+
+    async def _inserted(self, row: dict[str, object]) -> bool:
         with self._explained():
-            await self._connection.execute_insert(_INSERTION, _row(letter))
+            async with self._connection.execute(_INSERTION, row) as cursor:
+                return cursor.rowcount > 0
 
     async def list(self) -> Sequence[DeadLetter]:
-        return await self._select("order by range, sequence")
+        return await self._select("order by range, sequence, id")
 
     async def get(self, letter_id: LetterId) -> DeadLetter | None:
         found = await self._select("where id = ?", letter_id)

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters, failure_of
-from changefeed.observers.errors import ObserverFailed
+from changefeed.observers.errors import LetterConflict, ObserverFailed
 from changefeed.observers.observer import CloseReason, Context, Observer
 
 _PUT_TIMEOUT = 30.0
@@ -78,6 +78,7 @@ class PoisonIsolation:
         probing: Observer,
         letters: DeadLetters,
         *,
+        feed: str,
         suspicion: PoisonSuspicion,
         acknowledges: bool = True,
         on_dead_letter: OnDeadLetter = _nobody,
@@ -86,6 +87,7 @@ class PoisonIsolation:
         self._retrying = retrying
         self._probing = probing
         self._letters = letters
+        self._feed = feed
         self._suspicion = suspicion
         self._acknowledges = acknowledges
         self._on_dead_letter = on_dead_letter
@@ -181,6 +183,7 @@ class PoisonIsolation:
         self, context: Context, change: Change, failed: ObserverFailed
     ) -> None:
         letter = DeadLetter(
+            feed=self._feed,
             change=change,
             failure=failure_of(failed.__cause__ or failed),
             attempts=failed.attempts,
@@ -191,8 +194,9 @@ class PoisonIsolation:
         try:
             async with asyncio.timeout(_PUT_TIMEOUT):
                 await self._letters.put(letter)
-        except (OSError, TimeoutError) as error:
-            reason = f"{failed.reason}; and it could not be put to the dead letters: {error!r}"
+        except (OSError, TimeoutError, LetterConflict) as error:
+            text = str(error) or type(error).__name__
+            reason = f"{failed.reason}; and it could not be put to the dead letters: {text}"
             raise _failed_on(change, failed, reason) from error
         context.acknowledge(change)
         self._on_dead_letter(letter)

@@ -45,13 +45,17 @@ def wrap(
     random: Random,
     *,
     dead_letters: DeadLetters | None = None,
+    feed: str = "",
     suspicions: Mapping[RangeId, PoisonSuspicion] | None = None,
 ) -> ObserverMaker:
     """Put around each observer what the settings ask for, the innermost first.
 
-    Without ``dead_letters`` nothing is put aside. ``suspicions`` has one for each range
-    asked for; give it where what is returned does not live as long as the process.
+    Without ``dead_letters`` nothing is put aside; with them, ``feed`` is the identity of the
+    feed whose changes these are, which tells its letters from those of others.
+    ``suspicions`` has one for each range asked for; give it where what is returned does not
+    live as long as the process.
     """
+    assert dead_letters is None or feed, "letters of several feeds may lie in one place"
     known = (
         defaultdict[RangeId, PoisonSuspicion](PoisonSuspicion)
         if suspicions is None
@@ -78,6 +82,7 @@ def wrap(
                 retrying,
                 wrap_in_retries(observer, replace(settings.retry, attempts=_PROBING_ATTEMPTS)),
                 dead_letters,
+                feed=feed,
                 suspicion=known[feed_range.id],
                 acknowledges=not manual,
                 on_dead_letter=events.dead_letter,

@@ -1,5 +1,6 @@
 """From the address of a feed to what planners and tasks need of it."""
 
+import asyncio
 from collections.abc import Collection
 from functools import partial
 from urllib.parse import parse_qsl, urlencode
@@ -31,6 +32,16 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
         open_feed(address)  # raises, with advice, where the address is wrong
         raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
     return FeedAccess(partial(open_feed, address), feed_kind(backend.positions()), only=only)
+
+
+def feed_identity(address: str) -> str:
+    """Return the ``Feed.identity`` of the feed at an address."""
+
+    async def ask() -> str:
+        async with open_feed(address) as feed:
+            return feed.identity
+
+    return asyncio.run(ask())
 
 
 def feed_kind(traits: PositionTraits) -> FeedKind:

@@ -64,8 +64,8 @@ def _nameless(_: Feed) -> str:
 class FeedKind:
     """What the contract does not say about a feed.
 
-    ``successors_inherit_positions``: see ``Access``. ``identity`` returns what tells the feed
-    from another at the same address, where its positions do not.
+    ``successors_inherit_positions``: see ``Access``. ``identity`` returns what offsets are to
+    say of the feed: its identity, where positions do not say it.
     """
 
     order_of_positions: PositionOrder

@@ -32,6 +32,10 @@ class RetryingFeed:
         self._few = asyncio.Semaphore(_AT_ONCE)
         self._patience = patience
 
+    @property
+    def identity(self) -> str:
+        return self.once.identity
+
     async def ranges(self) -> Sequence[FeedRange]:
         return await self.ask(self.once.ranges)
 

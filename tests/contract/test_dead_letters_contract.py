@@ -17,6 +17,7 @@ from changefeed.observers.dead_letters import (
     MemoryDeadLetters,
     open_dead_letters,
 )
+from changefeed.observers.errors import LetterConflict
 from tests.support.observing import change
 
 pytestmark = pytest.mark.real_time
@@ -53,9 +54,17 @@ async def letters(connect: Connect) -> AsyncIterator[DeadLetters]:
         yield letters
 
 
-def letter(sequence: int, *, range_id: str = "r1", text: str = "no") -> DeadLetter:
+def letter(
+    sequence: int,
+    *,
+    range_id: str = "r1",
+    text: str = "no",
+    feed: str = "",
+    body: bytes = b'{"n":1}',
+) -> DeadLetter:
     return DeadLetter(
-        change=change(sequence, range_id=range_id),
+        feed=feed,
+        change=change(sequence, range_id=range_id, body=body),
         failure=Failure(kind="ValueError", text=text, trace="line 1\nline 2"),
         attempts=10,
         host="anna",
@@ -102,6 +111,30 @@ async def test_the_first_letter_of_a_change_stays(letters: DeadLetters) -> None:
     await letters.put(letter(1, text="first"))
     await letters.put(letter(1, text="second"))
     assert [x.failure.text for x in await letters.list()] == ["first"]
+
+
+async def test_letters_of_several_feeds_do_not_displace_each_other(
+    letters: DeadLetters,
+) -> None:
+    orders, invoices, older = letter(1, feed="orders"), letter(1, feed="invoices"), letter(1)
+    for one in (orders, invoices, older):
+        await letters.put(one)
+    assert len({x.id for x in (orders, invoices, older)}) == 3
+    assert sorted(await letters.list(), key=lambda x: x.feed) == [older, invoices, orders]
+    for one in (orders, invoices, older):
+        assert await letters.get(one.id) == one
+        assert await letters.remove(one.id)
+    assert await letters.list() == []
+
+
+@pytest.mark.parametrize("feed", ["", "orders"])
+async def test_another_change_under_an_id_that_is_taken_is_refused_and_the_first_one_stays(
+    letters: DeadLetters, feed: str
+) -> None:
+    await letters.put(letter(1, feed=feed))
+    with pytest.raises(LetterConflict, match=r"another change under the id .*r1:1, .*discard"):
+        await letters.put(letter(1, feed=feed, body=b'{"n":2}'))
+    assert await letters.list() == [letter(1, feed=feed)]
 
 
 async def test_they_are_listed_by_range_and_then_by_sequence(letters: DeadLetters) -> None:

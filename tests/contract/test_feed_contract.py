@@ -33,6 +33,7 @@ from changefeed.feeds.feed import (
     Successor,
 )
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.feeds.timeouts import BoundedFeed
 from tests.support.cosmos_feeds import in_cosmos
 from tests.support.thirdparty import importable, site_with_shelf
 
@@ -256,6 +257,16 @@ async def test_every_change_is_in_one_range_and_comes_back_as_it_went_in(
     if RECORDS_AS_GIVEN in given.can:
         assert {x.operation for x in found} == {Operation.INSERT}
         assert {x.committed_us for x in found} == {NEW_YEAR_US}
+
+
+async def test_a_feed_has_one_identity_for_all_its_readers_and_no_other_feed_has_it(
+    given: Harness, tmp_path: Path
+) -> None:
+    assert given.feed.identity
+    assert BoundedFeed(given.feed, timeout=1.0).identity == given.feed.identity
+    for make in (in_memory, in_event_log):
+        async with make(tmp_path / "other") as other:
+            assert other.feed.identity != given.feed.identity
 
 
 @pytest.mark.parametrize("limit", [1, 7, 256, 1000])

@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_LETTERS = "tests/contract/test_dead_letters_contract.py"
 _ISOLATING = "tests/unit/observers/middleware/test_poison.py"
 _BY_KEY = "tests/unit/observers/middleware/test_concurrency.py"
 _RETRYING = "tests/unit/observers/middleware/test_retry.py"
@@ -157,5 +158,29 @@ OBSERVERS = (
         after="            raise ObserverTimedOut(name, self._seconds)\n",
         rule=8,
         tests=("tests/unit/observers/middleware/test_timeout.py",),
+    ),
+    Mutant(
+        name="letters of two feeds have one id",
+        file="observers/dead_letters/letter.py",
+        before='return LetterId(f"{mark}:{name}")',
+        after="return LetterId(name)",
+        rule=12,
+        tests=(_LETTERS,),
+    ),
+    Mutant(
+        name="another change under the id of a letter is swallowed",
+        file="observers/dead_letters/letter.py",
+        before="    if (kept.feed, kept.change) != (letter.feed, letter.change):",
+        after="    if kept.feed != letter.feed:",
+        rule=12,
+        tests=(_LETTERS,),
+    ),
+    Mutant(
+        name="a change whose letter is refused is skipped",
+        file="observers/middleware/poison.py",
+        before="except (OSError, TimeoutError, LetterConflict) as error:",
+        after="except LetterConflict: pass\n        except (OSError, TimeoutError) as error:",
+        rule=10,
+        tests=(_ISOLATING,),
     ),
 )

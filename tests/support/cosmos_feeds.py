@@ -80,6 +80,10 @@ class Unwrapped:
     def __init__(self, feed: CosmosFeed) -> None:
         self._feed = feed
 
+    @property
+    def identity(self) -> str:
+        return self._feed.identity
+
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._feed.ranges()
 

@@ -19,8 +19,10 @@ class _Proxy:
         self._inner = inner
         self._around = around
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+    def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
+        if not callable(method):
+            return method
         return lambda *arguments: self._around(name, lambda: method(*arguments))
 
 

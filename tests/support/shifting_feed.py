@@ -59,6 +59,7 @@ class ShiftingStore:
     )
     lsns: dict[RangeId, int] = field(default_factory=lambda: {RangeId("0"): 0})
     items: dict[RangeId, list[_Item]] = field(default_factory=lambda: {RangeId("0"): []})
+    identity: str = "shifting"
 
     def open(self) -> AbstractAsyncContextManager[Feed]:
         """Return a feed that remembers nothing yet."""
@@ -105,6 +106,10 @@ class ShiftingReader:
     def __init__(self, store: ShiftingStore) -> None:
         self._store = store
         self._topology = Topology(physical=())
+
+    @property
+    def identity(self) -> str:
+        return self._store.identity
 
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         self._topology = self._topology.recalling(ranges)

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -82,6 +82,53 @@ async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
             "2023-11-14T22:13:20.123456+00:00",
         )
     database.close()
+
+
+OLD_LETTER = (
+    b'{"change":{"range_id":"r1","sequence":1,"key":"k","id":"id-1","operation":"insert",'
+    b'"body":"eyJuIjoxfQ==","committed_us":1700000000000001,"previous":null},"failure":'
+    b'{"kind":"ValueError","text":"no","trace":"line 1\\nline 2"},"attempts":10,"host":"anna",'
+    b'"epoch":7,"failed_us":1700000000123456}'
+)
+"""As they were before the identity of the feed was in them."""
+
+
+def old_jsonl(folder: Path) -> str:
+    (folder / "old.jsonl").write_bytes(b'{"id":"r1:1","letter":' + OLD_LETTER + b"}\n")
+    return f"jsonl:{folder}/old.jsonl"
+
+
+def old_sqlite(folder: Path) -> str:
+    with sqlite3.connect(folder / "old.db") as database:
+        database.execute(f"pragma application_id = {int.from_bytes(b'CFHD', 'big')}")
+        database.execute(
+            "create table dead_letters (id text primary key, range text not null,"
+            " sequence integer not null, key text not null, operation text not null,"
+            " body text not null, error text not null, text text not null,"
+            " attempts integer not null, host text not null, failed_at text not null,"
+            " letter blob not null) without rowid"
+        )
+        row = ("r1:1", "r1", 1, "k", "insert", "", "ValueError", "no", 10, "anna", "")
+        marks = ", ".join("?" * 12)
+        database.execute(f"insert into dead_letters values ({marks})", (*row, OLD_LETTER))
+    database.close()
+    return f"sqlite:{folder}/old.db"
+
+
+@pytest.mark.parametrize("old", [old_jsonl, old_sqlite])
+async def test_letters_of_older_versions_are_listed_replayed_and_removed(
+    tmp_path: Path, old: Callable[[Path], str]
+) -> None:
+    calls = list[object]()
+    async with open_dead_letters(old(tmp_path)) as letters:
+        assert await letters.list() == [letter(1)]
+        await letters.put(letter(1, feed="orders", body=b"another"))
+        assert len(await letters.list()) == 2
+        found = await letters.get(LetterId("r1:1"))
+        assert found == letter(1)
+        await replay(letters, found, adapt(Recording, {"calls": calls}))
+        assert calls[1] == [1]
+        assert await letters.list() == [letter(1, feed="orders", body=b"another")]
 
 
 async def test_the_half_line_of_a_killed_writer_is_cut_off(tmp_path: Path) -> None:

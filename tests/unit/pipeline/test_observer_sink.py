@@ -59,7 +59,7 @@ def some(range_id: str, *sequences: int) -> Sequence[Change]:
 async def test_each_range_has_an_observer_of_its_own_and_its_changes_in_order() -> None:
     settings = ObserverSettings(name="fussy")
     pieces = handed(some("a", 1, 2), some("a", 3), some("b", 1))
-    assert (await delivered(settings, pieces, "host", 7)).changes == 4
+    assert (await delivered(settings, pieces, "host", 7, feed="f")).changes == 4
     assert Fussy.story == [
         "open a epoch 7",
         ("a", [1, 2]),
@@ -75,7 +75,9 @@ async def test_when_the_attempts_are_used_up_it_is_opened_anew_until_it_is_well(
     start = asyncio.get_running_loop().time()
     Fussy.well_from = start + 30.0
     settings = ObserverSettings(name="fussy", retry=RETRY, reopen_delay=20.0)
-    assert (await delivered(settings, handed(some("a", 1, 2)), "host", 1)).changes == 2
+    assert (
+        await delivered(settings, handed(some("a", 1, 2)), "host", 1, feed="f")
+    ).changes == 2
     # Three attempts take 1 + 2 seconds; then rest: begun at 0, 23 and 46.
     assert asyncio.get_running_loop().time() == pytest.approx(start + 46.0)
     failed = ["open a epoch 1", "close a FAILED"]
@@ -87,7 +89,7 @@ async def test_told_to_stop_on_failure_the_task_fails_and_the_observer_is_closed
     Fussy.poison = frozenset({2})
     settings = ObserverSettings(name="fussy", retry=RETRY, on_failure="stop")
     with pytest.raises(ObserverFailed, match=r"sequences 1\.\.2 of range 'a', 3 attempts"):
-        await delivered(settings, handed(some("a", 1, 2)), "host", 1)
+        await delivered(settings, handed(some("a", 1, 2)), "host", 1, feed="f")
     assert Fussy.story == ["open a epoch 1", "close a FAILED"]
 
 
@@ -108,7 +110,9 @@ async def test_what_is_done_is_not_delivered_again_when_the_observer_is_opened_a
 
     Fussy.poison = frozenset({2})
     mending = asyncio.create_task(mended())
-    assert (await delivered(settings, handed(some("a", 1, 2, 3)), "host", 1)).changes == 3
+    assert (
+        await delivered(settings, handed(some("a", 1, 2, 3)), "host", 1, feed="f")
+    ).changes == 3
     await mending
     assert asyncio.get_running_loop().time() == pytest.approx(start + 23.0)
     seen = [x for x in Fussy.story if isinstance(x, tuple)]
@@ -128,12 +132,15 @@ async def test_the_change_it_fails_on_is_put_aside_and_all_others_are_done(
         on_failure="dead-letter",
         dead_letters=address,
     )
-    told = await delivered(settings, handed(some("a", 1, 2, 3, 4), some("b", 9)), "h", 5)
+    told = await delivered(
+        settings, handed(some("a", 1, 2, 3, 4), some("b", 9)), "h", 5, feed="f"
+    )
     assert (told.changes, told.failures.dead_letters) == (5, {"a": 1})
     assert sum(told.failures.retries.values()) > 0
     async with open_dead_letters(address) as letters:
         (letter,) = await letters.list()
-    assert (letter.id, letter.epoch, letter.failure.text) == ("a:3", 5, "not [3]")
+    assert (letter.feed, letter.range_id, letter.sequence) == ("f", "a", 3)
+    assert (letter.epoch, letter.failure.text) == (5, "not [3]")
     done = [(x[0], y) for x in Fussy.story if isinstance(x, tuple) for y in x[1]]
     assert sorted(done) == [("a", 1), ("a", 2), ("a", 4), ("b", 9)]
 
@@ -147,7 +154,7 @@ async def test_an_attempt_that_takes_too_long_counts_as_failed() -> None:
 
     settings = ObserverSettings(name="slow", retry=RETRY, timeout=10.0, on_failure="stop")
     with pytest.raises(ObserverFailed, match="'process' did not end within 10 s"):
-        await delivered(settings, handed(some("a", 1)), "host", 1)
+        await delivered(settings, handed(some("a", 1)), "host", 1, feed="f")
 
 
 @pytest.mark.real_time
@@ -161,12 +168,12 @@ async def test_an_outage_that_outlives_batches_costs_one_letter(tmp_path: Path) 
         dead_letters=address,
         reopen_delay=0.01,
     )
-    assert (await delivered(settings, handed(some("z", 1)), "host", 1)).changes == 1
+    assert (await delivered(settings, handed(some("z", 1)), "host", 1, feed="f")).changes == 1
     with pytest.raises(TimeoutError):  # the next batch waits for better times
         async with asyncio.timeout(0.5):
-            await delivered(settings, handed(some("z", 2)), "host", 2)
+            await delivered(settings, handed(some("z", 2)), "host", 2, feed="f")
     async with open_dead_letters(address) as letters:
-        assert [x.id for x in await letters.list()] == ["z:1"]
+        assert [x.sequence for x in await letters.list()] == [1]
 
 
 @pytest.mark.real_time
@@ -182,6 +189,6 @@ async def test_an_observer_that_is_stuck_fails_the_task_and_is_not_called_again(
 
     settings = ObserverSettings(name="stuck", retry=RETRY, timeout=0.1)
     with pytest.raises(ObserverStuck, match="the observer of range 'a' is stuck"):
-        await delivered(settings, handed(some("a", 1)), "host", 1)
+        await delivered(settings, handed(some("a", 1)), "host", 1, feed="f")
     await asyncio.sleep(0.7)
     assert Fussy.story == [1]

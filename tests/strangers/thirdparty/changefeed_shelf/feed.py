@@ -37,6 +37,10 @@ class ShelfFeed:
         self._max_page = max_page
         self._reading = asyncio.Lock()
 
+    @property
+    def identity(self) -> str:
+        return f"shelf {self._file.absolute()}"
+
     async def ranges(self) -> Sequence[FeedRange]:
         await self._catch_up()
         return await self._feed.ranges()

@@ -50,6 +50,7 @@ class Stage:
                 HostEvents(HostName("fleet")),
                 Random(1),
                 dead_letters=self.letters if aside else None,
+                feed=self.feed.identity,
             ),
         )
 

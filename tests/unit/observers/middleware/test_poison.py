@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +63,7 @@ class Scene:
             Retrying(self.inner, RETRY, random=Random(1)),
             Retrying(self.inner, replace(RETRY, attempts=2), random=Random(1)),
             self.letters,
+            feed="orders",
             suspicion=self.suspicion,
             acknowledges=self.acknowledges,
             on_dead_letter=self.told.append,
@@ -119,7 +121,7 @@ async def test_a_letter_holds_the_change_and_why_it_is_there() -> None:
     await scene.process(changes)
     (letter,) = await scene.letters.list()
     assert letter.change == changes[1]
-    assert letter.id == "r1:2"
+    assert (letter.feed, letter.id) == ("orders", "f85164bc:r1:2")
     assert (letter.failure.kind, letter.failure.text) == ("ValueError", "cannot take 2")
     assert 'raise ValueError(f"cannot take {one.sequence}")' in letter.failure.trace
     assert (letter.attempts, letter.host, letter.epoch) == (4, "anna", 1)
@@ -210,6 +212,17 @@ async def test_a_single_change_that_succeeds_at_last_is_done() -> None:
     await scene.process(batch(1))
     assert await scene.put_aside() == []
     assert scene.context.acknowledged == [1]
+
+
+async def test_a_change_whose_letter_would_replace_that_of_another_is_not_skipped() -> None:
+    scene = failing_on(3)
+    await scene.process(batch(10, keys=1))
+    scene.context.acknowledged.clear()
+    other = [msgspec.structs.replace(x, body=b"{}") for x in batch(10, keys=1)]
+    with pytest.raises(ObserverFailed, match=r"3; and it could not .* holds another change"):
+        await scene.process(other)
+    assert scene.context.acknowledged == [1, 2]
+    assert [x.change.body for x in await scene.letters.list()] == [batch(3)[2].body]
 
 
 async def test_a_change_that_cannot_be_put_to_the_dead_letters_is_not_skipped() -> None:
