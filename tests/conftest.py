@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import hypothesis
 import pytest
 
+from tests.support import servers
 from tests.support.virtual_time import VirtualTimeLoop
 
 # A busy machine is no reason to fail; what takes long is measured in benchmarks.
@@ -24,3 +25,10 @@ def pytest_asyncio_loop_factories(
     if item.get_closest_marker("real_time"):
         return {"real": asyncio.new_event_loop}
     return {"virtual": VirtualTimeLoop}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servers() -> Iterator[None]:
+    """End the servers that tests have asked for."""
+    yield
+    servers.stop_all()

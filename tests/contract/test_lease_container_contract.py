@@ -29,6 +29,7 @@ from changefeed.leases.errors import (
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version, WriteId
 from changefeed.leases.memory import MemoryLeases
 from tests.support import lease_containers as made
+from tests.support import store_containers as stores
 from tests.support.lease_containers import Connect
 from tests.support.proxies import Cutting, proxied
 
@@ -45,6 +46,15 @@ CONTAINERS = [
     pytest.param(made.cosmos_separate, id="cosmos-separate"),
     pytest.param(made.cosmos_independent, id="cosmos-independent"),
     pytest.param(made.third_party, id="third-party"),
+    pytest.param(stores.combined("postgres"), id="postgres"),
+    pytest.param(stores.combined("redis"), id="redis"),
+    pytest.param(stores.combined("blob"), id="blob"),
+    pytest.param(stores.apart("postgres", "postgres"), id="postgres-separate"),
+    pytest.param(stores.apart("redis", "redis"), id="redis-separate"),
+    pytest.param(stores.apart("redis", "blob"), id="redis-with-blob"),
+    pytest.param(stores.apart("redis", "postgres"), id="redis-with-postgres"),
+    pytest.param(stores.apart("blob", "sqlite"), id="blob-with-sqlite"),
+    pytest.param(stores.apart("postgres", "blob"), id="postgres-with-blob"),
 ]
 
 A, B = HostName("a"), HostName("b")

@@ -1,0 +1,85 @@
+"""A client for one container of blobs, made from an address and its secrets."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+from azure.core.exceptions import ResourceExistsError
+from azure.storage.blob.aio import ContainerClient
+
+from changefeed.leases.blob.address import BlobAccess, BlobAddress
+from changefeed.leases.blob.errors import translate_errors
+from changefeed.leases.errors import ContainerRefused
+
+_OPTIONS: dict[str, Any] = {
+    # Retries are the host's: it knows what became of the lease meanwhile.
+    "retry_total": 0,
+    "connection_timeout": 5,
+    "read_timeout": 30,
+    "user_agent": "changefeed-host",
+}
+
+
+@asynccontextmanager
+async def connect(
+    address: BlobAddress, access: BlobAccess | None = None
+) -> AsyncIterator[ContainerClient]:
+    """Open a client as long as the block lasts. Nothing has been asked yet."""
+    access = access or BlobAccess()
+    async with AsyncExitStack() as stack:
+        try:
+            client = await _client(address, access, stack)
+        except ValueError as error:
+            raise ContainerRefused(
+                f"{address}: the client does not take the address or its secret ({error})"
+            ) from error
+        yield await stack.enter_async_context(client)
+
+
+async def create_container(client: ContainerClient, address: BlobAddress) -> None:
+    """Create the container if it is not there; looking needs less rights than creating."""
+    with translate_errors(str(address)):
+        if not await client.exists():
+            with suppress(ResourceExistsError):
+                await client.create_container()
+
+
+async def _client(
+    address: BlobAddress, access: BlobAccess, stack: AsyncExitStack
+) -> ContainerClient:
+    if access.connection_string is not None:
+        named = ContainerClient.from_connection_string(
+            access.connection_string, address.container, **_OPTIONS
+        )
+        # The address decides where leases are; the string opens it.
+        if not address.endpoint or _account_url(named) == address.endpoint:
+            return named
+        raise ContainerRefused(
+            f"{address}: the connection string is for {_account_url(named)}; name the same "
+            "account in both, or leave it out of the address (blob:///CONTAINER/PREFIX)"
+        )
+    if not address.endpoint:
+        raise ContainerRefused(
+            "an address without an account needs CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING"
+        )
+    credential: Any = access.key or await stack.enter_async_context(_identity())
+    return ContainerClient(
+        address.endpoint, address.container, credential=credential, **_OPTIONS
+    )
+
+
+def _account_url(client: ContainerClient) -> str:
+    return str(client.primary_endpoint).rpartition("/")[0].rstrip("/")
+
+
+@asynccontextmanager
+async def _identity() -> AsyncIterator[Any]:
+    try:
+        from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ContainerRefused(
+            "there is no key (CHANGEFEED_BACKENDS__BLOB__KEY) and no connection string, and "
+            "for an Azure identity a package is missing: pip install 'changefeed-host[azure]'"
+        ) from error
+    async with DefaultAzureCredential() as credential:
+        yield credential

@@ -1,0 +1,59 @@
+"""What Azure Blob Storage refuses or fails to do, in the errors of lease containers."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+
+from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+
+_MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
+_NO_CONTAINER = "ContainerNotFound"
+_BEING_DELETED = "ContainerBeingDeleted"
+_ADVICE: Mapping[int, str] = {
+    401: "check CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING or CHANGEFEED_BACKENDS__BLOB__KEY "
+    "and the clock of this machine",
+    403: "this identity or key may not do that: give it the role 'Storage Blob Data "
+    "Contributor' on the container, check CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING or "
+    "CHANGEFEED_BACKENDS__BLOB__KEY, and look at the account's firewall",
+    404: "there is no such container: check the name, or let it be created with "
+    "--create-lease-container",
+    409: "the account does not take this write; is the container immutable (WORM), or is a "
+    "lock on the blob?",
+}
+
+
+@contextmanager
+def translate_errors(where: str) -> Iterator[None]:
+    """Turn the errors of the client into ours; ``where`` is the container, for people."""
+    try:
+        yield
+    except ClientAuthenticationError as error:
+        raise _answered(error, where) from error
+    except HttpResponseError as error:
+        raise _answered(error, where) from error
+    except (AzureError, OSError) as error:
+        raise ContainerUnavailable(f"{where}: no answer ({_line(error)})") from error
+
+
+def _answered(error: HttpResponseError, where: str) -> ContainerError:
+    status, code = error.status_code or 0, str(getattr(error, "error_code", "") or "")
+    text = f"{where}: {status or 'no Azure identity was accepted'} {code or _line(error)}"
+    if status in _MAY_PASS or code == _BEING_DELETED:
+        return ContainerUnavailable(text, _retry_after(error))
+    if not status:
+        return ContainerRefused(
+            f"{text}. Sign in (az login), or give this machine a managed identity; or set "
+            "CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING"
+        )
+    return ContainerRefused(f"{text}; {_ADVICE.get(status, 'asking again cannot help')}")
+
+
+def _retry_after(error: HttpResponseError) -> float | None:
+    headers: Mapping[str, str] = getattr(error.response, "headers", {})
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else None
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

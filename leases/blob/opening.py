@@ -1,0 +1,69 @@
+"""From an address to leases in Azure Blob Storage: the container found or created."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from azure.storage.blob.aio import ContainerClient
+
+from changefeed.leases.blob.address import BlobAccess, BlobAddress, read_address
+from changefeed.leases.blob.connection import connect, create_container
+from changefeed.leases.blob.errors import translate_errors
+from changefeed.leases.blob.metadata import Kind
+from changefeed.leases.blob.tables import BlobTable
+from changefeed.leases.conditional import ConditionalCheckpoints, ConditionalOwnership
+from changefeed.leases.lease import Checkpoint, Lease, Member
+from changefeed.leases.stores import SeparateStores
+
+OWNERSHIP = Kind(folder="ownership", form=Lease)
+CHECKPOINTS = Kind(folder="checkpoint", form=Checkpoint)
+MEMBERS = Kind(folder="member", form=Member)
+
+
+@asynccontextmanager
+async def open_leases(
+    scheme: str, place: str, access: BlobAccess | None = None, *, create: bool = False
+) -> AsyncIterator[SeparateStores]:
+    """Ownership and checkpoints in blobs of their own, as the Event Hubs SDKs have them."""
+    async with _opened(scheme, place, access, create=create) as (client, address):
+        yield SeparateStores(_ownership(client, address), _checkpoints(client, address))
+
+
+@asynccontextmanager
+async def open_ownership(
+    scheme: str, place: str, access: BlobAccess | None = None, *, create: bool = False
+) -> AsyncIterator[ConditionalOwnership]:
+    """Ownership alone, under ``ownership``; hosts under ``member``."""
+    async with _opened(scheme, place, access, create=create) as (client, address):
+        yield _ownership(client, address)
+
+
+@asynccontextmanager
+async def open_checkpoints(
+    scheme: str, place: str, access: BlobAccess | None = None, *, create: bool = False
+) -> AsyncIterator[ConditionalCheckpoints]:
+    """Checkpoints alone, under ``checkpoint``."""
+    async with _opened(scheme, place, access, create=create) as (client, address):
+        yield _checkpoints(client, address)
+
+
+@asynccontextmanager
+async def _opened(
+    scheme: str, place: str, access: BlobAccess | None, *, create: bool
+) -> AsyncIterator[tuple[ContainerClient, BlobAddress]]:
+    address = read_address(scheme, place)
+    async with connect(address, access) as client:
+        if create:
+            await create_container(client, address)
+        with translate_errors(str(address)):
+            await client.get_container_properties()
+        yield client, address
+
+
+def _ownership(client: ContainerClient, address: BlobAddress) -> ConditionalOwnership:
+    return ConditionalOwnership(
+        BlobTable(client, address, OWNERSHIP), BlobTable(client, address, MEMBERS)
+    )
+
+
+def _checkpoints(client: ContainerClient, address: BlobAddress) -> ConditionalCheckpoints:
+    return ConditionalCheckpoints(BlobTable(client, address, CHECKPOINTS))

@@ -1,0 +1,144 @@
+"""Records as blobs: one for each, written if its etag still stands.
+
+The name of a blob is ``PREFIX/FOLDER/ID``. An id that is no plain file name is
+percent-encoded, and a long one is a hash; its record says which it is.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Generic
+from urllib.parse import quote
+
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
+from azure.storage.blob.aio import BlobClient, ContainerClient
+
+from changefeed.leases.blob.address import BlobAddress
+from changefeed.leases.blob.errors import translate_errors
+from changefeed.leases.blob.metadata import Found, Kind
+from changefeed.leases.conditional import short_key
+from changefeed.leases.lease import Version
+from changefeed.leases.tables import Record
+
+_LONGEST_NAME = 200
+_UNKNOWN = "unknown"  # an etag that no server gives
+
+
+class BlobTable(Generic[Record]):
+    """The records of one kind under one prefix: a ``ConditionalTable``; versions are etags."""
+
+    def __init__(
+        self, client: ContainerClient, address: BlobAddress, kind: Kind[Record]
+    ) -> None:
+        self._client = client
+        self._kind: Kind[Record] = kind
+        self._folder = f"{address.prefix}/{kind.folder}/"
+        self._where = str(address)
+
+    async def all(self) -> Sequence[Record]:
+        with translate_errors(self._where):
+            listing = self._client.list_blobs(
+                name_starts_with=self._folder, include=["metadata"]
+            )
+            blobs = [x async for x in listing]
+        found = await asyncio.gather(*map(self._read, blobs))
+        return [x for x in found if x is not None]
+
+    async def get(self, key: str) -> Record | None:
+        with translate_errors(self._where):
+            try:
+                blob = await self._blob(key).get_blob_properties()
+            except ResourceNotFoundError:
+                await self._require_container()
+                return None
+        return await self._read(blob)
+
+    async def insert(self, key: str, record: Record) -> Record | None:
+        return await self._put(key, record, match_condition=MatchConditions.IfMissing)
+
+    async def update(self, key: str, record: Record) -> Record | None:
+        return await self._put(key, record, **_if_match(record.version))
+
+    async def delete(self, key: str, version: Version) -> bool:
+        with translate_errors(self._where):
+            try:
+                await self._blob(key).delete_blob(**_if_match(version))
+            except ResourceNotFoundError:
+                await self._require_container()
+                return False
+            except ResourceModifiedError:
+                return False
+        return True
+
+    async def _put(self, key: str, record: Record, **condition: Any) -> Record | None:
+        wanted = self._kind.write(record)
+        with translate_errors(self._where):
+            try:
+                put = await self._blob(key).upload_blob(
+                    wanted.content,
+                    length=len(wanted.content),
+                    overwrite=True,
+                    metadata=dict(wanted.metadata),
+                    **condition,
+                )
+            except (ResourceExistsError, ResourceModifiedError):
+                return None
+            except ResourceNotFoundError:
+                await self._require_container()
+                return None
+        return replace(record, version=_version(put["etag"]))
+
+    async def _read(self, blob: Any) -> Record | None:
+        """Read what was listed; ``None`` if it was deleted since."""
+        found = Found(
+            name=blob.name,
+            metadata=blob.metadata or {},
+            written=blob.last_modified.timestamp(),
+        )
+        if not found.content_needed:
+            return replace(self._kind.read(found), version=_version(blob.etag))
+        # Content and metadata of one download belong together; those of the listing may be
+        # of the write before.
+        with translate_errors(self._where):
+            try:
+                loaded = await self._client.get_blob_client(blob.name).download_blob()
+                content = await loaded.readall()
+            except ResourceNotFoundError:
+                return None
+        properties = loaded.properties
+        found = replace(found, metadata=properties.metadata or {})
+        return replace(self._kind.read(found, content), version=_version(properties.etag))
+
+    async def _require_container(self) -> None:
+        """Tell a blob that is not there from a container that is not: raise for that one."""
+        await self._client.get_container_properties()
+
+    def _blob(self, key: str) -> BlobClient:
+        return self._client.get_blob_client(self._folder + blob_name(key))
+
+
+def blob_name(key: str) -> str:
+    """Return an id as the last part of a blob's name: itself where it is a plain one."""
+    if key in {"", ".", ".."}:
+        return f"%{key}"
+    plain = quote(key, safe="")
+    if plain.endswith("."):
+        plain = f"{plain[:-1]}%2E"
+    return plain if len(plain) <= _LONGEST_NAME else short_key(key, 0)
+
+
+def _if_match(version: Version) -> dict[str, Any]:
+    """Return the condition that the version stands. One that is no etag never does."""
+    plain = version.isascii() and version.isalnum() and len(version) <= _LONGEST_NAME
+    etag = f'"{version if plain else _UNKNOWN}"'
+    return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+
+
+def _version(etag: str) -> Version:
+    """Return an etag without its quotes, which listings leave out."""
+    return Version(etag.strip('"'))

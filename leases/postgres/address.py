@@ -1,0 +1,56 @@
+"""Addresses of leases in PostgreSQL: a connection URI, and which fleet in which schema.
+
+``postgresql://USER@HOST:PORT/DATABASE?fleet=NAME&schema=NAME``. Everything else is what
+PostgreSQL's own clients take: several hosts (``HOST1,HOST2``), ``sslmode=verify-full``, and
+``PGHOST``, ``PGUSER``, ``PGPASSWORD`` or ``~/.pgpass`` for what the address leaves out.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+from changefeed.leases.errors import ContainerRefused
+
+DEFAULT_FLEET = "changefeed"
+DEFAULT_SCHEMA = "changefeed"
+_OURS = {"fleet", "schema", "statement_cache_size"}
+_STATEMENTS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresAddress:
+    """Where leases are: ``dsn`` for the client, and what is ours. Printed without secrets."""
+
+    dsn: str
+    fleet: str = DEFAULT_FLEET
+    schema: str = DEFAULT_SCHEMA
+    statement_cache_size: int = _STATEMENTS
+    """0 behind a PgBouncer that pools transactions and knows no prepared statements."""
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.dsn)
+        place = parts.netloc.rpartition("@")[2] or "the default host"
+        return f"postgresql://{place}{unquote(parts.path)} ({self.schema}, {self.fleet})"
+
+
+def read_address(place: str) -> PostgresAddress:
+    """Read what follows ``postgresql:``. Raise ``ContainerRefused`` with advice."""
+    parts = urlsplit(f"postgresql:{place}")
+    if not place.startswith("//"):
+        raise ContainerRefused(
+            "leases in PostgreSQL are at postgresql://USER@HOST/DATABASE?fleet=NAME"
+        )
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    ours = {name: value for name, value in options if name in _OURS}
+    theirs = urlencode([x for x in options if x[0] not in _OURS], quote_via=quote)
+    for name in ("fleet", "schema"):
+        if not ours.get(name, "?"):
+            raise ContainerRefused(f"{name}= in the address of leases must not be empty")
+    size = ours.get("statement_cache_size", str(_STATEMENTS))
+    if not size.isdecimal():
+        raise ContainerRefused(f"statement_cache_size={size} in the address is no number")
+    return PostgresAddress(
+        dsn=urlunsplit(parts._replace(query=theirs, fragment="")),
+        fleet=ours.get("fleet", DEFAULT_FLEET),
+        schema=ours.get("schema", DEFAULT_SCHEMA),
+        statement_cache_size=int(size),
+    )

@@ -1,0 +1,93 @@
+"""A few connections to one PostgreSQL server, which must be the primary.
+
+A call that is cancelled ends its connection at once. The client would otherwise wait for
+the server to confirm, and a server that hangs would hold the host longer than its own
+limit. A connection that was lost is replaced at the next call; a server that has become a
+standby is left, and the addresses are tried again for the primary.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.postgres.address import PostgresAddress
+from changefeed.leases.postgres.errors import is_read_only, translate_errors
+
+Row = Mapping[str, Any]
+
+_CONNECTIONS = 4
+_CONNECT_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresAccess:
+    """A password from the settings; without one the client looks where it always does."""
+
+    password: str | None = None
+
+
+class Database:
+    """Runs single statements, each in a transaction of its own."""
+
+    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", where: str) -> None:
+        self._pool = pool
+        self.where = where
+
+    async def fetch(self, statement: str, *parameters: object) -> Sequence[Row]:
+        with translate_errors(self.where):
+            async with self._pool.acquire() as connection:
+                try:
+                    rows: Sequence[Row] = await connection.fetch(statement, *parameters)
+                except BaseException as error:
+                    # The host's own limits end a call by cancelling it.
+                    if isinstance(error, asyncio.CancelledError) or is_read_only(error):
+                        connection.terminate()
+                    raise
+        return rows
+
+    async def one(self, statement: str, *parameters: object) -> Row | None:
+        rows = await self.fetch(statement, *parameters)
+        return rows[0] if rows else None
+
+    @asynccontextmanager
+    async def transaction(self) -> "AsyncIterator[Any]":
+        """Yield a connection in a transaction, for what takes several statements."""
+        with translate_errors(self.where):
+            async with self._pool.acquire() as connection, connection.transaction():
+                yield connection
+
+
+@asynccontextmanager
+async def connect(
+    address: PostgresAddress, access: PostgresAccess | None = None
+) -> AsyncIterator[Database]:
+    """Open the database as long as the block lasts; it has answered by then."""
+    try:
+        pool = asyncpg.create_pool(
+            address.dsn,
+            min_size=1,
+            max_size=_CONNECTIONS,
+            statement_cache_size=address.statement_cache_size,
+            target_session_attrs="read-write",
+            timeout=_CONNECT_TIMEOUT,
+            reset=_as_it_is,
+            server_settings={"application_name": "changefeed-host"},
+            **({"password": access.password} if access and access.password else {}),
+        )
+    except (ValueError, asyncpg.ClientConfigurationError) as error:
+        raise ContainerRefused(f"{address}: {error}") from error
+    with translate_errors(str(address)):
+        await pool
+    try:
+        yield Database(pool, str(address))
+    finally:
+        pool.terminate()
+
+
+async def _as_it_is(_: object) -> None:
+    """Leave a connection as it is between calls: none of them changes its session."""

@@ -1,0 +1,76 @@
+"""What PostgreSQL refuses or fails to do, in the errors of lease containers.
+
+What may pass (a restart, a failover, too many connections, a full disk) is
+``ContainerUnavailable``: a write may have happened. What a person has to change is
+``ContainerRefused``, with advice.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import asyncpg
+
+from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+
+_READ_ONLY = "25006"
+_MAY_PASS: Mapping[str, str] = {
+    # Classes of SQLSTATE, and what to look at.
+    "08": "the connection was lost",
+    "40": "another transaction was in the way",
+    "53": "the server is short of connections, memory or disk space",
+    "55": "another session holds a lock",
+    "57": "the server is stopping, starting, or was asked to cancel",
+    "58": "the server could not read or write its files; look at its log",
+}
+_ADVICE: Mapping[str, str] = {
+    "28P01": "check the user and the password (CHANGEFEED_BACKENDS__POSTGRES__PASSWORD, "
+    "PGPASSWORD or ~/.pgpass)",
+    "28000": "the server does not let this user in; look at its pg_hba.conf",
+    "3D000": "create the database, or name another one",
+    "3F000": "let the tables be created with --create-lease-container",
+    "42P01": "let the tables be created with --create-lease-container",
+    "42501": "this role may not do that: it needs USAGE on the schema, and SELECT, INSERT, "
+    "UPDATE and DELETE on its tables; CREATE only to create them",
+    "42703": "the tables have another form than this version knows: run it once with "
+    "--create-lease-container, or give leases a schema of their own (schema=)",
+}
+
+
+@contextmanager
+def translate_errors(where: str) -> Iterator[None]:
+    """Turn the errors of the client into ours; ``where`` is the address, for people."""
+    try:
+        yield
+    except asyncpg.TargetServerAttributeNotMatched as error:
+        raise ContainerUnavailable(
+            f"{where}: only a read-only standby answers; leases are written on the primary. "
+            "Name all servers in the address (HOST1,HOST2), and wait for the failover"
+        ) from error
+    except asyncpg.PostgresError as error:
+        raise _answered(error, where) from error
+    except asyncpg.ClientConfigurationError as error:
+        raise ContainerRefused(f"{where}: {error}") from error
+    except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        raise ContainerUnavailable(f"{where}: no answer ({_line(error)})") from error
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether a server that took writes before has become a standby."""
+    return isinstance(error, asyncpg.PostgresError) and error.sqlstate == _READ_ONLY
+
+
+def _answered(error: asyncpg.PostgresError, where: str) -> ContainerError:
+    state = error.sqlstate or ""
+    text = f"{where}: {_line(error)} ({state or 'no code'})"
+    if is_read_only(error):
+        return ContainerUnavailable(f"{text}; it is a standby now, or set to read only")
+    if state in _ADVICE:
+        return ContainerRefused(f"{text}; {_ADVICE[state]}")
+    hint = _MAY_PASS.get(state[:2])
+    if hint is not None:
+        return ContainerUnavailable(f"{text}; {hint}")
+    return ContainerRefused(f"{text}; asking again cannot help")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

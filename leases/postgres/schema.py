@@ -1,0 +1,142 @@
+"""The tables of leases, their version, and how one version becomes the next.
+
+All fleets of a schema share its tables, told apart by ``fleet``. ``key`` is the id of a
+range or the name of a host (or a hash, if that is longer than an index takes). ``version``
+is a random token of each write. Text holds ``\\0`` for NUL and ``\\\\`` for a backslash, since
+PostgreSQL has no NUL in texts.
+"""
+
+from collections.abc import Sequence
+
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.postgres.connection import Database
+
+_LOCK = int.from_bytes(b"CFHL", "big")  # an advisory lock: hosts that start together take turns
+_OWNED = """
+    fleet text not null,
+    key text not null,
+    version text not null,
+    range_id text not null,
+    low text not null,
+    high text not null,
+    parents text[] not null,
+    owner text,
+    incarnation text,
+    epoch bigint not null,
+    renewals bigint not null,
+    next_owner text,
+    ended boolean not null,
+    paused text,
+    stamp double precision,
+    checkpoint_epoch bigint not null,
+    write_id text,
+    primary key (fleet, key)"""
+
+MIGRATIONS: Sequence[Sequence[str]] = (
+    (
+        f"create table {{schema}}.leases (continuation text not null, {_OWNED})",
+        f"create table {{schema}}.ownership ({_OWNED})",
+        """create table {schema}.checkpoints (
+            fleet text not null,
+            key text not null,
+            version text not null,
+            range_id text not null,
+            continuation text not null,
+            epoch bigint not null,
+            write_id text,
+            primary key (fleet, key))""",
+        """create table {schema}.members (
+            fleet text not null,
+            key text not null,
+            version text not null,
+            name text not null,
+            incarnation text not null,
+            heartbeats bigint not null,
+            stopping boolean not null,
+            stamp double precision,
+            address text not null,
+            primary key (fleet, key))""",
+        # Leases are rewritten all the time and never grow: leave room on each page, so that
+        # a renewal is a heap-only update, and vacuum often.
+        *(
+            f"alter table {{schema}}.{table} set (fillfactor = 50,"
+            " autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
+            for table in ("leases", "ownership", "checkpoints", "members")
+        ),
+    ),
+)
+"""What makes version n + 1 of version n, by n; ``{schema}`` is the quoted schema."""
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL spells it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+async def stored_version(database: Database, schema: str) -> int | None:
+    """Return the version of the tables, or ``None`` if there are none."""
+    named = f"{quoted(schema)}.schema_version"
+    found = await database.one("select to_regclass($1) is not null as there", named)
+    if found is None or not found["there"]:
+        return None
+    row = await database.one(f"select version from {named}")  # noqa: S608 - a quoted name
+    return None if row is None else int(row["version"])
+
+
+async def require_schema(database: Database, schema: str) -> None:
+    """Raise ``ContainerRefused`` unless the tables have the version that we know."""
+    version = await stored_version(database, schema)
+    if version == len(MIGRATIONS):
+        return
+    if version is None:
+        raise ContainerRefused(
+            f"{database.where}: there are no lease tables in schema {schema!r}; let them be "
+            "created with --create-lease-container, by a role that may create them"
+        )
+    raise ContainerRefused(_difference(database, schema, version))
+
+
+async def create_schema(
+    database: Database, schema: str, migrations: Sequence[Sequence[str]] = MIGRATIONS
+) -> None:
+    """Create the tables, or bring older ones to this version. Do nothing if they are."""
+    version = await stored_version(database, schema)
+    if version == len(migrations):
+        return  # so that a role without CREATE can go on with the flag set
+    name = quoted(schema)
+    async with database.transaction() as connection:
+        await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
+        there = await connection.fetchval(
+            "select exists (select 1 from pg_namespace where nspname = $1)", schema
+        )
+        if not there:
+            await connection.execute(f"create schema {name}")
+        await connection.execute(
+            f"create table if not exists {name}.schema_version (version integer not null)"
+        )
+        version = await connection.fetchval(
+            f"select max(version) from {name}.schema_version"  # noqa: S608 - as above
+        )
+        if version is not None and version > len(migrations):
+            raise ContainerRefused(_difference(database, schema, version))
+        for steps in migrations[version or 0 :]:
+            for step in steps:
+                await connection.execute(step.format(schema=name))
+        await connection.execute(f"delete from {name}.schema_version")  # noqa: S608 - as above
+        await connection.execute(
+            f"insert into {name}.schema_version values ($1)",  # noqa: S608 - as above
+            len(migrations),
+        )
+
+
+def _difference(database: Database, schema: str, version: int) -> str:
+    text = f"{database.where}: the lease tables in schema {schema!r} have version {version}"
+    if version > len(MIGRATIONS):
+        return (
+            f"{text}, written by a newer program; this one knows {len(MIGRATIONS)}: upgrade it"
+        )
+    return (
+        f"{text}, and this program needs {len(MIGRATIONS)}: stop hosts of older versions, and "
+        "run one with --create-lease-container, which brings the tables up to date"
+    )

@@ -1,0 +1,199 @@
+"""Records as rows, and the statements that write them if their version still stands."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic
+from uuid import uuid4
+
+from changefeed.feeds.feed import FeedRange
+from changefeed.leases.conditional import short_key
+from changefeed.leases.lease import Checkpoint, Lease, Member, Version
+from changefeed.leases.postgres.connection import Database, Row
+from changefeed.leases.postgres.schema import quoted
+from changefeed.leases.tables import Record
+
+_LONGEST_KEY = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[Record]):
+    """How one kind of record lies in a table. ``kept`` are columns that ``null`` leaves."""
+
+    table: str
+    columns: Sequence[str]
+    to_row: Callable[[Record], Mapping[str, Any]]
+    from_row: Callable[[Mapping[str, Any]], Record]
+    kept: str = ""
+
+
+class PostgresTable(Generic[Record]):
+    """The records of one fleet: a ``ConditionalTable``. Every write is one statement."""
+
+    def __init__(self, database: Database, kind: Kind[Record], schema: str, fleet: str) -> None:
+        self._database = database
+        self._kind: Kind[Record] = kind
+        self._fleet = encode(fleet)
+        table = f"{quoted(schema)}.{kind.table}"
+        names = ", ".join(kind.columns)
+        seen = ", ".join(f"null as {x}" if x == kind.kept else x for x in kind.columns)
+        marks = ", ".join(f"${n}" for n in range(4, 4 + len(kind.columns)))
+        sets = ", ".join(
+            f"{x} = coalesce(${n}, {x})" if x == kind.kept else f"{x} = ${n}"
+            for n, x in enumerate(kind.columns, start=5)
+        )
+        which = "fleet = $1 and key = $2"
+        # Put together from the columns below and quoted names: nothing comes from outside.
+        self._all = f"select version, {seen} from {table} where fleet = $1"  # noqa: S608
+        self._get = f"select version, {names} from {table} where {which}"  # noqa: S608
+        self._insert = (
+            f"insert into {table} (fleet, key, version, {names}) values ($1, $2, $3, {marks})"  # noqa: S608
+            f" on conflict do nothing returning version, {names}"
+        )
+        self._update = (
+            f"update {table} set version = $3, {sets} where {which} and version = $4"  # noqa: S608
+            f" returning version, {names}"
+        )
+        self._delete = f"delete from {table} where {which} and version = $3 returning 1"  # noqa: S608
+        self._advance = (
+            f"update {table} set version = $3, continuation = $5, checkpoint_epoch = $6,"  # noqa: S608
+            f" write_id = $7 where {which} and version = $4 and epoch = $6"
+            f" returning version, {names}"
+        )
+
+    async def all(self) -> Sequence[Record]:
+        return [self._read(x) for x in await self._database.fetch(self._all, self._fleet)]
+
+    async def get(self, key: str) -> Record | None:
+        return self._only(await self._database.one(self._get, self._fleet, _key(key)))
+
+    async def insert(self, key: str, record: Record) -> Record | None:
+        return self._only(
+            await self._database.one(
+                self._insert, self._fleet, _key(key), uuid4().hex, *self._values(record)
+            )
+        )
+
+    async def update(self, key: str, record: Record) -> Record | None:
+        return self._only(
+            await self._database.one(
+                self._update,
+                *(self._fleet, _key(key), uuid4().hex, encode(record.version)),
+                *self._values(record),
+            )
+        )
+
+    async def delete(self, key: str, version: Version) -> bool:
+        row = await self._database.one(self._delete, self._fleet, _key(key), encode(version))
+        return row is not None
+
+    async def advance(self, key: str, lease: Record) -> Record | None:
+        """Write a checkpoint; only the table of whole leases has what it takes."""
+        row = self._kind.to_row(lease)
+        return self._only(
+            await self._database.one(
+                self._advance,
+                *(self._fleet, _key(key), uuid4().hex, encode(lease.version)),
+                *(_encoded(row[x]) for x in ("continuation", "epoch", "write_id")),
+            )
+        )
+
+    def _values(self, record: Record) -> Sequence[object]:
+        row = self._kind.to_row(record)
+        return [_encoded(row[x]) for x in self._kind.columns]
+
+    def _only(self, row: Row | None) -> Record | None:
+        return None if row is None else self._read(row)
+
+    def _read(self, row: Row) -> Record:
+        decoded = {name: _decoded(row[name]) for name in self._kind.columns}
+        version = Version(row["version"])
+        return replace(self._kind.from_row(decoded), version=version)
+
+
+def encode(text: str) -> str:
+    """Write a text without NUL, which PostgreSQL has none of."""
+    return text.replace("\\", "\\\\").replace("\0", "\\0")
+
+
+def decode(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return re.sub(r"\\(.)", lambda x: "\0" if x[1] == "0" else x[1], text)
+
+
+def _key(text: str) -> str:
+    return encode(short_key(text, _LONGEST_KEY))
+
+
+def _encoded(value: object) -> object:
+    if isinstance(value, str):
+        return encode(value)
+    return [encode(x) for x in value] if isinstance(value, tuple) else value
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, str):
+        return decode(value)
+    return tuple(map(decode, value)) if isinstance(value, list) else value
+
+
+_RANGE = ("range_id", "low", "high", "parents")
+
+
+def _lease_row(lease: Lease) -> Mapping[str, Any]:
+    place = lease.range
+    row = {x.name: getattr(lease, x.name) for x in fields(lease)}
+    return {
+        **row,
+        "range_id": place.id,
+        "low": place.low,
+        "high": place.high,
+        "parents": place.parents,
+    }
+
+
+def _lease(row: Mapping[str, Any]) -> Lease:
+    place = FeedRange(
+        id=row["range_id"], low=row["low"], high=row["high"], parents=row["parents"]
+    )
+    return Lease(range=place, **{x: y for x, y in row.items() if x not in _RANGE})
+
+
+def _fields(record: Checkpoint | Member) -> Mapping[str, Any]:
+    return {x.name: getattr(record, x.name) for x in fields(record)}
+
+
+def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:
+    return Checkpoint(**row)
+
+
+def _member(row: Mapping[str, Any]) -> Member:
+    return Member(**row)
+
+
+_OWNED = (
+    *_RANGE,
+    *("owner", "incarnation", "epoch", "renewals", "next_owner", "ended", "paused", "stamp"),
+    *("checkpoint_epoch", "write_id"),
+)
+LEASES = Kind(
+    table="leases",
+    columns=("continuation", *_OWNED),
+    to_row=_lease_row,
+    from_row=_lease,
+    kept="continuation",
+)
+OWNERSHIP = Kind(table="ownership", columns=_OWNED, to_row=_lease_row, from_row=_lease)
+CHECKPOINTS: Kind[Checkpoint] = Kind(
+    table="checkpoints",
+    columns=("range_id", "continuation", "epoch", "write_id"),
+    to_row=_fields,
+    from_row=_checkpoint,
+)
+MEMBERS: Kind[Member] = Kind(
+    table="members",
+    columns=("name", "incarnation", "heartbeats", "stopping", "stamp", "address"),
+    to_row=_fields,
+    from_row=_member,
+)

@@ -1,0 +1,51 @@
+"""Addresses of leases in Redis: ``redis://HOST:PORT/DB?fleet=NAME``, ``rediss://`` with TLS.
+
+``cluster=true`` is for a Redis Cluster: all keys of a fleet are in one slot of it. Other
+options are those of the client (``ssl_ca_certs=FILE``, ``username=NAME``).
+"""
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from changefeed.leases.errors import ContainerRefused
+
+DEFAULT_FLEET = "changefeed"
+_BRACES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisAddress:
+    """Where leases are: ``url`` for the client, and what is ours. Printed without secrets."""
+
+    url: str
+    fleet: str = DEFAULT_FLEET
+    cluster: bool = False
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        place = parts.netloc.rpartition("@")[2]
+        return f"{parts.scheme}://{place}{parts.path} ({self.fleet})"
+
+    def key(self, kind: str) -> str:
+        """Return the key of one kind of record; the braces keep a fleet in one slot."""
+        return f"changefeed:{{{self.fleet.translate(_BRACES)}}}:{kind}"
+
+
+def read_address(scheme: str, place: str) -> RedisAddress:
+    """Read what follows ``redis:`` or ``rediss:``. Raise ``ContainerRefused`` with advice."""
+    parts = urlsplit(f"{scheme}:{place}")
+    if not place.startswith("//") or not parts.hostname:
+        raise ContainerRefused(f"leases in Redis are at {scheme}://HOST:PORT/DB?fleet=NAME")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    fleet = options.pop("fleet", DEFAULT_FLEET)
+    cluster = options.pop("cluster", "false")
+    if not fleet:
+        raise ContainerRefused("fleet= in the address of leases must not be empty")
+    if cluster not in ("true", "false"):
+        raise ContainerRefused(f"cluster={cluster} in the address should be true or false")
+    theirs = urlencode(options, quote_via=quote)
+    return RedisAddress(
+        url=urlunsplit(parts._replace(query=theirs, fragment="")),
+        fleet=fleet,
+        cluster=cluster == "true",
+    )

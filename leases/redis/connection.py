@@ -1,0 +1,98 @@
+"""A client for one Redis, and what its server must promise before leases go there."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.redis.address import RedisAddress
+from changefeed.leases.redis.errors import translate_errors
+from changefeed.runtime.logs import get_logger
+
+_OPTIONS: dict[str, Any] = {
+    "socket_connect_timeout": 5,
+    "socket_timeout": 30,
+    "socket_keepalive": True,
+    "health_check_interval": 30,
+    "client_name": "changefeed-host",
+}
+_TRIES = 1  # a connection that was closed while it was idle; scripts know their own write
+
+_log = get_logger("changefeed.leases")
+
+Info = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisAccess:
+    """A password from the settings, for the user that the address names."""
+
+    password: str | None = None
+
+
+@asynccontextmanager
+async def connect(
+    address: RedisAddress, access: RedisAccess | None = None
+) -> AsyncIterator[Any]:
+    """Open a client as long as the block lasts. Nothing has been asked yet."""
+    options = {**_OPTIONS, "retry": Retry(NoBackoff(), _TRIES)}
+    if access is not None and access.password is not None:
+        options["password"] = access.password
+    client: Any
+    try:
+        if address.cluster:
+            client = RedisCluster.from_url(address.url, **options)
+        else:
+            client = Redis.from_url(address.url, **options)
+    except (ValueError, TypeError) as error:
+        raise ContainerRefused(f"{address}: {error}") from error
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+async def info(client: Any, address: RedisAddress) -> Info:
+    """Ask a server about itself; in a cluster, the one that has the fleet's slot."""
+    with translate_errors(str(address)):
+        if address.cluster:
+            node = client.get_node_from_key(address.key("ownership"))
+            if node is None:
+                await client.initialize()
+                node = client.get_node_from_key(address.key("ownership"))
+            answer = await client.info(target_nodes=node)
+        else:
+            answer = await client.info()
+    return dict(answer)
+
+
+def require_fit(server: Info, address: RedisAddress) -> None:
+    """Raise where leases would be lost or could not be written, and warn where they may be."""
+    if server.get("role") == "slave":
+        raise ContainerUnavailable(
+            f"{address}: it is a replica; leases are written on the primary"
+        )
+    policy = str(server.get("maxmemory_policy", "noeviction"))
+    if evicts(policy):
+        raise ContainerRefused(
+            f"{address}: its maxmemory-policy {policy} may throw leases away when memory is "
+            "short; set noeviction (CONFIG SET maxmemory-policy noeviction), or use another "
+            "Redis than that of your cache"
+        )
+    if not server.get("aof_enabled"):
+        _log.warning(
+            "leases.not_durable",
+            address=str(address),
+            text="Redis has no append-only file: a restart loses what it keeps. Ownership is "
+            "found again; checkpoints are not",
+        )
+
+
+def evicts(policy: str) -> bool:
+    """Whether a policy may take keys that never expire, as ours are."""
+    return policy.startswith("allkeys-")

@@ -1,0 +1,62 @@
+"""What Redis refuses or fails to do, in the errors of lease containers."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import TimeoutError as NoAnswer
+
+from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+
+_MAY_PASS: Mapping[str, str] = {
+    "READONLY": "it is a replica now; the primary is elsewhere, or will be",
+    "LOADING": "the server is reading its data",
+    "BUSY": "another script keeps the server busy",
+    "MASTERDOWN": "a replica has lost its primary",
+    "CLUSTERDOWN": "the cluster is not whole",
+    "TRYAGAIN": "the cluster is moving keys",
+    "MOVED": "the cluster has moved the keys: cluster=true in the address follows them",
+    "ASK": "the cluster is moving keys: cluster=true in the address follows them",
+    "OOM": "the server has no memory left: give it more (maxmemory)",
+    "MISCONF": "the server cannot save to its disk; look at its log",
+    "NOREPLICAS": "the server has fewer replicas than it wants (min-replicas-to-write)",
+    "UNKILLABLE": "another script keeps the server busy",
+}
+_WRONG_TYPE = "another program has this key: give this fleet another name (fleet=)"
+
+
+@contextmanager
+def translate_errors(where: str) -> Iterator[None]:
+    """Turn the errors of the client into ours; ``where`` is the address, for people."""
+    try:
+        yield
+    except AuthenticationError as error:
+        raise ContainerRefused(
+            f"{where}: {error}; check the user in the address and the password "
+            "(CHANGEFEED_BACKENDS__REDIS__PASSWORD)"
+        ) from error
+    except NoPermissionError as error:
+        raise ContainerRefused(
+            f"{where}: {error}; this user needs +@read +@write +@scripting +@connection +info "
+            "on the keys changefeed:*"
+        ) from error
+    except RedisError as error:
+        raise _answered(error, where) from error
+    except OSError as error:
+        raise ContainerUnavailable(f"{where}: no answer ({error})") from error
+
+
+def _answered(error: RedisError, where: str) -> ContainerError:
+    text = " ".join(str(error).split())
+    word = text.partition(" ")[0]
+    hint = _MAY_PASS.get(word) or _MAY_PASS.get(type(error).__name__)
+    if hint is not None:
+        return ContainerUnavailable(f"{where}: {text}; {hint}")
+    if isinstance(error, (NoConnection, NoAnswer)):
+        return ContainerUnavailable(f"{where}: no answer ({text or type(error).__name__})")
+    if isinstance(error, ResponseError) and "WRONGTYPE" in text:
+        return ContainerRefused(f"{where}: {text}; {_WRONG_TYPE}")
+    if isinstance(error, ResponseError):
+        return ContainerRefused(f"{where}: {text}; is this a Redis of version 5 or newer?")
+    return ContainerUnavailable(f"{where}: {text or type(error).__name__}")

@@ -1,0 +1,112 @@
+"""Records as fields of a hash: see ``scripts`` for their form and how they are written."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Generic
+from uuid import uuid4
+
+import msgspec
+
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
+from changefeed.leases.redis import scripts
+from changefeed.leases.redis.address import RedisAddress
+from changefeed.leases.redis.errors import translate_errors
+from changefeed.leases.tables import Record
+
+_PARTS = 4
+
+
+class _Progress(msgspec.Struct, frozen=True, array_like=True):
+    """What a checkpoint changes of a lease beside its continuation."""
+
+    checkpoint_epoch: int = 0
+    write_id: WriteId | None = None
+
+
+class RedisTable(Generic[Record]):
+    """The records of one kind and fleet: a ``ConditionalTable``. Each write is one call."""
+
+    def __init__(
+        self, client: Any, address: RedisAddress, kind: str, form: type[Record]
+    ) -> None:
+        self._client = client
+        self._where = str(address)
+        self._form: type[Record] = form
+        self._keys = [address.key(kind), address.key(f"{kind}.continuations")]
+        self._insert = client.register_script(scripts.INSERT)
+        self._update = client.register_script(scripts.UPDATE)
+        self._advance = client.register_script(scripts.ADVANCE)
+        self._delete = client.register_script(scripts.DELETE)
+
+    async def all(self) -> Sequence[Record]:
+        with translate_errors(self._where):
+            values = await self._client.hvals(self._keys[0])
+        return [self._read(x, None) for x in values]
+
+    async def get(self, key: str) -> Record | None:
+        with translate_errors(self._where):
+            async with self._client.pipeline(transaction=True) as both:
+                for name in self._keys:
+                    both.hget(name, key)
+                value, continuation = await both.execute()
+        return None if value is None else self._read(value, continuation)
+
+    async def insert(self, key: str, record: Record) -> Record | None:
+        return await self._write(self._insert, key, record)
+
+    async def update(self, key: str, record: Record) -> Record | None:
+        return await self._write(self._update, key, record)
+
+    async def advance(self, key: str, lease: Lease) -> Record | None:
+        progress = msgspec.json.encode(_Progress(lease.epoch, lease.write_id))
+        arguments = (uuid4().hex, lease.version, lease.epoch, progress, lease.continuation)
+        return await self._called(self._advance, key, *arguments)
+
+    async def delete(self, key: str, version: Version) -> bool:
+        with translate_errors(self._where):
+            return bool(await self._delete(self._keys, [key, version]))
+
+    async def _write(self, script: Any, key: str, record: Record) -> Record | None:
+        version = uuid4().hex
+        value, continuation = _value(record, version)
+        carried = () if continuation is None else (continuation,)
+        return await self._called(script, key, version, record.version, value, *carried)
+
+    async def _called(self, script: Any, *arguments: object) -> Record | None:
+        with translate_errors(self._where):
+            answer: Sequence[bytes | None] = await script(self._keys, arguments)
+        value, continuation = (*answer, None, None)[:2]
+        return None if value is None else self._read(value, continuation)
+
+    def _read(self, value: bytes, continuation: bytes | None) -> Record:
+        try:
+            version, _, progress, record = value.split(b"\n", _PARTS - 1)
+            fields: dict[str, Any] = msgspec.json.decode(record)
+            if self._form is Lease:
+                done = msgspec.json.decode(progress, type=_Progress)
+                fields |= {"checkpoint_epoch": done.checkpoint_epoch, "write_id": done.write_id}
+            if continuation is not None:
+                fields["continuation"] = continuation.decode()
+            found = msgspec.convert(fields, type=self._form)
+        except (ValueError, TypeError) as error:
+            raise ContainerRefused(
+                f"{self._where}: {self._keys[0]} holds what is no record of leases ({error}): "
+                "give this fleet another name (fleet=)"
+            ) from error
+        return replace(found, version=Version(version.decode()))
+
+
+def _value(record: Lease | Checkpoint | Member, version: str) -> tuple[bytes, str | None]:
+    """Return a record as it is stored, and the continuation that is stored beside it."""
+    fields = msgspec.to_builtins(record)
+    del fields["version"]
+    epoch, progress, continuation = "", b"", None
+    if isinstance(record, Lease):
+        epoch = str(record.epoch)
+        progress = msgspec.json.encode(_Progress(record.checkpoint_epoch, record.write_id))
+        for name in ("continuation", "checkpoint_epoch", "write_id"):
+            del fields[name]
+        continuation = record.continuation
+    head = (version.encode(), epoch.encode(), progress)
+    return b"\n".join((*head, msgspec.json.encode(fields))), continuation

@@ -1,0 +1,324 @@
+"""Real servers for tests and benchmarks: PostgreSQL, Redis and Azurite, on loopback.
+
+Each has a data directory of its own, which goes with it. One of each kind is started when
+it is first asked for and shared by all tests of the process; ``stop_all`` ends them, and
+the system does if this process is killed. A test that stops or freezes a server starts one
+of its own. Where a server is not installed, ``Missing`` says what would install it.
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+_PATIENCE = 30.0
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+class Missing(Exception):
+    """A server is not installed here. The text says what would install it."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server(ABC):
+    """A server process that can be stopped, frozen, killed and started again."""
+
+    user: str | None = None
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.directory = Path(tempfile.mkdtemp(prefix="changefeed-server-"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def command(self) -> Sequence[str | Path]: ...
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether the server answers: asked for until it does."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def start(self) -> None:
+        log = self.directory / "server.log"
+        with log.open("ab") as said:
+            self._process = subprocess.Popen(
+                list(map(str, self.command())),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env={**os.environ, **self.environment},
+                user=self.user,
+                group=self.user,
+                start_new_session=True,
+                preexec_fn=_die_with_the_parent,  # noqa: PLW1509 - it takes no lock
+            )
+        until = time.monotonic() + _PATIENCE
+        while not self.ready():
+            assert self._process.poll() is None, log.read_text()
+            assert time.monotonic() < until, log.read_text()
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End it at once, with all processes of its own, as a crash would."""
+        self._signal(signal.SIGKILL)
+        self._wait()
+
+    def stop(self) -> None:
+        self._signal(signal.SIGCONT)
+        self._signal(self.stopping)
+        self._wait()
+
+    stopping = signal.SIGTERM
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def discard(self) -> None:
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _signal(self, number: int) -> None:
+        """Signal the server and its own processes: all in a group, or in groups of theirs."""
+        if self._process is None:
+            return
+        for pid in [*_children(self._process.pid), self._process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _wait(self) -> None:
+        if self._process is not None:
+            self._process.wait(_PATIENCE)
+            self._process = None
+
+
+def _die_with_the_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _children(pid: int) -> Sequence[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    with contextlib.suppress(FileNotFoundError):
+        return [int(x) for x in path.read_text().split()]
+    return []
+
+
+def _accepts(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5):
+        return True
+    return False
+
+
+class Postgres(Server):
+    """One database, ``postgres``, whose superuser of that name needs no password."""
+
+    def __init__(self, *options: str) -> None:
+        folder = _postgres_folder()
+        self._binaries, self._options = folder, options
+        if os.geteuid() == 0:
+            self.user = "postgres"  # it refuses to run as root
+        super().__init__()
+        if self.user is not None:
+            shutil.chown(self.directory, self.user, self.user)
+        self.stopping = signal.SIGINT  # without waiting for its clients
+        self._create()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    def _create(self) -> None:
+        subprocess.run(
+            [
+                *(self._binaries / "initdb", "-D", self.data, "-U", "postgres"),
+                *("-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd=self.directory,
+            user=self.user,
+            group=self.user,
+        )
+
+    def command(self) -> Sequence[str | Path]:
+        settings = (
+            f"port={self.port}",
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            "shared_buffers=16MB",
+            *self._options,
+        )
+        return [
+            *(self._binaries / "postgres", "-D", self.data),
+            *(x for setting in settings for x in ("-c", setting)),
+        ]
+
+    def ready(self) -> bool:
+        asked = subprocess.run(
+            [self._binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)],
+            check=False,
+        )
+        return asked.returncode == 0
+
+
+def _postgres_folder() -> Path:
+    found = shutil.which("postgres")
+    if found is not None and (Path(found).resolve().parent / "initdb").exists():
+        return Path(found).resolve().parent
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not folders:
+        raise Missing("PostgreSQL is not installed: apt-get install postgresql")
+    return folders[-1].parent
+
+
+class Redis(Server):
+    def __init__(self, *options: str) -> None:
+        found = shutil.which("redis-server")
+        if found is None:
+            raise Missing("Redis is not installed: apt-get install redis-server")
+        self._binary, self._options = found, options
+        super().__init__()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def command(self) -> Sequence[str | Path]:
+        return [
+            *(self._binary, "--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--dir", self.directory, "--save", ""),
+            *self._options,
+        ]
+
+    def ready(self) -> bool:
+        return self.ask("PING").startswith("+PONG")
+
+    def ask(self, *words: str) -> str:
+        """Send one command past all clients; return the beginning of the answer."""
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", self.port), 2) as connection,
+        ):
+            connection.sendall((" ".join(words) + "\r\n").encode())
+            return connection.recv(4096).decode()
+        return ""
+
+
+class Azurite(Server):
+    """Azure Blob Storage on this machine, under the account and key it is known for."""
+
+    account = "devstoreaccount1"
+    key = (
+        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq"
+        "/K1SZFPTOtr/KBHBeksoGMGw=="
+    )
+
+    def __init__(self) -> None:
+        self._binary = _azurite()
+        super().__init__()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{self.account}"
+
+    @property
+    def connection_string(self) -> str:
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={self.account};"
+            f"AccountKey={self.key};BlobEndpoint={self.endpoint};"
+        )
+
+    def command(self) -> Sequence[str | Path]:
+        return [
+            *(self._binary, "--blobHost", "127.0.0.1", "--blobPort", str(self.port)),
+            *("--location", self.directory, "--silent", "--disableTelemetry"),
+            "--skipApiVersionCheck",
+        ]
+
+    def ready(self) -> bool:
+        return _accepts(self.port)
+
+
+def _azurite() -> str:
+    named = os.environ.get("CHANGEFEED_TEST_AZURITE")
+    installed = Path(__file__).parents[2] / ".venv/azurite/node_modules/.bin/azurite-blob"
+    for place in (named, shutil.which("azurite-blob"), str(installed)):
+        if place and Path(place).exists():
+            return place
+    raise Missing("Azurite is not installed: npm install azurite")
+
+
+_started: list[Server] = []
+
+
+def started(server: Server) -> Server:
+    server.start()
+    _started.append(server)
+    return server
+
+
+@cache
+def _shared(make: Callable[[], Server]) -> Server | Missing:
+    """Start it once; what is missing is looked for once."""
+    try:
+        return started(make())
+    except Missing as missing:
+        return missing
+
+
+def _the(make: Callable[[], Server]) -> Server:
+    found = _shared(make)
+    if isinstance(found, Missing):
+        raise found
+    return found
+
+
+def postgres() -> Postgres:
+    server = _the(Postgres)
+    assert isinstance(server, Postgres)
+    return server
+
+
+def redis() -> Redis:
+    server = _the(Redis)
+    assert isinstance(server, Redis)
+    return server
+
+
+def azurite() -> Azurite:
+    server = _the(Azurite)
+    assert isinstance(server, Azurite)
+    return server
+
+
+def stop_all() -> None:
+    """End what was started for sharing, and forget it."""
+    while _started:
+        _started.pop().discard()
+    _shared.cache_clear()
