@@ -23,7 +23,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
-from changefeed.leases.addresses import open_container, open_stores
+from changefeed.leases.addresses import open_container, open_stores, without_secrets
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
@@ -163,5 +163,5 @@ def _dead_letters(
 
 def _kept_at(settings: LeaseSettings) -> str:
     if settings.ownership is not None and settings.checkpoints is not None:
-        return f"{settings.ownership} with {settings.checkpoints}"
-    return settings.container
+        return without_secrets(f"{settings.ownership} with {settings.checkpoints}")
+    return without_secrets(settings.container)

@@ -1,10 +1,12 @@
 """Lease containers by address, as settings and command lines name them.
 
 ``sqlite:PATH`` is a file, ``cosmos://HOST/DATABASE/CONTAINER`` a container of Cosmos DB
-(see ``changefeed.leases.cosmos.opening`` for its options). Other packages add theirs by
-the entry point ``changefeed.leases``; see ``changefeed.leases.backend``.
+(see ``changefeed.leases.cosmos.opening`` for its options); ``postgresql://HOST/DATABASE``,
+``redis://HOST`` and ``blob://ACCOUNT/CONTAINER`` are what they say. Other packages add theirs
+by the entry point ``changefeed.leases``; see ``changefeed.leases.backend``.
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -24,9 +26,19 @@ __all__ = [
     "leases_exist",
     "open_container",
     "open_stores",
+    "without_secrets",
 ]
 
 _COSMOS = BuiltIn(target="changefeed.leases.cosmos.backend:BACKEND")
+_POSTGRES = BuiltIn(
+    target="changefeed.leases.postgres.backend:BACKEND", package="asyncpg", extra="postgres"
+)
+_REDIS = BuiltIn(
+    target="changefeed.leases.redis.backend:BACKEND", package="redis", extra="redis"
+)
+_BLOB = BuiltIn(
+    target="changefeed.leases.blob.backend:BACKEND", package="azure.storage", extra="blob"
+)
 
 LEASES = BackendTable(
     LeaseBackend,
@@ -36,6 +48,11 @@ LEASES = BackendTable(
         "sqlite": BuiltIn(target="changefeed.leases.sqlite.backend:BACKEND"),
         "cosmos": _COSMOS,
         "cosmos+http": _COSMOS,
+        "postgresql": _POSTGRES,
+        "redis": _REDIS,
+        "rediss": _REDIS,
+        "blob": _BLOB,
+        "blob+http": _BLOB,
         "memory": BuiltIn(target="changefeed.leases.memory:BACKEND", listed=False),
     },
     refuse=ContainerRefused,
@@ -86,6 +103,12 @@ async def leases_exist(address: str, options: OpenOptions | None = None) -> bool
     """Return false if opening this container would make it."""
     backend, where, own = _prepared(address, options)
     return backend.exists is None or await backend.exists(where, own)
+
+
+def without_secrets(address: str) -> str:
+    """Return an address as it may be printed: without the password of a user."""
+    shown = re.sub(r"//([^/@:]*):[^/]*@", r"//\1:…@", address)
+    return re.sub(r"([?&](?:ssl_)?password=)[^&]*", r"\1…", shown)
 
 
 def _prepared(

@@ -61,10 +61,8 @@ async def info(client: Any, address: RedisAddress) -> Info:
     """Ask a server about itself; in a cluster, the one that has the fleet's slot."""
     with translate_errors(str(address)):
         if address.cluster:
+            await client.initialize()
             node = client.get_node_from_key(address.key("ownership"))
-            if node is None:
-                await client.initialize()
-                node = client.get_node_from_key(address.key("ownership"))
             answer = await client.info(target_nodes=node)
         else:
             answer = await client.info()

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from changefeed.leases import blob, postgres, redis
+from changefeed.leases.blob import opening as blob
 from changefeed.leases.blob.address import BlobAccess
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.postgres import opening as postgres
+from changefeed.leases.redis import opening as redis
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteOwnership
 from changefeed.leases.stores import SeparateStores
 from tests.support import servers

@@ -33,7 +33,7 @@ async def test_two_stores_make_one_container(tmp_path: Path) -> None:
     ("address", "advice"),
     [
         ("memory:", "seen by one process only.*use sqlite:PATH, or make MemoryLeases"),
-        ("redis://host", "'redis://host' is no address of leases; there are: sqlite:"),
+        ("nats://host", "'nats://host' is no address of leases; there are: sqlite:"),
         ("leases.db", "'leases.db' is no address of leases"),
         ("sqlite:", "does not say where: sqlite:PATH"),
         ("", "is no address"),

@@ -1,0 +1,71 @@
+"""PostgreSQL among the lease containers: ``postgresql://USER@HOST/DATABASE?fleet=…``."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from changefeed.feeds.backend import OpenOptions
+from changefeed.leases.backend import LeaseBackend
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.postgres import diagnostics, opening
+from changefeed.leases.postgres.connection import PostgresAccess
+from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.runtime.backends import Address
+from changefeed.runtime.diagnostics import Diagnostic
+
+
+class PostgresSettings(BaseModel):
+    """``[backends.postgres]``: better set in the environment than written into a file."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    password: SecretStr | None = None
+
+    @property
+    def access(self) -> PostgresAccess:
+        return PostgresAccess(
+            password=self.password.get_secret_value() if self.password else None
+        )
+
+
+def _access(options: OpenOptions) -> PostgresAccess:
+    settings = options.settings
+    return settings.access if isinstance(settings, PostgresSettings) else PostgresAccess()
+
+
+def _container(
+    at: Address, options: OpenOptions
+) -> AbstractAsyncContextManager[LeaseContainer]:
+    return opening.open_leases(at.place, _access(options), create=options.create)
+
+
+def _ownership(
+    at: Address, options: OpenOptions
+) -> AbstractAsyncContextManager[OwnershipStore]:
+    return opening.open_ownership(at.place, _access(options), create=options.create)
+
+
+def _checkpoints(
+    at: Address, options: OpenOptions
+) -> AbstractAsyncContextManager[CheckpointStore]:
+    return opening.open_checkpoints(at.place, _access(options), create=options.create)
+
+
+async def _check(
+    address: Address, options: OpenOptions, *, feed: str
+) -> AsyncIterator[Diagnostic]:
+    del feed  # any feed's leases may be here
+    async for found in diagnostics.check(address.place, _access(options)):
+        yield found
+
+
+BACKEND = LeaseBackend(
+    name="postgres",
+    place="//USER@HOST/DATABASE",
+    open_container=_container,
+    open_ownership=_ownership,
+    open_checkpoints=_checkpoints,
+    check=_check,
+    settings=PostgresSettings,
+)

@@ -1,0 +1,102 @@
+"""Looking at leases in PostgreSQL before hosts run on it, or when they cannot."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from changefeed.leases.errors import ContainerError, ContainerUnavailable
+from changefeed.leases.postgres.address import PostgresAddress, read_address
+from changefeed.leases.postgres.connection import Database, PostgresAccess, Row, connect
+from changefeed.leases.postgres.schema import MIGRATIONS, quoted, stored_version
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+
+_OLDEST = 120000
+_TABLES = ("leases", "ownership", "checkpoints", "members")
+_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_SERVER = """
+    select current_setting('server_version') as version,
+        current_setting('server_version_num')::int as number,
+        current_setting('synchronous_commit') as synchronous_commit,
+        current_setting('fsync') as fsync,
+        current_setting('full_page_writes') as full_page_writes,
+        pg_is_in_recovery() as standby,
+        current_setting('max_connections')::int as connections"""
+
+
+async def check(place: str, access: PostgresAccess | None = None) -> AsyncIterator[Diagnostic]:
+    """Yield what is found, until something is so wrong that no more can be seen."""
+    try:
+        address = read_address(place)
+        async with connect(address, access) as database:
+            server = await database.one(_SERVER)
+            assert server is not None, "a select without a table has one row"
+            for found in server_diagnostics(server):
+                yield found
+            async for found in _tables(database, address):
+                yield found
+    except ContainerUnavailable as error:
+        yield problem("leases", str(error), "look at the network and at the address")
+    except ContainerError as error:
+        yield problem("leases", str(error))
+
+
+def server_diagnostics(server: Row) -> Iterator[Diagnostic]:
+    """Judge the settings of a server."""
+    if server["number"] < _OLDEST:
+        yield warning(
+            "server", f"PostgreSQL {server['version']}", "upgrade it: nobody mends it any more"
+        )
+    else:
+        yield fine("server", f"PostgreSQL {server['version']}, the primary")
+    if server["fsync"] == "off" or server["full_page_writes"] == "off":
+        yield problem(
+            "durability",
+            "fsync or full_page_writes is off: a power cut may destroy the database",
+            "switch both on (postgresql.conf)",
+        )
+    elif server["synchronous_commit"] == "off":
+        yield warning(
+            "durability",
+            "synchronous_commit is off: a crash of the server loses its last writes, and "
+            "checkpoints go back by about half a second",
+            "leave it, if that repetition is fine; or ALTER ROLE … SET synchronous_commit = on",
+        )
+    else:
+        yield fine("durability", f"synchronous_commit is {server['synchronous_commit']}")
+
+
+async def _tables(database: Database, address: PostgresAddress) -> AsyncIterator[Diagnostic]:
+    version = await stored_version(database, address.schema)
+    if version is None:
+        yield problem(
+            "tables",
+            f"there are none in schema {address.schema!r}",
+            "create them with --create-lease-container, by a role that may CREATE there",
+        )
+        return
+    if version != len(MIGRATIONS):
+        yield problem(
+            "tables",
+            f"they have version {version}, and this program knows {len(MIGRATIONS)}",
+            "upgrade the program, or the tables with --create-lease-container",
+        )
+        return
+    yield fine("tables", f"version {version} in schema {address.schema!r}")
+    missing = [
+        f"{right} on {table}"
+        for table in _TABLES
+        for right in _RIGHTS
+        if not await _may(database, address.schema, table, right)
+    ]
+    if missing:
+        yield problem(
+            "rights",
+            f"this role lacks {', '.join(missing)}",
+            f"grant select, insert, update, delete on all tables in schema {address.schema}",
+        )
+    else:
+        yield fine("rights", "rows can be read, created, changed and deleted")
+
+
+async def _may(database: Database, schema: str, table: str, right: str) -> bool:
+    named = f"{quoted(schema)}.{table}"
+    row = await database.one("select has_table_privilege($1, $2) as may", named, right)
+    return bool(row and row["may"])

@@ -1,0 +1,69 @@
+"""Redis among the lease containers: ``redis://HOST:PORT/DB?fleet=…``."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from changefeed.feeds.backend import OpenOptions
+from changefeed.leases.backend import LeaseBackend
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.redis import diagnostics, opening
+from changefeed.leases.redis.connection import RedisAccess
+from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from changefeed.runtime.backends import Address
+from changefeed.runtime.diagnostics import Diagnostic
+
+
+class RedisSettings(BaseModel):
+    """``[backends.redis]``: better set in the environment than written into a file."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    password: SecretStr | None = None
+
+    @property
+    def access(self) -> RedisAccess:
+        return RedisAccess(password=self.password.get_secret_value() if self.password else None)
+
+
+def _access(options: OpenOptions) -> RedisAccess:
+    settings = options.settings
+    return settings.access if isinstance(settings, RedisSettings) else RedisAccess()
+
+
+def _container(
+    at: Address, options: OpenOptions
+) -> AbstractAsyncContextManager[LeaseContainer]:
+    return opening.open_leases(at.scheme, at.place, _access(options))
+
+
+def _ownership(
+    at: Address, options: OpenOptions
+) -> AbstractAsyncContextManager[OwnershipStore]:
+    return opening.open_ownership(at.scheme, at.place, _access(options))
+
+
+def _checkpoints(
+    at: Address, options: OpenOptions
+) -> AbstractAsyncContextManager[CheckpointStore]:
+    return opening.open_checkpoints(at.scheme, at.place, _access(options))
+
+
+async def _check(
+    address: Address, options: OpenOptions, *, feed: str
+) -> AsyncIterator[Diagnostic]:
+    del feed  # any feed's leases may be here
+    async for found in diagnostics.check(address.scheme, address.place, _access(options)):
+        yield found
+
+
+BACKEND = LeaseBackend(
+    name="redis",
+    place="//HOST:PORT/DB",
+    open_container=_container,
+    open_ownership=_ownership,
+    open_checkpoints=_checkpoints,
+    check=_check,
+    settings=RedisSettings,
+)

@@ -1,0 +1,80 @@
+"""Looking at leases in Redis before hosts run on it, or when they cannot."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from changefeed.leases.errors import ContainerError, ContainerUnavailable
+from changefeed.leases.lease import HostName, Incarnation, Member
+from changefeed.leases.redis.address import RedisAddress, read_address
+from changefeed.leases.redis.connection import Info, RedisAccess, connect, evicts, info
+from changefeed.leases.redis.errors import translate_errors
+from changefeed.leases.redis.tables import RedisTable
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+
+_OLDEST = 5
+
+
+async def check(
+    scheme: str, place: str, access: RedisAccess | None = None
+) -> AsyncIterator[Diagnostic]:
+    """Yield what is found, until something is so wrong that no more can be seen.
+
+    It writes one record of its own and deletes it again, to see whether it may.
+    """
+    try:
+        address = read_address(scheme, place)
+        async with connect(address, access) as client:
+            server = await info(client, address)
+            for found in server_diagnostics(server):
+                yield found
+            if server.get("role") != "slave":
+                yield await _rights(client, address)
+    except ContainerUnavailable as error:
+        yield problem("leases", str(error), "look at the network and at the address")
+    except ContainerError as error:
+        yield problem("leases", str(error))
+
+
+def server_diagnostics(server: Info) -> Iterator[Diagnostic]:
+    """Judge a server by what it says of itself (``INFO``)."""
+    version = str(server.get("redis_version", "unknown"))
+    first = version.partition(".")[0]
+    if first.isdecimal() and int(first) < _OLDEST:
+        yield warning(
+            "server", f"Redis {version}", f"leases are tested with {_OLDEST} and newer"
+        )
+    else:
+        yield fine("server", f"Redis {version}")
+    if server.get("role") == "slave":
+        yield problem("role", "it is a replica", "give the address of the primary")
+    policy = str(server.get("maxmemory_policy", "noeviction"))
+    if evicts(policy):
+        yield problem(
+            "eviction",
+            f"maxmemory-policy {policy} may throw leases away when memory is short",
+            "set noeviction, or use another Redis than that of your cache",
+        )
+    else:
+        yield fine("eviction", f"maxmemory-policy {policy} leaves leases alone")
+    yield _durability(server)
+
+
+def _durability(server: Info) -> Diagnostic:
+    if server.get("aof_enabled"):
+        return fine("durability", "there is an append-only file")
+    return warning(
+        "durability",
+        "there is no append-only file: a restart or failover loses the last writes, or all. "
+        "Ownership is found again by itself; checkpoints are not",
+        "keep checkpoints elsewhere (leases.checkpoints), or set appendonly yes",
+    )
+
+
+async def _rights(client: object, address: RedisAddress) -> Diagnostic:
+    probes = RedisTable(client, address, "check", Member)
+    probe = Member(name=HostName("check"), incarnation=Incarnation("check"))
+    with translate_errors(str(address)):
+        old = await probes.get("check")
+        written = await (probes.update("check", old) if old else probes.insert("check", probe))
+        if written is not None:
+            await probes.delete("check", written.version)
+    return fine("rights", "records can be read, created, changed and deleted")

@@ -1,0 +1,348 @@
+"""Leases in PostgreSQL, Redis and Azure Blob by their addresses, over real servers."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pytest
+from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
+
+from changefeed.feeds.backend import OpenOptions
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.addresses import check_leases, open_container, open_stores
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.postgres.address import read_address
+from changefeed.leases.postgres.connection import connect
+from changefeed.leases.postgres.schema import MIGRATIONS, create_schema, stored_version
+from changefeed.runtime.diagnostics import Severity
+from tests.support import servers
+from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
+
+pytestmark = pytest.mark.real_time
+
+A, A1 = HostName("a"), Incarnation("a-1")
+ServerT = TypeVar("ServerT", bound=Server)
+
+
+def lease(name: str = "r0") -> Lease:
+    return Lease(range=FeedRange(id=RangeId(name)), continuation=Continuation("c0"))
+
+
+@contextmanager
+def own(make: Callable[[], ServerT]) -> Iterator[ServerT]:
+    """Start a server for one test alone."""
+    try:
+        server = make()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.discard()
+
+
+@pytest.fixture
+def postgres() -> Postgres:
+    try:
+        return servers.postgres()
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def redis() -> Redis:
+    try:
+        return servers.redis()
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def azurite() -> Azurite:
+    try:
+        return servers.azurite()
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+def opening(azurite: Azurite | None = None, *, create: bool = True) -> OpenOptions:
+    sections = {} if azurite is None else {"blob": {"key": azurite.key}}
+    return OpenOptions(create=create, backends=sections)
+
+
+def blob_address(azurite: Azurite, path: str) -> str:
+    return f"blob+{azurite.endpoint}/{path}"
+
+
+async def severities(address: str, options: OpenOptions) -> dict[str, Severity]:
+    found = [x async for x in check_leases(address, options, feed="memory:x")]
+    return {x.about: x.severity for x in found}
+
+
+async def works(address: str, options: OpenOptions) -> None:
+    async with open_container(address, options) as leases:
+        made = await leases.create(lease())
+        won = await leases.acquire(made.taken_by(A, A1))
+        await leases.checkpoint(won.advanced_to(Continuation("c1")))
+    async with open_container(address, OpenOptions(backends=options.backends)) as leases:
+        (listed,) = await leases.list()
+        assert listed.owner == A
+        found = await leases.read(RangeId("r0"))
+        assert found is not None
+        assert found.continuation == "c1"
+
+
+async def test_leases_are_opened_by_their_address(
+    postgres: Postgres, redis: Redis, azurite: Azurite
+) -> None:
+    await works(f"{postgres.url}?fleet=by-address", opening())
+    await works(f"{redis.url}?fleet=by-address", opening())
+    await works(blob_address(azurite, "by-address/p"), opening(azurite))
+
+
+async def test_ownership_in_redis_and_checkpoints_in_blobs(
+    redis: Redis, azurite: Azurite
+) -> None:
+    owned, reached = f"{redis.url}?fleet=mixed", blob_address(azurite, "mixed/p")
+    async with open_stores(owned, reached, opening(azurite)) as leases:
+        made = await leases.create(lease())
+        won = await leases.acquire(made.taken_by(A, A1))
+        await leases.checkpoint(won.advanced_to(Continuation("c9")))
+    redis.ask("FLUSHALL")
+    async with open_stores(owned, reached, opening(azurite)) as leases:
+        assert list(await leases.list()) == []
+        again = await leases.create(lease())
+        assert (again.owner, again.epoch, again.continuation) == (None, 1, "c9")
+
+
+async def test_a_check_finds_containers_that_hosts_can_use(
+    postgres: Postgres, redis: Redis, azurite: Azurite
+) -> None:
+    address = f"{postgres.url}?fleet=check"
+    async with open_container(address, opening()):
+        pass
+    assert set((await severities(address, opening())).values()) == {Severity.FINE}
+    found = await severities(f"{redis.url}?fleet=check", opening())
+    assert found.pop("durability") is Severity.WARNING  # it has no append-only file
+    assert set(found.values()) == {Severity.FINE}
+    address = blob_address(azurite, "checked/p")
+    async with open_container(address, opening(azurite)):
+        pass
+    assert set((await severities(address, opening(azurite))).values()) == {Severity.FINE}
+
+
+async def test_a_container_that_is_not_there_is_created_only_where_asked(
+    postgres: Postgres, azurite: Azurite
+) -> None:
+    tables = f"{postgres.url}?schema=not+yet"
+    blobs = blob_address(azurite, "not-yet/p")
+    options = opening(azurite, create=False)
+    for address in (tables, blobs):
+        with pytest.raises(ContainerRefused, match="--create-lease-container"):
+            async with open_container(address, options):
+                pass
+        found = await severities(address, options)
+        assert list(found.values())[-1] is Severity.PROBLEM
+        await works(address, opening(azurite))
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://nobody@127.0.0.1:1/x", "redis://127.0.0.1:1/0"]
+)
+async def test_a_server_that_is_not_there_is_unavailable(address: str) -> None:
+    with pytest.raises(ContainerUnavailable):
+        async with open_container(address, opening()):
+            pass
+    assert list((await severities(address, opening())).values()) == [Severity.PROBLEM]
+
+
+# PostgreSQL
+
+
+async def test_fleets_in_one_database_do_not_see_each_other(postgres: Postgres) -> None:
+    one, other = (f"{postgres.url}?fleet=apart{n}" for n in (1, 2))
+    async with (
+        open_container(one, opening()) as first,
+        open_container(other, opening()) as second,
+    ):
+        await first.create(lease())
+        assert list(await second.list()) == []
+        assert await second.read(RangeId("r0")) is None
+        assert (await second.create(lease())).version != (await first.list())[0].version
+
+
+async def test_hosts_that_start_together_create_the_tables_once(postgres: Postgres) -> None:
+    address = f"{postgres.url}?schema=together"
+
+    async def start(name: str) -> None:
+        async with open_container(address, opening()) as leases:
+            await leases.create(lease(name))
+
+    await asyncio.gather(*(start(f"r{n}") for n in range(6)))
+    async with open_container(address, opening()) as leases:
+        assert len(await leases.list()) == 6
+
+
+async def test_tables_of_an_older_version_are_migrated_and_of_a_newer_refused(
+    postgres: Postgres,
+) -> None:
+    address = f"{postgres.url}?schema=moving"
+    async with open_container(address, opening()) as leases:
+        await leases.create(lease())
+    newer = (*MIGRATIONS, ("alter table {schema}.leases add column added text",))
+    async with connect(read_address(address.removeprefix("postgresql:"))) as database:
+        await create_schema(database, "moving", newer)
+        assert await stored_version(database, "moving") == len(newer)
+        await database.fetch("select added from moving.leases")
+    with pytest.raises(ContainerRefused, match="upgrade it"):
+        async with open_container(address, opening()):
+            pass
+
+
+async def test_a_role_needs_no_more_than_to_read_and_write_rows(postgres: Postgres) -> None:
+    address = f"{postgres.url}?schema=rights"
+    async with open_container(address, opening()) as leases:
+        await leases.create(lease())
+    limited = address.replace("//postgres@", "//limited@")
+    async with connect(read_address(address.removeprefix("postgresql:"))) as database:
+        await database.fetch("create role limited login")
+        await database.fetch("grant usage on schema rights to limited")
+        await database.fetch("grant select on rights.schema_version to limited")
+        assert (await severities(limited, opening()))["rights"] is Severity.PROBLEM
+        await database.fetch(
+            "grant select, insert, update, delete on all tables in schema rights to limited"
+        )
+    assert set((await severities(limited, opening())).values()) == {Severity.FINE}
+    async with open_container(limited, opening()) as leases:
+        assert len(await leases.list()) == 1
+
+
+async def test_a_restarted_server_is_found_again() -> None:
+    with own(Postgres) as server:
+        async with open_container(server.url, opening()) as leases:
+            await leases.create(lease())
+            server.kill()
+            with pytest.raises(ContainerUnavailable):
+                await leases.list()
+            server.start()
+            (listed,) = await leases.list()
+            assert (await leases.acquire(listed.taken_by(A, A1))).epoch == 1
+
+
+async def test_a_call_to_a_frozen_server_ends_when_it_is_cancelled() -> None:
+    with own(Postgres) as server:
+        async with open_container(server.url, opening()) as leases:
+            await leases.create(lease())
+            server.freeze()
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await leases.list()
+            assert time.monotonic() - began < 3
+            server.thaw()
+            assert len(await leases.list()) == 1
+
+
+async def test_a_server_that_takes_no_writes_is_not_the_primary(postgres: Postgres) -> None:
+    address = f"{postgres.url}?fleet=standby&default_transaction_read_only=on"
+    with pytest.raises(ContainerUnavailable, match="standby"):
+        async with open_container(address, opening()):
+            pass
+
+
+# Redis
+
+
+async def test_a_redis_that_may_evict_leases_is_refused() -> None:
+    with own(
+        lambda: Redis("--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
+    ) as server:
+        with pytest.raises(ContainerRefused, match="noeviction"):
+            async with open_container(server.url):
+                pass
+        assert (await severities(server.url, opening()))["eviction"] is Severity.PROBLEM
+
+
+async def test_a_replica_is_not_the_primary(redis: Redis) -> None:
+    with own(lambda: Redis("--replicaof", "127.0.0.1", str(redis.port))) as replica:
+        with pytest.raises(ContainerUnavailable, match="replica"):
+            async with open_container(replica.url):
+                pass
+        assert (await severities(replica.url, opening()))["role"] is Severity.PROBLEM
+
+
+async def test_a_fleet_in_a_redis_cluster(redis: Redis) -> None:
+    del redis  # skipped where there is none
+    options = ("--cluster-enabled", "yes", "--cluster-port", str(servers.free_port()))
+    with own(lambda: Redis(*options)) as node:
+        node.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        async with asyncio.timeout(20):
+            while "cluster_state:ok" not in node.ask("CLUSTER", "INFO"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await works(f"{node.url}?cluster=true&fleet=" + "{a}", opening())
+
+
+async def test_keys_of_another_program_are_refused(redis: Redis) -> None:
+    address = f"{redis.url}?fleet=foreign"
+    redis.ask("SET", "changefeed:{foreign}:leases", "x")
+    async with open_container(address) as leases:
+        with pytest.raises(ContainerRefused, match="fleet="):
+            await leases.list()
+
+
+# Azure Blob and the Event Hubs SDK
+
+HUB = ("ns.servicebus.windows.net", "Hub", "$Default")
+
+
+def their_ownership(owner: str, partition: str, etag: str | None = None) -> dict[str, object]:
+    names = ("fully_qualified_namespace", "eventhub_name", "consumer_group")
+    where = dict(zip(names, HUB, strict=True))
+    return {**where, "partition_id": partition, "owner_id": owner, "etag": etag}
+
+
+async def test_an_event_processor_lists_what_hosts_wrote(azurite: Azurite) -> None:
+    address = blob_address(azurite, f"hub-ours/{'/'.join(HUB)}")
+    theirs = BlobCheckpointStore.from_connection_string(azurite.connection_string, "hub-ours")
+    async with open_container(address, opening(azurite)) as leases, theirs:
+        made = await leases.create(lease("0"))
+        won = await leases.acquire(made.taken_by(A, A1))
+        await leases.checkpoint(won.advanced_to(Continuation("42")))
+        (owned,) = await theirs.list_ownership(*HUB)
+        assert (owned["partition_id"], owned["owner_id"]) == ("0", "a")
+        (reached,) = await theirs.list_checkpoints(*HUB)
+        assert (reached["offset"], reached["sequence_number"]) == ("42", 42)
+
+
+async def test_hosts_read_what_an_event_processor_wrote_and_go_on_from_there(
+    azurite: Azurite,
+) -> None:
+    address = blob_address(azurite, f"hub-theirs/{'/'.join(HUB)}")
+    theirs = BlobCheckpointStore.from_connection_string(azurite.connection_string, "hub-theirs")
+    async with open_container(address, opening(azurite)) as leases, theirs:
+        await theirs.claim_ownership([their_ownership("their-host", "0")])
+        await theirs.update_checkpoint(
+            {**their_ownership("", "0"), "offset": "77", "sequence_number": 5}
+        )
+        found = await leases.read(RangeId("0"))
+        assert found is not None
+        assert (found.owner, found.continuation) == ("their-host", "77")
+        won = await leases.acquire(found.taken_by(A, A1))
+        assert won.continuation == "77"
+        # They take it back by its etag, and what is ours in it is lost; epochs go on.
+        (owned,) = await theirs.list_ownership(*HUB)
+        await asyncio.sleep(1.1)
+        (taken,) = await theirs.claim_ownership(
+            [their_ownership("their-host", "0", owned["etag"])]
+        )
+        assert taken["owner_id"] == "their-host"
+        (listed,) = await leases.list()
+        assert listed.owner == "their-host"
+        assert listed.epoch >= won.epoch
+        again = await leases.acquire(listed.taken_by(A, A1))
+        assert again.epoch > won.epoch
+        assert again.continuation == "77"
