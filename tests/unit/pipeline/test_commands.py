@@ -223,7 +223,7 @@ def test_leases_come_back_from_the_document_as_they_went_in() -> None:
         (("observe", "--observer=log", *PUT_ASIDE), "no address of dead letters"),
         (("export",), "there is none in"),
         (("once", *NO_TABLES), "no table is enabled"),
-        (("run", "--from-leases=redis:x"), "no address of leases"),
+        (("run", "--from-leases=nats:x"), "no address of leases"),
     ],
 )
 def test_what_a_person_has_to_change_is_said_before_spark_is_started(
