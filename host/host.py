@@ -40,6 +40,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.stop import Stop
 
 _LEAVE_TIMEOUT = 2.0
@@ -93,6 +94,7 @@ class Host:
         address: str = "",
         registry: CollectorRegistry | None = None,
         random: Random | None = None,
+        clock: Clock = elapsed_time,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.name = HostName(settings.host.name)
@@ -103,6 +105,7 @@ class Host:
         self._make_observer = make_observer
         self._events = events or HostEvents(self.name)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
+        self._clock = clock
         self._wall = wall
         self._container = BoundedContainer(
             container,
@@ -144,7 +147,7 @@ class Host:
     @property
     def health(self) -> Health:
         """What readiness is made of. To be asked on the event loop."""
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         return Health(
             joined=self._pool is not None,
             stopping=self._stop.requested.is_set(),
@@ -253,7 +256,7 @@ class Host:
         )
 
     async def _balance_until_asked(self, pool: WorkerPool) -> None:
-        clock = asyncio.get_running_loop().time
+        clock = self._clock
         rebalancer = Rebalancer(
             self.name,
             self.incarnation,
@@ -263,6 +266,7 @@ class Host:
             balancer=self._balancer,
             pool=pool,
             events=self._events,
+            clock=clock,
             wall=self._wall,
             stopping=self._stop.requested.is_set,
         )

@@ -25,6 +25,7 @@ from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import Lease, WriteId
 from changefeed.leases.operations.release import vacate
+from changefeed.runtime.clock import elapsed_time
 
 _TRIES = 20  # the owner of a paused range writes it, too, until it is done
 _LOOK = 0.5
@@ -117,13 +118,15 @@ async def refuse_in_use(
 ) -> None:
     """Raise ``RangeInUse`` if a living host owns one of ``ranges`` that is not paused.
 
-    That an owner is dead takes the whole expiration to see, unless its stamp is very old;
-    that it lives, until its next renewal.
+    That an owner is dead takes the whole expiration to see, two renewals if its stamp is very
+    old; that it lives, until its next renewal.
     """
     watch = ExpiryWatch[RangeId](
-        expiration=settings.expiration, max_clock_skew=settings.max_clock_skew
+        expiration=settings.expiration,
+        max_clock_skew=settings.max_clock_skew,
+        renew_interval=settings.renew_interval,
     )
-    clock = asyncio.get_running_loop().time
+    clock = elapsed_time
     first: dict[RangeId, Lease] = {}
     while True:
         asked = clock()

@@ -86,9 +86,16 @@ class LeaseSettings(Section):
     fence_margin: Seconds = 1.0
     """How long before the expiration a host stops acting on a lease it cannot renew."""
     max_clock_skew: Seconds = 300.0
-    """No two clocks of the fleet are further apart; used for what stood still for long."""
+    """No two clocks of the fleet are further apart. What is older by its stamp is dead once it
+    has stood still for two renewals; a clock that is wrong by more takes nothing from a
+    living host."""
     call_timeout: Seconds = 10.0
     """How long to wait for one answer of the container."""
+
+    @property
+    def beat_interval(self) -> float:
+        """How many seconds lie between two heartbeats of a member."""
+        return self.balance_interval
 
     @model_validator(mode="after")
     def _leave_room_for_renewals(self) -> Self:
@@ -116,9 +123,8 @@ class ObserverSettings(Section):
     checkpoint_count: int = Field(default=10_000, ge=1, le=MOST)
     checkpoint_interval: Seconds = 5.0
     max_unacknowledged: int = Field(default=10_000, ge=1, le=MOST)
-    """How many changes of a range may be done and not yet checkpointed, or with manual
-    checkpoints be delivered and not yet acknowledged: about what a crash repeats at most.
-    With manual checkpoints no batch is larger."""
+    """How many changes of a range may be delivered and not yet be checkpointed, whatever
+    ``checkpoint`` says: what a crash repeats at most. No batch is larger."""
     concurrency: int = Field(default=1, ge=1, le=10_000)
     """How many keys of one range to handle at once, each in order: so many observers are
     made for each range."""

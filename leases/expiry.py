@@ -1,14 +1,17 @@
 """Expiry without clocks: who has shown no sign of life for too long, as seen from here.
 
-Clocks of different machines disagree, so the only clock asked is our own monotonic one.
+Clocks of different machines disagree, so the only clock asked is our own, one that counts
+suspended time too (``changefeed.runtime.clock``).
 A lease (or a member) is expired once *we* have seen the same sign of life for the whole
 expiration. A listing shows the state at some moment between question and answer, so the
 span counted runs from the *answer* that first showed the sign to the *question* that
 showed it last: a listing that was long under way can never make a living owner look dead.
 
 What the mechanism costs: a watcher that has just started must wait a whole expiration
-for owners that died long ago. Wall-clock stamps shorten that, and only that: what has
-stood still for longer than the expiration and any error of clocks is expired at once.
+for owners that died long ago. Wall-clock stamps shorten that, and only that: what is older
+by its stamp than the expiration and any error of clocks is expired once *we* have seen it
+stand still for two renewals. So a wrong clock, ours or the writer's, takes nothing from an
+owner that is alive.
 """
 
 from collections.abc import Hashable, Mapping
@@ -30,7 +33,7 @@ class Living(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """When a listing was asked for and answered (monotonic), and the wall-clock time."""
+    """When a listing was asked for and answered (on our clock), and the wall-clock time."""
 
     asked: float
     answered: float
@@ -38,12 +41,19 @@ class Moment:
 
 
 class ExpiryWatch(Generic[K]):
-    """Remembers the signs of life of one kind of thing. Times are in seconds."""
+    """Remembers the signs of life of one kind of thing. Times are in seconds.
 
-    def __init__(self, *, expiration: float, max_clock_skew: float) -> None:
+    ``renew_interval`` is how long a living owner may take from one sign of life to the next.
+    """
+
+    def __init__(
+        self, *, expiration: float, max_clock_skew: float, renew_interval: float
+    ) -> None:
         self._expiration = expiration
         self._longest_still = expiration + max_clock_skew
+        self._shortest_watch = min(expiration, 2 * renew_interval)
         self._seen: dict[K, tuple[Hashable, float]] = {}
+        self._old: set[K] = set()  # by their stamps
         self._expired: set[K] = set()
 
     def expired(self, listed: Mapping[K, Living], at: Moment) -> set[K]:
@@ -55,16 +65,23 @@ class ExpiryWatch(Generic[K]):
                 sign, since = thing.sign_of_life, at.answered
             seen[key] = (sign, since)
         self._seen = seen
+        self._old = {key for key, thing in listed.items() if self._is_old(thing, at)}
         self._expired = {
-            key
-            for key, thing in listed.items()
-            if at.asked - seen[key][1] >= self._expiration
-            or (thing.stamp is not None and at.wall - thing.stamp >= self._longest_still)
+            key for key, (_, since) in seen.items() if at.asked - since >= self._wait_for(key)
         }
         return self._expired
 
+    def _is_old(self, thing: Living, at: Moment) -> bool:
+        return thing.stamp is not None and at.wall - thing.stamp >= self._longest_still
+
+    def _wait_for(self, key: K) -> float:
+        return self._shortest_watch if key in self._old else self._expiration
+
     def next_expiry(self) -> float | None:
         """Return when, on our clock, the next thing would expire if nothing moved."""
-        standing = (since for key, (_, since) in self._seen.items() if key not in self._expired)
-        first = min(standing, default=None)
-        return None if first is None else first + self._expiration
+        moments = (
+            since + self._wait_for(key)
+            for key, (_, since) in self._seen.items()
+            if key not in self._expired
+        )
+        return min(moments, default=None)

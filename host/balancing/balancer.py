@@ -65,7 +65,7 @@ def expired_members(view: View) -> list[Member]:
 
 
 class Balancer:
-    """One host's memory. Times are in seconds, monotonic but for ``Moment.wall``."""
+    """One host's memory. Times are in seconds, on our clock but for ``Moment.wall``."""
 
     def __init__(self, me: HostName, settings: LeaseSettings) -> None:
         limits = {
@@ -74,8 +74,8 @@ class Balancer:
         }
         self._me = me
         self._settings = settings
-        self._leases = ExpiryWatch[RangeId](**limits)
-        self._members = ExpiryWatch[HostName](**limits)
+        self._leases = ExpiryWatch[RangeId](**limits, renew_interval=settings.renew_interval)
+        self._members = ExpiryWatch[HostName](**limits, renew_interval=settings.beat_interval)
         self._fleet: frozenset[HostName] | None = None
         self._recorded: frozenset[HostName] = frozenset()
         self._quiet_since = 0.0

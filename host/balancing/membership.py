@@ -58,7 +58,7 @@ class Membership:
 
     @property
     def beat_interval(self) -> float:
-        return self._settings.balance_interval
+        return self._settings.beat_interval
 
     async def join(self) -> None:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""
@@ -119,11 +119,7 @@ class Membership:
         return next((x for x in members if x.name == self._member.name), None)
 
     async def _refuse_if_alive(self, found: Member) -> None:
-        settings = self._settings
-        longest_still = settings.expiration + settings.max_clock_skew
-        if found.stamp is not None and self._wall() - found.stamp >= longest_still:
-            return
-        watched = 2 * self.beat_interval + settings.call_timeout
+        watched = 2 * self.beat_interval + self._settings.call_timeout
         self._events.waiting_for_name(found.incarnation, watched)
         clock = asyncio.get_running_loop().time
         until = clock() + watched

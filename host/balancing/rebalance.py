@@ -27,6 +27,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.clock import Clock
 
 _AT_ONCE = 16
 
@@ -45,6 +46,7 @@ class Rebalancer:
         balancer: Balancer,
         pool: WorkerPool,
         events: HostEvents,
+        clock: Clock,
         wall: Callable[[], float],
         stopping: Callable[[], bool],
     ) -> None:
@@ -58,7 +60,7 @@ class Rebalancer:
         self._events = events
         self._wall = wall
         self._stopping = stopping
-        self._clock = asyncio.get_running_loop().time
+        self._clock = clock
         self._few = asyncio.Semaphore(_AT_ONCE)
 
     async def run_once(self) -> None:
@@ -140,6 +142,7 @@ class Rebalancer:
             lease,
             taken=lambda x: x.taken_by(self._me, self._incarnation),
             settings=self._settings.leases,
+            clock=self._clock,
             wall=self._wall,
         )
         self._events.acquired(owned.lease, owned.continuation, how, lease.owner)

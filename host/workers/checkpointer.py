@@ -3,8 +3,8 @@
 The newest position wins: while a write is under way, later positions replace each other,
 and only the last is written. After a write the writer rests for a few times as long as the
 write took, unless a call waits for it: so checkpoints cost a fixed part of the time at
-the most, however fast batches come and however slow the container is. How much may be done
-and not yet stored is bounded by the worker (``room_for_more``).
+the most, however fast batches come and however slow the container is. How much may be delivered
+and not yet stored, which is what a crash repeats, is bounded by the worker (``room_for``).
 """
 
 import asyncio
@@ -88,9 +88,16 @@ class Checkpointer:
         self._reached = position
         self._changes += changes
 
-    async def room_for_more(self, limit: int) -> None:
-        """Wait while more than ``limit`` changes are to be written and are not stored."""
-        while self._changes_unwritten > limit:
+    async def room_for(self, changes: int, *, limit: int) -> None:
+        """Wait until so many changes more make no more than ``limit`` that are not stored.
+
+        What policy had put off is written for that; what is larger than ``limit`` waits
+        until everything else is stored.
+        """
+        while 0 < self._changes + self._changes_unwritten > limit - changes:
+            self.advance()
+            if self._written == self._said:
+                break  # the position has not moved: nothing to write makes room
             self._urgent.set()
             await self._progress.wait()
 

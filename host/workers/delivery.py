@@ -7,10 +7,10 @@ say so, the range is paused.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from changefeed.feeds.feed import Page, RangeEnded
+from changefeed.feeds.feed import Change, Continuation, Page, RangeEnded
 from changefeed.host.workers.acknowledgements import Acknowledgements
 from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
 from changefeed.host.workers.context import WorkerContext
@@ -151,30 +151,29 @@ class Delivery:
         return self._drain.reason
 
     async def _hand_over(self, observer: Observer, page: Page) -> None:
-        """Hand over a page; with manual checkpoints, in pieces that there is room for."""
-        automatic, limit = self._policy.automatic, self._settings.observer.max_unacknowledged
-        size = len(page.changes) if automatic else limit
+        """Hand over a page, in pieces that there is room for."""
+        size = self._settings.observer.max_unacknowledged
         for first in range(0, len(page.changes), size):
             changes = page.changes[first : first + size]
-            if not automatic:
-                await self._until_room_for(len(changes))
-                if self._drain.reason is not None:
-                    return
+            await self._until_room_for(len(changes))
+            if self._drain.reason is not None:
+                return
             self._owned.check()
             began = self._clock()
             self._acknowledgements.deliver(changes)
             async with self._in_hand("process"):
                 await observer.process(self._context, changes)
+            if self._policy.automatic:
+                last = first + size >= len(page.changes)
+                self._count_as_done(changes, page.continuation if last else None)
             self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
-        await self._count_as_done(page)
 
-    async def _count_as_done(self, page: Page) -> None:
-        if self._policy.automatic:
-            changes = self._acknowledgements.all_done()
-            self._checkpoints.done(page.continuation, changes=changes)
-            if self._policy.due(len(page.changes), now=self._clock()):
-                self._checkpoints.advance()
-        await self._checkpoints.room_for_more(self._settings.observer.max_unacknowledged)
+    def _count_as_done(self, changes: Sequence[Change], end: Continuation | None) -> None:
+        """Count what the observer returned from as done; ``end`` is known of a page's last."""
+        position = end or self._environment.feed.continuation_after(changes[-1])
+        self._checkpoints.done(position, changes=self._acknowledgements.all_done())
+        if self._policy.due(len(changes), now=self._clock()):
+            self._checkpoints.advance()
 
     @asynccontextmanager
     async def _in_hand(self, call: str) -> AsyncIterator[None]:
@@ -191,6 +190,7 @@ class Delivery:
             raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
 
     async def _until_room_for(self, changes: int) -> None:
+        """Wait until ``changes`` more make no more than a crash may repeat."""
         limit = self._settings.observer.max_unacknowledged
         while (
             self._acknowledgements.unacknowledged
@@ -198,6 +198,9 @@ class Delivery:
             and self._drain.reason is None
         ):
             await self._context.acknowledged()
+        if self._drain.reason is None:
+            unacknowledged = self._acknowledgements.unacknowledged
+            await self._checkpoints.room_for(changes + unacknowledged, limit=limit)
 
     async def _until_acknowledged(self) -> None:
         """Wait until all that was delivered is done, or the deadline of the drain."""

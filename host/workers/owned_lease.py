@@ -1,15 +1,16 @@
 """A lease that this host owns, and the only place it is written from.
 
-The renewer, the checkpointer and a handoff would otherwise race on its
-version and each take the other for a thief. So all of them come through one object with
-one lock. It also knows until when it may be acted upon: from the moment the last
-successful renewal was *sent*, plus the expiration, less a margin, nothing may be delivered or
-checkpointed under it any more (``LeaseLost``), because from then on others may own it.
+The renewer, the checkpointer and a handoff would otherwise race on its version and each
+take the other for a thief. So all of them come through one object with one lock. It also
+knows until when it may be acted upon: from the moment the last successful renewal was
+*sent*, plus the expiration, less a margin, nothing may be delivered or checkpointed under
+it any more (``LeaseLost``), because from then on others may own it. The clock that this is
+counted by runs on while the machine is suspended.
 
-A write without an answer may have happened. Before the next write the lease is read
-again: whatever is there under our own epoch and incarnation, only we wrote,
-save for the request of another host, and is taken over with its version. The write that
-is still on its way then fails on that version, so nothing can move back.
+A write without an answer may have happened. Before the next write the lease is read again:
+whatever is there under our own epoch and incarnation, only we wrote, save for the request
+of another host, and is taken over with its version. The write that is still on its way then
+fails on that version, so nothing can move back.
 
 Limits: one epoch, one object. When the lease comes back later, it is another object.
 """
@@ -24,6 +25,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from changefeed.runtime.clock import Clock, elapsed_time
 
 _TRIES = 5  # each lost to another host's request; more means something else is wrong
 
@@ -40,6 +42,7 @@ class OwnedLease:
         *,
         sent: float,
         settings: LeaseSettings,
+        clock: Clock,
         wall: Callable[[], float],
     ) -> None:
         """Hold ``lease``, whole, as ``acquire`` returned it; that was asked for at ``sent``."""
@@ -49,7 +52,7 @@ class OwnedLease:
         self._continuation = lease.continuation
         self._held_for = settings.expiration - settings.fence_margin
         self._fence_at = sent + self._held_for
-        self._clock = asyncio.get_running_loop().time
+        self._clock = clock
         self._wall = wall
         self._writing = asyncio.Lock()
         self._unclear: Lease | None = None
@@ -73,9 +76,9 @@ class OwnedLease:
         return self._continuation
 
     @property
-    def fence_at(self) -> float:
-        """When, on the loop's clock, this host must have stopped acting on the lease."""
-        return self._fence_at
+    def time_left(self) -> float:
+        """In how many seconds this host must have stopped acting on the lease."""
+        return max(0.0, self._fence_at - self._clock())
 
     @property
     def may_act(self) -> bool:
@@ -180,12 +183,13 @@ async def acquire(
     taken: Callable[[Lease], Lease],
     settings: LeaseSettings,
     wall: Callable[[], float],
+    clock: Clock = elapsed_time,
 ) -> OwnedLease:
     """Make ``lease`` ours. An error means *unknown*, never owned.
 
     Raise ``LeaseConflict`` if another host was quicker, and what containers raise.
     """
-    sent = asyncio.get_running_loop().time()
+    sent = clock()
     wanted = taken(lease).stamped(write_id=WriteId(uuid4().hex), stamp=wall())
     stored = await container.acquire(wanted)
-    return OwnedLease(container, stored, sent=sent, settings=settings, wall=wall)
+    return OwnedLease(container, stored, sent=sent, settings=settings, clock=clock, wall=wall)

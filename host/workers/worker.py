@@ -193,7 +193,7 @@ class Worker:
         await asyncio.sleep(interval * self._environment.random.random())  # spread them
         while True:
             try:
-                async with asyncio.timeout_at(self._owned.fence_at):
+                async with asyncio.timeout(self._owned.time_left):
                     await self._retrier.call("renew", self._owned.renew)
             except TimeoutError:
                 self._owned.lose("it could not be renewed in time")

@@ -30,7 +30,7 @@ FLEET = (
     Mutant(
         name="a living namesake is not watched long enough",
         file="host/balancing/membership.py",
-        before="watched = 2 * self.beat_interval + settings.call_timeout",
+        before="watched = 2 * self.beat_interval + self._settings.call_timeout",
         after="watched = self.beat_interval / 2",
         rule=2,
         tests=(_MEMBERSHIP,),

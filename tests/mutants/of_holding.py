@@ -50,6 +50,14 @@ HOLDING = (
         tests=(_HELD,),
     ),
     Mutant(
+        name="the fence stands still while the machine is suspended",
+        file="host/workers/owned_lease.py",
+        before="        self._clock = clock\n",
+        after="        self._clock = asyncio.get_running_loop().time\n",
+        rule=5,
+        tests=(_WORKER,),
+    ),
+    Mutant(
         name="a checkpoint behind the fence",
         file="host/workers/owned_lease.py",
         before="""\
@@ -255,9 +263,24 @@ HOLDING = (
     Mutant(
         name="batches run ahead of their checkpoints",
         file="host/workers/delivery.py",
-        before="await self._checkpoints.room_for_more("
-        "self._settings.observer.max_unacknowledged)",
-        after="pass",
+        before="await self._checkpoints.room_for(changes + unacknowledged, limit=limit)",
+        after="del unacknowledged",
+        rule=12,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="what policy has put off is not written to make room",
+        file="host/workers/checkpointer.py",
+        before="            self.advance()\n            if self._written == self._said:\n",
+        after="            if self._written == self._said:\n",
+        rule=12,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="a batch may be larger than what a crash may repeat",
+        file="host/workers/delivery.py",
+        before="        size = self._settings.observer.max_unacknowledged\n",
+        after="        size = len(page.changes)\n",
         rule=12,
         tests=(_WORKER,),
     ),

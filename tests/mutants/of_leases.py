@@ -11,8 +11,8 @@ LEASES = (
     Mutant(
         name="expiry counts to the answer",
         file="leases/expiry.py",
-        before="if at.asked - seen[key][1] >= self._expiration",
-        after="if at.answered - seen[key][1] >= self._expiration",
+        before="if at.asked - since >= self._wait_for(key)",
+        after="if at.answered - since >= self._wait_for(key)",
         rule=1,
         tests=(_EXPIRY,),
     ),
@@ -31,6 +31,14 @@ LEASES = (
         after="self._longest_still = expiration",
         rule=1,
         tests=(_EXPIRY,),
+    ),
+    Mutant(
+        name="a wrong clock takes a lease that was never watched",
+        file="leases/expiry.py",
+        before="min(expiration, 2 * renew_interval)",
+        after="0.0",
+        rule=1,
+        tests=(_EXPIRY, "tests/unit/host/balancing/test_clocks.py"),
     ),
     Mutant(
         name="a request keeps a dead owner alive",

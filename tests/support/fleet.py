@@ -24,6 +24,7 @@ from changefeed.leases.lease import HostName
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.clock import Clock, elapsed_time
 
 
 class Log:
@@ -118,14 +119,23 @@ class Fleet:
         for name in [*self.running]:
             await self.kill(name)
 
-    def start(self, name: str, *, container: LeaseContainer | None = None) -> Host:
+    def start(
+        self,
+        name: str,
+        *,
+        container: LeaseContainer | None = None,
+        clock: Clock = elapsed_time,
+        clock_error: float = 0.0,
+    ) -> Host:
+        """Start a host; its wall clock is ahead of the others' by ``clock_error`` seconds."""
         host = Host(
             settings(name, self._parts),
             feed=self.feed,
             container=container or self.container,
             make_observer=self._make_observer,
             random=Random(self._random.random()),
-            wall=partial(_wall, asyncio.get_running_loop()),
+            clock=clock,
+            wall=partial(_wall, asyncio.get_running_loop(), clock_error),
         )
         self.hosts[name] = host
         self.running[name] = asyncio.create_task(host.run(), name=name)
@@ -171,6 +181,6 @@ def _cut_off(host: Host) -> None:
     host._container._container = _Unplugged()  # type: ignore[assignment]
 
 
-def _wall(loop: asyncio.AbstractEventLoop) -> float:
+def _wall(loop: asyncio.AbstractEventLoop, error: float) -> float:
     """Wall-clock time that passes as the loop's does."""
-    return 1_700_000_000.0 + loop.time()
+    return 1_700_000_000.0 + error + loop.time()

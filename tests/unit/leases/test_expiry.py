@@ -9,7 +9,7 @@ OWNED = Lease(range=FeedRange(id=R0)).taken_by(HostName("a"), Incarnation("1"))
 
 
 def watch() -> ExpiryWatch[RangeId]:
-    return ExpiryWatch(expiration=30.0, max_clock_skew=300.0)
+    return ExpiryWatch(expiration=30.0, max_clock_skew=300.0, renew_interval=10.0)
 
 
 def at(asked: float, *, answered: float | None = None, wall: float = 0.0) -> Moment:
@@ -45,10 +45,27 @@ def test_a_listing_that_was_long_under_way_makes_nobody_look_dead() -> None:
     assert seen.expired({R0: OWNED}, at(40)) == {R0}
 
 
-def test_a_stamp_far_older_than_any_clock_error_needs_no_waiting() -> None:
-    fresh = replace(OWNED, stamp=1_000.0)
-    assert watch().expired({R0: fresh}, at(0, wall=1_329.9)) == set()
-    assert watch().expired({R0: fresh}, at(0, wall=1_330.0)) == {R0}
+def test_a_stamp_far_older_than_any_clock_error_shortens_the_wait_to_two_renewals() -> None:
+    seen, old = watch(), replace(OWNED, stamp=1_000.0)
+    assert seen.expired({R0: old}, at(0, wall=1_400.0)) == set()
+    assert seen.next_expiry() == 20
+    assert seen.expired({R0: old}, at(19.9, wall=1_419.9)) == set()
+    assert seen.expired({R0: old}, at(20, wall=1_420.0)) == {R0}
+
+
+def test_a_stamp_within_the_error_of_clocks_shortens_nothing() -> None:
+    seen, recent = watch(), replace(OWNED, stamp=1_000.0)
+    seen.expired({R0: recent}, at(0, wall=1_309.0))
+    assert seen.expired({R0: recent}, at(20, wall=1_329.9)) == set()
+    assert seen.expired({R0: recent}, at(21, wall=1_330.0)) == {R0}
+
+
+def test_a_clock_that_is_far_ahead_takes_nothing_from_an_owner_that_renews() -> None:
+    seen, lease = watch(), replace(OWNED, stamp=1_000.0)
+    for second in range(0, 100, 5):
+        if second % 10 == 0:
+            lease = replace(lease.renewed(), stamp=1_000.0 + second)
+        assert seen.expired({R0: lease}, at(second, wall=9_000.0 + second)) == set()
 
 
 def test_a_clock_that_lags_behind_delays_nothing() -> None:

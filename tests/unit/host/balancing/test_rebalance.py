@@ -141,6 +141,7 @@ async def rebalancer_of_c(container: LeaseContainer) -> AsyncIterator[Rebalancer
             balancer=Balancer(C, own.leases),
             pool=WorkerPool(nobody, group=group, failed=_raise, ended=lambda: None),
             events=HostEvents(C),
+            clock=asyncio.get_running_loop().time,
             wall=lambda: 0.0,
             stopping=lambda: False,
         )

@@ -124,6 +124,21 @@ async def test_a_process_that_was_frozen_between_two_attempts_does_not_call_agai
         assert observer.epochs == [1, 2]  # its own lease still, but it had to be acquired anew
 
 
+async def test_a_machine_that_was_suspended_beyond_the_lease_begins_no_batch_under_it() -> None:
+    feed, container, observer, cable = filled(1, 10), MemoryLeases(), OnceBroken(), Cable()
+    parts = {"observer": {"retry": {"first_delay": 3.0, "jitter": 0.0}}}
+    suspended = 0.0
+    async with fleet(feed, container, lambda: observer, parts) as running:
+        running.start("a", container=proxied(container, cable), clock=lambda: now() + suspended)
+        await asyncio.sleep(1)
+        cable.out = True  # else it might renew first: no other host has taken the lease
+        suspended = 60.0  # the timers of the loop do not notice
+        await asyncio.sleep(5)
+        cable.out = False
+        await asyncio.sleep(20)
+        assert observer.epochs == [1, 2]
+
+
 async def test_the_epoch_that_an_observer_is_told_is_that_of_its_lease() -> None:
     feed, container, observer = filled(1, 10), MemoryLeases(), Handed()
     async with fleet(feed, container, lambda: observer, {}) as running:
@@ -231,9 +246,44 @@ async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() ->
     async with fleet(feed, slow, lambda: observer, parts) as running:
         running.start("a")
         await asyncio.sleep(5)
-        assert len(observer.changes) == 20 + 10  # and the batch that went over the limit
+        assert len(observer.changes) == 20
         await asyncio.sleep(6)
-        assert len(observer.changes) == 30 + 10
+        assert len(observer.changes) == 30  # the first ten are stored by now
+
+
+@pytest.mark.parametrize("policy", ["batch", "count", "interval"])
+async def test_a_crash_repeats_no_more_than_may_be_unacknowledged(policy: str) -> None:
+    feed, container = filled(1, 1000), MemoryLeases()
+    parts = {
+        "observer": {
+            "checkpoint": policy,
+            "checkpoint_count": 10_000,
+            "checkpoint_interval": 3600.0,
+            "max_unacknowledged": 20,
+        }
+    }
+    async with Fleet(feed, container, pace=0.01, parts=parts) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(3)
+        await fleet.kill("a")
+        delivered = len(fleet.log.delivered)
+        assert delivered % 20 == 0
+        assert 100 < delivered < 400
+        fleet.start("b")
+        await asyncio.sleep(60)
+        assert len(fleet.log.times) == 1000
+        assert len(fleet.log.delivered) - 1000 <= 20
+
+
+async def test_no_batch_is_larger_than_what_may_be_unacknowledged() -> None:
+    feed, container, observer = filled(1, 100), MemoryLeases(), Handed()
+    parts = {"observer": {"max_unacknowledged": 30}}
+    async with fleet(feed, container, lambda: observer, parts) as running:
+        running.start("a")
+        await asyncio.sleep(30)
+        assert [x.sequence for x in observer.changes] == list(range(1, 101))
+        assert len(observer.epochs) == 4
+        assert (await the_lease(container)).continuation == "100"
 
 
 async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:
