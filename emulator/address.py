@@ -9,11 +9,11 @@ from changefeed.emulator.errors import CosmosError, not_supported
 
 _KINDS: Final = ("dbs", "colls", "docs", "pkranges", "offers")
 _ELSEWHERE: Final = {
-    "sprocs": "Stored procedures",
-    "triggers": "Triggers",
-    "udfs": "User-defined functions",
-    "users": "Users and permissions",
-    "permissions": "Users and permissions",
+    "sprocs": "A stored procedure",
+    "triggers": "A trigger",
+    "udfs": "A user-defined function",
+    "users": "A user with permissions",
+    "permissions": "A user with permissions",
     "conflicts": "The conflict feed",
     "clientencryptionkeys": "Client-side encryption",
 }

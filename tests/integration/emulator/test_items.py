@@ -223,7 +223,7 @@ async def test_what_is_missing_says_which_part_is_missing(by_hand: Hand) -> None
     assert (await by_hand.send("PUT", "/dbs/d")).status == 405
     sproc = await by_hand.send("POST", "/dbs/d/colls/c/sprocs", {})
     assert sproc.status == 400
-    assert "Stored procedures is not supported" in sproc.body["message"]
+    assert "A stored procedure is not supported" in sproc.body["message"]
 
 
 async def test_databases_and_containers_are_listed_found_and_deleted(

@@ -1,0 +1,412 @@
+// Runs every operation of Azure's client for Node and prints a line of JSON for each.
+// COSMOS_ENDPOINT and COSMOS_KEY say where; the argument names a database of its own.
+
+const assert = require("node:assert/strict");
+const {
+  ChangeFeedMode,
+  ChangeFeedStartFrom,
+  CosmosClient,
+  PartitionKeyDefinitionVersion,
+  PartitionKeyKind,
+} = require("@azure/cosmos");
+
+const REFUSAL = "is not supported by this emulator";
+const client = new CosmosClient({
+  endpoint: process.env.COSMOS_ENDPOINT,
+  key: process.env.COSMOS_KEY,
+  consistencyLevel: "Session",
+});
+const name = `${process.argv[2]}-node`;
+const database = client.database(name);
+
+async function of(operation, attempt) {
+  let result = "works";
+  let reason = "";
+  try {
+    await attempt();
+  } catch (thrown) {
+    reason = String(thrown.message || thrown.body?.message || thrown).slice(0, 1500);
+    result = reason.includes(REFUSAL) ? "refused" : "failed";
+  }
+  console.log(JSON.stringify({ client: "node", operation, result, reason }));
+}
+
+async function status(code, attempt) {
+  const answer = await attempt().catch((thrown) => thrown);
+  assert.equal(answer.code ?? answer.statusCode, code, answer.message);
+}
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+async function container(id, more = {}) {
+  const body = { id, partitionKey: { paths: ["/pk"] }, ...more };
+  return (await database.containers.createIfNotExists(body)).container;
+}
+
+async function resources() {
+  await of("create and read a database", async () => {
+    await client.databases.create({ id: name });
+    assert.equal((await database.read()).resource.id, name);
+    await status(409, () => client.databases.create({ id: name }));
+    await status(404, () => client.database("none").read());
+  });
+  await of("list and query databases", async () => {
+    const all = (await client.databases.readAll().fetchAll()).resources;
+    assert(all.some((x) => x.id === name));
+    const query = `SELECT * FROM c WHERE c.id = '${name}'`;
+    assert.equal((await client.databases.query(query).fetchAll()).resources.length, 1);
+  });
+  await of("create and read a container", async () => {
+    await database.containers.create({ id: "plain", partitionKey: { paths: ["/pk"] } });
+    const found = (await database.container("plain").read()).resource;
+    assert.deepEqual(found.partitionKey.paths, ["/pk"]);
+    await status(409, () =>
+      database.containers.create({ id: "plain", partitionKey: { paths: ["/pk"] } }),
+    );
+  });
+  await of("list and query containers", async () => {
+    assert.equal((await database.containers.readAll().fetchAll()).resources.length, 1);
+    const query = "SELECT * FROM c WHERE c.id = 'plain'";
+    assert.equal((await database.containers.query(query).fetchAll()).resources.length, 1);
+  });
+  await of("replace a container", async () => {
+    const plain = database.container("plain");
+    const { resource } = await plain.read();
+    await plain.replace({ ...resource, defaultTtl: -1 });
+    assert.equal((await plain.read()).resource.defaultTtl, -1);
+  });
+  await of("delete a container", async () => {
+    await database.container("plain").delete();
+    await status(404, () => database.container("plain").read());
+  });
+}
+
+async function single() {
+  const made = await container("items", { throughput: 20_000 });
+  const { items } = made;
+  const get = (id) => made.item(id, "p").read();
+  await of("create an item", async () => {
+    assert.equal((await items.create({ id: "a", pk: "p", n: 1 })).statusCode, 201);
+    await status(409, () => items.create({ id: "a", pk: "p", n: 1 }));
+  });
+  await of("read an item", async () => {
+    assert.equal((await get("a")).resource.n, 1);
+    assert.equal((await get("none")).statusCode, 404);
+  });
+  await of("read an item that is unchanged", async () => {
+    const { etag } = await get("a");
+    const accessCondition = { type: "IfNoneMatch", condition: etag };
+    await status(304, () => made.item("a", "p").read({ accessCondition }));
+  });
+  await of("replace an item", async () => {
+    await made.item("a", "p").replace({ id: "a", pk: "p", n: 2 });
+    assert.equal((await get("a")).resource.n, 2);
+  });
+  await of("upsert an item", async () => {
+    assert.equal((await items.upsert({ id: "b", pk: "p", n: 1 })).statusCode, 201);
+    assert.equal((await items.upsert({ id: "b", pk: "p", n: 2 })).statusCode, 200);
+  });
+  await of("patch an item", async () => {
+    await made.item("a", "p").patch([
+      { op: "set", path: "/n", value: 5 },
+      { op: "incr", path: "/n", value: 2 },
+    ]);
+    assert.equal((await get("a")).resource.n, 7);
+  });
+  await of("patch under a condition", async () => {
+    const operations = [{ op: "set", path: "/n", value: 0 }];
+    const condition = "FROM c WHERE c.n > 100";
+    await status(412, () => made.item("a", "p").patch({ condition, operations }));
+  });
+  await of("write under an etag", async () => {
+    const accessCondition = { type: "IfMatch", condition: (await get("a")).etag };
+    const write = () =>
+      made.item("a", "p").replace({ id: "a", pk: "p", n: 8 }, { accessCondition });
+    await write();
+    await status(412, write);
+  });
+  await of("delete an item", async () => {
+    await made.item("a", "p").delete();
+    await status(404, () => made.item("a", "p").delete());
+  });
+  await of("read all items of a key", async () => {
+    await items.create({ id: "alone", pk: "key7" });
+    const found = await items.readAll({ partitionKey: "key7" }).fetchAll();
+    assert.equal(found.resources.length, 1);
+  });
+}
+
+async function many() {
+  const { items } = await container("items");
+  const create = (id, n) => ({ operationType: "Create", resourceBody: { id, pk: "p", n } });
+  await of("batch", async () => {
+    const done = await items.batch(
+      [
+        create("c", 1),
+        { operationType: "Upsert", resourceBody: { id: "d", pk: "p" } },
+        { operationType: "Patch", id: "d", resourceBody: { operations: [{ op: "set", path: "/n", value: 3 }] } },
+        { operationType: "Read", id: "d" },
+        { operationType: "Delete", id: "b" },
+      ],
+      "p",
+    );
+    assert.deepEqual(done.result.map((x) => x.statusCode), [201, 201, 200, 200, 204]);
+    assert.equal(done.result[3].resourceBody.n, 3);
+  });
+  await of("batch that fails as a whole", async () => {
+    const done = await items.batch([create("e", 1), create("c", 1)], "p");
+    assert.deepEqual(done.result.map((x) => x.statusCode), [424, 409]);
+  });
+  await of("bulk", async () => {
+    const wanted = [];
+    for (let i = 0; i < 300; i++) {
+      const resourceBody = { id: `i${i}`, pk: `bulk${i % 30}`, n: i };
+      wanted.push({ operationType: "Upsert", partitionKey: resourceBody.pk, resourceBody });
+    }
+    const done = await items.executeBulkOperations(wanted);
+    assert(done.every((x) => x.response.statusCode === 201));
+  });
+  await of("bulk with failures", async () => {
+    const one = { partitionKey: "bulk1" };
+    const done = await items.executeBulkOperations([
+      { operationType: "Create", ...one, resourceBody: { id: "i1", pk: "bulk1" } },
+      { operationType: "Create", ...one, resourceBody: { id: "new", pk: "bulk1" } },
+      { operationType: "Patch", id: "i31", ...one, resourceBody: { operations: [{ op: "incr", path: "/n", value: 1 }] } },
+      { operationType: "Read", id: "i61", ...one },
+      { operationType: "Delete", id: "i91", ...one },
+      { operationType: "Delete", id: "none", ...one },
+    ]);
+    const codes = done.map((x) => x.response?.statusCode ?? x.error?.code);
+    assert.deepEqual(codes, [409, 201, 200, 200, 204, 404]);
+  });
+  await of("time to live", async () => {
+    const mortal = await container("mortal", { defaultTtl: -1 });
+    await mortal.items.create({ id: "a", pk: "p", ttl: 1 });
+    await pause(2100);
+    assert.equal((await mortal.item("a", "p").read()).statusCode, 404);
+  });
+}
+
+const MIXED = "this client does not merge values of different types";
+const QUERIES = [
+  ["query with parameters", "SELECT VALUE c.id FROM c WHERE c.n = @n", ["i04"]],
+  ["query with TOP", "SELECT TOP 2 VALUE c.pk FROM c WHERE c.pk = 'k3'", ["k3", "k3"]],
+  ["query with ORDER BY", "SELECT VALUE c.id FROM c WHERE c.n > 25 ORDER BY c.n DESC",
+    ["i29", "i28", "i27", "i26"]],
+  ["query with ORDER BY of what is missing",
+    "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.n", ["i13", "i00"], MIXED],
+  ["query with ORDER BY of several values",
+    "SELECT TOP 3 VALUE c.id FROM c WHERE c.n > 0 ORDER BY c.pk DESC, c.n ASC", ["i06", "i20", "i27"]],
+  ["query with OFFSET and LIMIT",
+    "SELECT VALUE c.n FROM c WHERE c.n > 1 ORDER BY c.n OFFSET 3 LIMIT 2", [5, 6]],
+  ["query with COUNT", "SELECT VALUE COUNT(1) FROM c WHERE c.n < 10", [10]],
+  ["query with SUM and AVG", "SELECT VALUE SUM(c.n) FROM c WHERE c.n < 4", [6]],
+  ["query with SUM and AVG", "SELECT VALUE AVG(c.n) FROM c WHERE c.n < 4", [1.5]],
+  ["query with MIN and MAX", "SELECT VALUE MIN(c.n) FROM c", [0]],
+  ["query with MIN and MAX", "SELECT VALUE MAX(c.id) FROM c", ["i29"]],
+  ["query with columns of aggregates", "SELECT COUNT(1) AS count, MAX(c.n) AS most FROM c",
+    [{ count: 30, most: 29 }]],
+  ["query with GROUP BY",
+    "SELECT c.pk, COUNT(1) AS count, AVG(c.n) AS mean FROM c WHERE c.pk = 'k1' GROUP BY c.pk",
+    [{ pk: "k1", count: 5, mean: 15 }]],
+  ["query with DISTINCT", "SELECT DISTINCT VALUE c.pk FROM c ORDER BY c.pk",
+    ["k0", "k1", "k2", "k3", "k4", "k5", "k6"]],
+  ["query with DISTINCT", "SELECT DISTINCT c.tags[0] AS tag FROM c WHERE c.n = 1", [{ tag: "t1" }]],
+  ["query with JOIN", "SELECT c.id, t FROM c JOIN t IN c.tags WHERE c.n = 5",
+    [{ id: "i05", t: "t1" }, { id: "i05", t: "t2" }]],
+  ["query with LIKE", "SELECT VALUE c.id FROM c WHERE c.id LIKE '%_7' ORDER BY c.id",
+    ["i07", "i17", "i27"]],
+  ["query with IN and BETWEEN",
+    "SELECT VALUE c.n FROM c WHERE c.n IN (3, 4, 99) OR c.n BETWEEN 28 AND 40 ORDER BY c.n",
+    [3, 4, 28, 29]],
+  ["query with a ternary and ??",
+    "SELECT VALUE (c.n > 13 ? 'high' : c.m ?? 'low') FROM c WHERE c.n IN (3, 14) ORDER BY c.n",
+    ["low", "high"]],
+  ["query with EXISTS and ARRAY",
+    "SELECT ARRAY(SELECT VALUE UPPER(t) FROM t IN c.tags) AS tags FROM c " +
+      "WHERE c.n = 4 AND EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t = 't1')",
+    [{ tags: ["T0", "T1"] }]],
+  ["query with functions",
+    "SELECT VALUE CONCAT(SUBSTRING(c.id, 0, 2), '-', ToString(FLOOR(c.n / 2))) FROM c " +
+      "WHERE STARTSWITH(c.id, 'i2') AND ARRAY_CONTAINS(c.tags, 't2') AND c.n > 25 ORDER BY c.n",
+    ["i2-13", "i2-14"]],
+];
+
+async function queries() {
+  const compositeIndexes = [
+    [{ path: "/pk", order: "descending" }, { path: "/n", order: "ascending" }],
+  ];
+  const made = await container("queried", {
+    throughput: 20_000,
+    indexingPolicy: { compositeIndexes },
+  });
+  const { items } = made;
+  for (let i = 0; i < 30; i++) {
+    const item = { id: `i${String(i).padStart(2, "0")}`, pk: `k${i % 7}`, tags: [`t${i % 2}`, `t${i % 3}`] };
+    await items.upsert(i === 13 ? item : { ...item, n: i });
+  }
+  const find = async (query, options) => {
+    const spec = { query, parameters: [{ name: "@n", value: 4 }] };
+    return (await items.query(spec, options).fetchAll()).resources;
+  };
+  for (const [operation, text, wanted, mixed] of QUERIES) {
+    await of(operation, async () => {
+      assert.deepEqual(await find(text), wanted);
+      if (mixed) return;
+      assert.deepEqual(await find(text, { forceQueryPlan: true }), wanted); // merged here
+    });
+  }
+  await of("query of a partition key", async () => {
+    const text = "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.n DESC";
+    assert.deepEqual(await find(text, { partitionKey: "k2" }), ["i23", "i16"]);
+  });
+  const paged = async (text, wanted, forceQueryPlan) => {
+    const found = [];
+    const pages = items.query(text, { maxItemCount: 4, forceQueryPlan });
+    while (pages.hasMoreResults()) found.push(...((await pages.fetchNext()).resources ?? []));
+    assert.equal(new Set(found).size, wanted);
+    assert.equal(found.length, wanted);
+  };
+  await of("query in pages", async () => {
+    await paged("SELECT VALUE c.id FROM c", 30, false);
+    await paged("SELECT VALUE c.id FROM c", 30, true);
+  });
+  await of("query with ORDER BY in pages", async () => {
+    await paged("SELECT VALUE c.id FROM c ORDER BY c.pk", 30, false);
+    await paged("SELECT VALUE c.id FROM c ORDER BY c.pk", 30, true);
+  });
+  await of("query with TOP in pages", () => paged("SELECT TOP 17 VALUE c.id FROM c", 17, true));
+  await of("query with a user-defined function", () => find("SELECT udf.f(c) FROM c"));
+}
+
+async function feeds() {
+  const made = await container("fed", { throughput: 20_000 });
+  for (let i = 0; i < 20; i++) await made.items.create({ id: `i${i}`, pk: `k${i}`, n: i });
+  const drain = async (options, found = []) => {
+    const iterator = made.items.getChangeFeedIterator(options);
+    let token;
+    while (iterator.hasMoreResults) {
+      const page = await iterator.readNext();
+      token = page.continuationToken;
+      if (page.statusCode === 304) break;
+      found.push(...page.result);
+    }
+    return { found, token };
+  };
+  const count = async (from) => (await drain({ changeFeedStartFrom: from })).found.length;
+  await of("feed ranges", async () => assert.equal((await made.getFeedRanges()).length, 2));
+  await of("change feed from the beginning", async () =>
+    assert.equal(await count(ChangeFeedStartFrom.Beginning()), 20));
+  await of("change feed of each range", async () => {
+    let found = 0;
+    for (const range of await made.getFeedRanges()) {
+      found += await count(ChangeFeedStartFrom.Beginning(range));
+    }
+    assert.equal(found, 20);
+  });
+  await of("change feed of a partition key", async () =>
+    assert.equal(await count(ChangeFeedStartFrom.Beginning("k5")), 1));
+  await of("change feed from a point in time", async () =>
+    assert.equal(await count(ChangeFeedStartFrom.Time(new Date(Date.now() - 600_000))), 20));
+  await of("change feed from now, and on", async () => {
+    const { found, token } = await drain({ changeFeedStartFrom: ChangeFeedStartFrom.Now() });
+    assert.equal(found.length, 0);
+    for (let i = 0; i < 10; i++) await made.items.create({ id: `later${i}`, pk: `k${i}` });
+    assert.equal(await count(ChangeFeedStartFrom.Continuation(token)), 10);
+  });
+  await of("change feed of all versions and deletes", async () => {
+    const changeFeedMode = ChangeFeedMode.AllVersionsAndDeletes;
+    const now = ChangeFeedStartFrom.Now();
+    const { token } = await drain({ changeFeedStartFrom: now, changeFeedMode });
+    await made.items.create({ id: "short", pk: "k1", n: 1 });
+    await made.items.upsert({ id: "short", pk: "k1", n: 2 });
+    await made.item("short", "k1").delete();
+    const on = ChangeFeedStartFrom.Continuation(token);
+    const { found } = await drain({ changeFeedStartFrom: on, changeFeedMode });
+    const kinds = found.map((x) => x.metadata.operationType);
+    assert.deepEqual(kinds, ["create", "replace", "delete"]);
+  });
+}
+
+async function keys() {
+  await of("unique keys", async () => {
+    const uniqueKeyPolicy = { uniqueKeys: [{ paths: ["/n"] }] };
+    const { items } = await container("unique", { uniqueKeyPolicy });
+    await items.create({ id: "a", pk: "p", n: 1 });
+    await status(409, () => items.create({ id: "b", pk: "p", n: 1 }));
+    await items.create({ id: "b", pk: "other", n: 1 });
+  });
+  const nested = database.container("nested");
+  await of("hierarchical partition keys", async () => {
+    const partitionKey = {
+      paths: ["/tenant", "/user", "/session"],
+      kind: PartitionKeyKind.MultiHash,
+      version: PartitionKeyDefinitionVersion.V2,
+    };
+    await database.containers.create({ id: "nested", partitionKey });
+    for (let i = 0; i < 12; i++) {
+      await nested.items.create({ id: `i${i}`, tenant: `t${i % 2}`, user: `u${i % 3}`, session: i });
+    }
+    assert.equal((await nested.item("i5", ["t1", "u2", 5]).read()).resource.session, 5);
+  });
+  await of("query of a prefix of a hierarchical key", async () => {
+    const options = { partitionKey: ["t1"] };
+    const found = await nested.items.query("SELECT * FROM c", options).fetchAll();
+    assert.equal(found.resources.length, 6);
+  });
+  await of("delete all items of a partition key", async () => {
+    const emptied = await container("emptied");
+    for (let i = 0; i < 10; i++) await emptied.items.create({ id: `i${i}`, pk: i < 7 ? "p" : "q" });
+    await emptied.deleteAllItemsForPartitionKey("p");
+    let left = 10;
+    for (let i = 0; i < 50 && left > 3; i++) { // an account deletes in the background
+      await pause(100);
+      left = (await emptied.items.readAll().fetchAll()).resources.length;
+    }
+    assert.equal(left, 3);
+  });
+}
+
+async function throughput() {
+  await of("read and replace throughput", async () => {
+    const manual = await container("manual", { throughput: 500 });
+    const { resource } = await manual.readOffer();
+    assert.equal(resource.content.offerThroughput, 500);
+    resource.content.offerThroughput = 700;
+    await client.offer(resource.id).replace(resource);
+    assert.equal((await manual.readOffer()).resource.content.offerThroughput, 700);
+  });
+  await of("autoscale throughput", async () => {
+    const scaled = await container("scaled", { maxThroughput: 20_000 });
+    const { resource } = await scaled.readOffer();
+    assert.equal(resource.content.offerAutopilotSettings.maxThroughput, 20_000);
+    assert.equal((await scaled.getFeedRanges()).length, 2);
+  });
+  await of("throughput of a database", async () => {
+    const id = `${name}-shared`;
+    const shared = (await client.databases.create({ id, throughput: 600 })).database;
+    assert.equal((await shared.readOffer()).resource.content.offerThroughput, 600);
+    await shared.delete();
+  });
+}
+
+async function scripts() {
+  const made = await container("scripted");
+  const body = "function s() {}";
+  await of("stored procedures", () => made.scripts.storedProcedures.create({ id: "s", body }));
+  await of("triggers", () =>
+    made.scripts.triggers.create({ id: "t", body, triggerOperation: "All", triggerType: "Pre" }));
+  await of("user-defined functions", () =>
+    made.scripts.userDefinedFunctions.create({ id: "f", body }));
+  await of("users", () => database.users.create({ id: "u" }));
+}
+
+async function main() {
+  for (const part of [resources, single, many, queries, feeds, keys, throughput, scripts]) {
+    await part();
+  }
+  await of("delete a database", () => database.delete());
+  client.dispose();
+}
+
+main();
