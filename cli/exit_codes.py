@@ -14,44 +14,21 @@ from typing import NoReturn
 
 import typer
 
-from changefeed.feeds.errors import FeedError, FeedRefused
-from changefeed.leases.errors import (
-    ContainerError,
-    ContainerRefused,
-    LeaseError,
-    MemberConflict,
-)
-from changefeed.observers.errors import DeadLettersRefused, ObserverError, ObserverRefused
 from changefeed.runtime.errors import Failure, UserError
 
 FAILED = 1
 USER_ERROR = 2
 
-_MISTAKES = (
-    UserError,
-    FeedRefused,
-    ContainerRefused,
-    ObserverRefused,
-    DeadLettersRefused,
-)
-_FAILURES = (
-    Failure,
-    FeedError,
-    ContainerError,
-    LeaseError,
-    ObserverError,
-    MemberConflict,
-    OSError,
-)
+_KNOWN = (UserError, Failure, OSError)
 
 
 def exit_message(error: BaseException) -> tuple[str, int] | None:
     """Return the message and the exit code for an error, ``None`` for what is a bug."""
     errors = list(_single(error))
-    if not all(isinstance(x, _MISTAKES + _FAILURES) for x in errors):
+    if not all(isinstance(x, _KNOWN) for x in errors):
         return None
     texts = dict.fromkeys(str(x) for x in errors)  # each once, in order
-    by_person = any(isinstance(x, _MISTAKES) for x in errors)
+    by_person = any(isinstance(x, UserError) for x in errors)
     return "; ".join(texts), USER_ERROR if by_person else FAILED
 
 
@@ -75,10 +52,10 @@ def exit_on_error() -> Iterator[None]:
     except (typer.Exit, typer.Abort, BrokenPipeError):
         raise
     except Exception as error:
-        told = exit_message(error)
-        if told is None:
+        ended = exit_message(error)
+        if ended is None:
             raise
-        _end(*told)
+        _end(*ended)
 
 
 def _end(text: str, code: int) -> NoReturn:

@@ -9,9 +9,10 @@ FeedError
 """
 
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import Failure, UserError
 
 
-class FeedError(Exception):
+class FeedError(Failure):
     """Something the feed could not do."""
 
 
@@ -27,8 +28,8 @@ class FeedUnavailable(FeedError):
         return self.reason
 
 
-class FeedRefused(FeedError):
-    """It will never answer this: made anew, unreadable, not ours. The text is the advice."""
+class FeedRefused(FeedError, UserError):
+    """It will never answer this: recreated, unreadable, not ours. The text is the advice."""
 
 
 class RangeRefused(FeedRefused):

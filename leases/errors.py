@@ -4,16 +4,17 @@ LeaseError                  about one lease; ``lease`` is the copy we tried to w
 ├── LeaseConflict           its version moved on: read again, and look for our own write
 ├── LeaseGone               there is no such lease: stop reading, nothing to release
 └── LeaseLost               it is no longer ours: stop reading, nothing to release
-MemberConflict              someone else wrote the member record of our name: stop
+MemberConflict              another process wrote the member record of our name: stop
 ContainerError
 ├── ContainerUnavailable    no answer: a write may have happened, or may yet
-└── ContainerRefused        asking again cannot help: stop, and tell a person
+└── ContainerRefused        asking again cannot help: stop, and say so to a person
 """
 
 from changefeed.leases.lease import Lease, Member
+from changefeed.runtime.errors import Failure, UserError
 
 
-class LeaseError(Exception):
+class LeaseError(Failure):
     """A lease could not be written. ``lease`` is the copy we tried to write."""
 
     def __init__(self, lease: Lease, reason: str) -> None:
@@ -30,14 +31,14 @@ class LeaseConflict(LeaseError):
 
 
 class LeaseGone(LeaseError):
-    """It was deleted: the range ended long ago, or somebody reset the container."""
+    """It was deleted: the range ended long ago, or an operator reset the container."""
 
 
 class LeaseLost(LeaseError):
     """Another host owns it now, or we could not renew it in time."""
 
 
-class MemberConflict(Exception):
+class MemberConflict(Failure):
     """The member record is not the one we wrote. ``member`` is the copy we tried to write."""
 
     def __init__(self, member: Member, reason: str) -> None:
@@ -49,7 +50,7 @@ class MemberConflict(Exception):
         return f"host {self.member.name!r}: {self.reason}"
 
 
-class ContainerError(Exception):
+class ContainerError(Failure):
     """The lease container as a whole."""
 
 
@@ -68,5 +69,5 @@ class ContainerUnavailable(ContainerError):
         return self.reason
 
 
-class ContainerRefused(ContainerError):
+class ContainerRefused(ContainerError, UserError):
     """Not a lease container, of another version, not permitted. The text is the advice."""

@@ -10,13 +10,14 @@ ObserverTimedOut         one attempt took too long; like what the observer raise
 """
 
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import Failure, UserError
 
 
-class ObserverError(Exception):
+class ObserverError(Failure):
     """Something an observer could not do; trying the same again does not help."""
 
 
-class ObserverRefused(ObserverError):
+class ObserverRefused(ObserverError, UserError):
     """Not found, not importable, or of a shape nobody can call. The text is the advice."""
 
 
@@ -74,7 +75,7 @@ class ObserverStuck(ObserverError):
         )
 
 
-class DeadLettersRefused(ObserverError):
+class DeadLettersRefused(ObserverError, UserError):
     """No address of dead letters, or a place that cannot keep them. The text is the advice."""
 
 

@@ -1,8 +1,4 @@
-"""What goes wrong in a pipeline, by what is done about it.
-
-Spark tells of an error by its text alone. What a person has to change has a name that ends
-in ``Refused``, here and elsewhere: by that it is told from what may pass.
-"""
+"""What goes wrong in a pipeline, by what is done about it."""
 
 from changefeed.runtime.errors import Failure, UserError
 

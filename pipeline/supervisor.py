@@ -9,17 +9,22 @@ is repeated at the next start.
 """
 
 import re
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from changefeed.feeds.errors import FeedUnavailable
 from changefeed.pipeline.errors import QueryFailed, QueryRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate
+from changefeed.runtime.errors import Failure, UserError
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -28,11 +33,7 @@ _LOOK_INTERVAL: Final = 0.25
 _REST_INTERVAL: Final = 0.05
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
 STOP_TIMEOUT: Final = 25.0
-_ADVICE = re.compile(
-    r"^(?:\w+\.)+(FeedUnavailable|FeedRefused|RangeRefused|RangeDamaged|PipelineRefused|"
-    r"ObserverRefused|DeadLettersRefused|ObserverFailed|ObserverStuck): (.+)$",
-    re.MULTILINE,
-)
+_ADVICE = re.compile(r"^((?:\w+\.)+\w+): (.+)$", re.MULTILINE)
 """The last line of a traceback. What led to an error stands before it, in lines alike."""
 
 Starter = Callable[[], StreamingQuery]
@@ -119,8 +120,8 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
         return
     kind, reason = advice(str(failure))
     one.failures += 1
-    if kind != "FeedUnavailable" or one.failures == tries:
-        failed = QueryRefused if kind.endswith("Refused") else QueryFailed
+    if not issubclass(kind, FeedUnavailable) or one.failures == tries:
+        failed = QueryRefused if issubclass(kind, UserError) else QueryFailed
         raise failed(one.name, reason) from failure
     delay = min(_FIRST_DELAY * 2.0 ** min(one.failures - 1, 10), _LONGEST_DELAY)
     _log.warning("query.failed", table=one.name, error=reason, again_after=delay)
@@ -155,10 +156,22 @@ def _rests(one: _Kept, hold: DrainGate) -> bool:
     return hold.noticed(one.name) or not one.query.status["isTriggerActive"]
 
 
-def advice(text: str) -> tuple[str, str]:
-    """Return what our own error was, and said, from within all that Spark says around it."""
-    found = _ADVICE.findall(text)
-    if not found:
-        return "", text.strip().splitlines()[0]
-    kind, said = found[-1]
-    return kind, said.strip()
+def advice(text: str) -> tuple[type[Exception], str]:
+    """Return what our own error was, and said, from within all that Spark says around it.
+
+    Spark passes on only the text of an error: its class is looked up by its full name.
+    """
+    for path, said in reversed(_ADVICE.findall(text)):
+        if (kind := _known_error(path)) is not None:
+            return kind, said.strip()
+    return Exception, text.strip().splitlines()[0]
+
+
+def _known_error(path: str) -> type[Exception] | None:
+    module, _, name = path.rpartition(".")
+    if module.startswith("changefeed."):  # raised in another process: not imported here yet
+        with suppress(ImportError):
+            import_module(module)
+    kind = getattr(sys.modules.get(module), name, None)
+    known = isinstance(kind, type) and issubclass(kind, UserError | Failure)
+    return kind if known else None

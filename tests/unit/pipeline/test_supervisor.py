@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.observers.errors import ObserverFailed
 from changefeed.pipeline.errors import QueryFailed, QueryRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
@@ -13,8 +15,10 @@ from changefeed.pipeline.source.drain import DrainGate, held
 from changefeed.pipeline.supervisor import Starter, advice, keep_running
 from changefeed.runtime.errors import UserError
 
-AWAY = "Failed ... Traceback\nfeeds.errors.FeedUnavailable: log.db: locked. Ask again\n at org"
-REFUSED = "Failed ...\nfeeds.errors.FeedRefused: there is no event log at x\n SQLSTATE"
+AWAY = "Failed ... Traceback\nchangefeed.feeds.errors.FeedUnavailable: log.db: locked. Ask again\n at org"
+REFUSED = (
+    "Failed ...\nchangefeed.feeds.errors.FeedRefused: there is no event log at x\n SQLSTATE"
+)
 
 
 class Steps(Stopping):
@@ -178,12 +182,19 @@ def test_a_source_that_is_held_says_that_it_was_asked(tmp_path: Path) -> None:
 
 
 def test_the_advice_is_found_within_what_spark_says() -> None:
-    assert advice(AWAY) == ("FeedUnavailable", "log.db: locked. Ask again")
-    assert advice("a\nobservers.errors.ObserverFailed: it failed\nb")[0] == "ObserverFailed"
-    assert advice("one\ntwo") == ("", "one")
+    assert advice(AWAY) == (FeedUnavailable, "log.db: locked. Ask again")
+    assert advice("a\nchangefeed.observers.errors.ObserverFailed: it\nb")[0] is ObserverFailed
+    assert advice("one\ntwo") == (Exception, "one")
     led_to = "changefeed.feeds.errors.FeedUnavailable: away\n\n"
     led_to += "The above exception was the direct cause\n"
     assert (
-        advice(f"{led_to}changefeed.observers.errors.ObserverFailed: no")[0] == "ObserverFailed"
+        advice(f"{led_to}changefeed.observers.errors.ObserverFailed: no")[0] is ObserverFailed
     )
-    assert advice("the value 'x FeedUnavailable: gone' is no number")[0] == ""
+    assert advice("the value 'x FeedUnavailable: gone' is no number")[0] is Exception
+
+
+def test_an_error_whose_class_nothing_here_has_imported_is_known_by_its_full_name() -> None:
+    kind, said = advice("x\nchangefeed.feeds.cosmos.requests.RequestRefused: 400: too old")
+    assert (issubclass(kind, UserError), said) == (True, "400: too old")
+    assert advice("x\nno.such.module.FeedRefused: gone")[0] is Exception
+    assert advice("x\nchangefeed.no_such.FeedRefused: gone")[0] is Exception
