@@ -15,7 +15,7 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend, Open, Opened
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.stores import SeparateStores
+from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
 from changefeed.runtime.diagnostics import Diagnostic
 

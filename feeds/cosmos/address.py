@@ -7,12 +7,13 @@ host, ``cosmos:///DATABASE/CONTAINER``, the connection string says where the acc
 A key never stands in an address, because addresses are logged. It comes from
 ``CHANGEFEED_COSMOS__KEY`` or ``CHANGEFEED_COSMOS__CONNECTION_STRING``; from a file, which
 either of them with ``_FILE`` behind it names; or it is the identity of the process in
-Azure. An endpoint on this machine is an emulator, whose key everybody knows.
+Azure. An endpoint on this machine is an emulator, whose key is public.
 
-Feeds and leases both use this, and build their own clients: one account may be open to
+Feeds and leases both use this, each with a client of its own: one account may be open to
 the one and closed to the other.
 """
 
+import base64
 import ipaddress
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -146,7 +147,22 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
             f"{endpoint} is not on this machine, and plain http would show everything to "
             "the network: use cosmos:// instead of cosmos+http://"
         )
-    return Account(endpoint=endpoint, key=key or (EMULATOR_KEY if here else None))
+    return Account(endpoint=endpoint, key=_checked(key) or (EMULATOR_KEY if here else None))
+
+
+def _checked(key: str | None) -> str | None:
+    """Return a key as the client needs it: it signs each request, and would fail there."""
+    if key is None:
+        return None
+    key = key.strip()
+    try:
+        base64.b64decode(key, validate=True)
+    except ValueError:
+        raise AddressWrong(
+            f"the key of Cosmos DB is not base64, so it is no key: look whether {_KEY} or "
+            f"{_CONNECTION_STRING} was cut off, or is another secret (it is not shown here)"
+        ) from None
+    return key
 
 
 def is_this_machine(host: str) -> bool:

@@ -4,7 +4,7 @@ See ``positions`` for what a position is, ``topology`` for what becomes of range
 split or merged, ``changes`` for what the two modes can tell, and ``requests`` for why the
 client is watched so closely.
 
-A container that was deleted and made anew has other changes under the same positions. While
+A container that was deleted and recreated has other changes under the same positions. While
 a feed is open this shows in the container's resource id. Positions do not carry it (they are
 those of other change feed processors), so after a restart only a position beyond the end of
 its range gives the new container away: if a range stays shorter than its lease says, for
@@ -17,7 +17,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from changefeed.feeds.cosmos.account import opened
 from changefeed.feeds.cosmos.address import (
     AddressWrong,
     CosmosAccess,
@@ -25,6 +24,7 @@ from changefeed.feeds.cosmos.address import (
     account_of,
 )
 from changefeed.feeds.cosmos.changes import Changes
+from changefeed.feeds.cosmos.client import client_of
 from changefeed.feeds.cosmos.positions import (
     BEGINNING,
     check_position,
@@ -95,7 +95,7 @@ async def open_cosmos(
     where = f"{account.endpoint}{address.database}/{address.container}"
     async with AsyncExitStack() as stack:
         async with answering(where, timeout):
-            client = await stack.enter_async_context(opened(account))
+            client = await stack.enter_async_context(client_of(account))
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
         requests = Requests(container, where=where, timeout=timeout)
@@ -283,7 +283,7 @@ class CosmosFeed:
             raise RangeRefused(
                 range_id,
                 f"the position {after!r} lies beyond the end of range {range_id!r}, which is "
-                f"at {newest}: the container was deleted and made anew, or restored from an "
+                f"at {newest}: the container was deleted and recreated, or restored from an "
                 f"older copy, or the leases are those of another feed. Reset the leases of "
                 f"this feed",
             )

@@ -13,29 +13,31 @@ that nobody here wants.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
+from changefeed.feeds.cosmos.errors import (
+    BAD_REQUEST,
+    GONE,
+    THROTTLED,
+    Problem,
+    Translator,
+    problem_in,
+    problem_of,
+)
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
 
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
-_GONE, _THROTTLED, _NOT_FOUND = 410, 429, 404
-_REPEATED: Final = (_GONE, _THROTTLED)  # what the client would ask for again and again
-_NOT_AUTHORIZED: Final = (401, 403)
-_BAD_REQUEST: Final = 400
+_REPEATED: Final = (GONE, THROTTLED)  # what the client would ask for again and again
 _SPLITTING: Final = 1007
 _RECREATED: Final = 1024
-_NOT_YET_HERE: Final = 1002
-_WRONG_REGION: Final = (3, 1008)
-_SHORT: Final = 300
 _TRIES: Final = 3
 
 
@@ -133,7 +135,7 @@ class Requests:
                     answer = _whole(response)
                     if answer.status in _REPEATED:
                         raise _Taken(answer)
-                    if answer.body and answer.status < _BAD_REQUEST:
+                    if answer.body and answer.status < BAD_REQUEST:
                         bodies.append(answer.body)
 
                 try:
@@ -151,9 +153,9 @@ class Requests:
         return answering(self._where, self._timeout)
 
     def _judged(self, answer: Answer) -> Answer:
-        if answer.status == _GONE and answer.substatus != _SPLITTING:
+        if answer.status == GONE and answer.substatus != _SPLITTING:
             raise RangeMoved
-        if answer.status >= _BAD_REQUEST:
+        if answer.status >= BAD_REQUEST:
             raise _error_in(self._where, answer)
         if not answer.etag:
             raise FeedUnavailable(f"{self._where} answered without saying where it stands")
@@ -170,58 +172,48 @@ async def answering(where: str, seconds: float) -> AsyncIterator[None]:
     """Bound what is done with the client, and say what its errors mean to a reader."""
     try:
         async with asyncio.timeout(seconds):
-            yield
+            with _TRANSLATOR.errors(where), _read_errors(where):
+                yield
     except TimeoutError as error:
         raise FeedUnavailable(f"{where} did not answer within {seconds:g} s") from error
+
+
+@contextmanager
+def _read_errors(where: str) -> Iterator[None]:
+    """Say what concerns the position that was asked for, which no other error does."""
+    try:
+        yield
     except CosmosHttpResponseError as error:
-        message = str(error.message or "").partition("\n")[0]
-        raise error_of(where, _answer_of(error), message) from error
-    except RecursionError as error:  # how the client gives up on lasting splits
-        raise FeedUnavailable(f"{where} is being split or merged") from error
-    except AzureError as error:
-        raise FeedUnavailable(f"{where} cannot be reached: {_brief(error)}") from error
+        raise error_of(where, problem_in(error)) from error
 
 
-def error_of(where: str, answer: Answer, message: str) -> FeedError:
+_TRANSLATOR = Translator(
+    unavailable=FeedUnavailable,
+    refused=FeedRefused,
+    advice={
+        401: "check the key, and the clock of this machine",
+        403: "check the key, the rights of the identity, and the firewall of the account",
+        404: "it is not there: check database and container in the address of the feed, "
+        "or create the container",
+    },
+)
+
+
+def error_of(where: str, problem: Problem) -> Exception:
     """Say what an error means to a reader: ask again later, or tell a person."""
-    said = f"({answer.status}/{answer.substatus}) {message[:_SHORT]}".strip()
-    if answer.status == _BAD_REQUEST and answer.substatus != _RECREATED:
+    if (problem.status, problem.substatus) == (BAD_REQUEST, _RECREATED):
+        return FeedRefused(is_recreated(where))
+    if problem.status == BAD_REQUEST:
         return RequestRefused(
-            f"{where} refused to be read {said}: if the position is older than the container "
-            f"keeps its changes, reset the lease of this range"
+            f"{where} refused to be read ({problem.code}) {problem.message}: if the position "
+            f"is older than the container keeps its changes, reset the lease of this range"
         )
-    advice = _advice(where, answer, said)
-    if advice is not None:
-        return FeedRefused(advice)
-    if answer.status == _THROTTLED:
-        wait = float(answer.headers.get("x-ms-retry-after-ms") or 0) / 1000
-        return FeedUnavailable(f"{where} throttles: {said}", wait)
-    if answer.status == _GONE:
-        return FeedUnavailable(f"{where} is being split or merged {said}")
-    return FeedUnavailable(f"{where} could not answer {said}")
-
-
-def _advice(where: str, answer: Answer, said: str) -> str | None:
-    """Tell a person what to do, where asking again cannot help."""
-    status, substatus = answer.status, answer.substatus
-    if (status, substatus) == (_BAD_REQUEST, _RECREATED):
-        return is_recreated(where)
-    if status == _NOT_FOUND and substatus != _NOT_YET_HERE:
-        return (
-            f"{where} is not there {said}: check database and container in the address of "
-            f"the feed, or create the container"
-        )
-    if status in _NOT_AUTHORIZED and substatus not in _WRONG_REGION:
-        return (
-            f"{where} does not let us in {said}: check the key, the rights of the identity, "
-            f"the firewall of the account, and the clock of this machine"
-        )
-    return None
+    return _TRANSLATOR.error(where, problem)
 
 
 def is_recreated(where: str) -> str:
     return (
-        f"{where} was deleted and made anew: the positions of its leases mean nothing in "
+        f"{where} was deleted and recreated: the positions of its leases mean nothing in "
         f"the new one. Reset the leases of this feed to start it again"
     )
 
@@ -229,8 +221,8 @@ def is_recreated(where: str) -> str:
 def _take(response: Any) -> None:
     """Take an answer from the client, unless the client knows better what to do with it."""
     answer = _whole(response)
-    anew = (answer.status, answer.substatus) == (_BAD_REQUEST, _RECREATED)
-    if answer.status < _BAD_REQUEST or answer.status in _REPEATED or anew:
+    anew = (answer.status, answer.substatus) == (BAD_REQUEST, _RECREATED)
+    if answer.status < BAD_REQUEST or answer.status in _REPEATED or anew:
         raise _Taken(answer)
 
 
@@ -239,22 +231,12 @@ def _whole(response: Any) -> Answer:
     return Answer(status=http.status_code, headers=http.headers, body=http.body() or b"")
 
 
-def _answer_of(error: CosmosHttpResponseError) -> Answer:
-    headers: dict[str, str] = dict(error.headers or {})
-    headers["x-ms-substatus"] = str(error.sub_status or 0)
-    return Answer(status=error.status_code or 0, headers=headers)
-
-
-def _error_in(where: str, answer: Answer) -> FeedError:
+def _error_in(where: str, answer: Answer) -> Exception:
     try:
-        message = str(msgspec.json.decode(answer.body)["message"]).partition("\r\n")[0]
+        message = str(msgspec.json.decode(answer.body)["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
         message = ""
-    return error_of(where, answer, message)
-
-
-def _brief(error: AzureError) -> str:
-    return (str(error.message) or type(error).__name__).partition("\n")[0][:_SHORT]
+    return error_of(where, problem_of(answer.status, answer.headers, message))
 
 
 class _Range(msgspec.Struct, frozen=True, rename="camel"):

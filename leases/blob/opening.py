@@ -12,7 +12,7 @@ from changefeed.leases.blob.metadata import Kind
 from changefeed.leases.blob.tables import BlobTable
 from changefeed.leases.conditional import ConditionalCheckpoints, ConditionalOwnership
 from changefeed.leases.lease import Checkpoint, Lease, Member
-from changefeed.leases.stores import SeparateStores
+from changefeed.leases.separate_stores import SeparateStores
 
 OWNERSHIP = Kind(folder="ownership", form=Lease)
 CHECKPOINTS = Kind(folder="checkpoint", form=Checkpoint)

@@ -14,12 +14,12 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.connection import connect, lease_address
 from changefeed.leases.cosmos.errors import translate_errors
 from changefeed.leases.cosmos.items import ItemNotFound, Items
 from changefeed.leases.cosmos.opening import (
-    OPTIONS,
+    connect,
     container_of,
+    lease_address,
     mode_of,
     partitioned_by_id,
     prefix_of,
@@ -36,7 +36,7 @@ _WEAK = {"Eventual", "ConsistentPrefix"}
 async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[Diagnostic]:
     """Yield what is found, until something is so wrong that no more can be seen."""
     try:
-        address = lease_address(scheme, place, OPTIONS)
+        address = lease_address(scheme, place)
         async with connect(address, access) as (client, account):
             yield fine("endpoint", f"{account.endpoint} answers")
             for found in await _account(client, address):

@@ -9,7 +9,7 @@
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,15 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNotFoundError
 
-from changefeed.feeds.cosmos.address import Account, CosmosAccess, CosmosAddress
-from changefeed.leases.cosmos.connection import connect, lease_address
+from changefeed.feeds.cosmos.address import (
+    Account,
+    AddressWrong,
+    CosmosAccess,
+    CosmosAddress,
+    account_of,
+    read_address,
+)
+from changefeed.feeds.cosmos.client import client_of, lease_options
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
@@ -79,7 +86,7 @@ async def open_container_at(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
 ) -> AsyncIterator[Opened]:
     """Open the container at an address. Raise ``ContainerRefused`` if it cannot be used."""
-    address = lease_address(scheme, place, OPTIONS)
+    address = lease_address(scheme, place)
     mode = mode_of(address)
     async with connect(address, access) as (client, account):
         with translate_errors(str(address)):
@@ -91,6 +98,27 @@ async def open_container_at(
         form = Form(names=Names(prefix), partitioned_by_id=by_id, mode=mode)
         items = Items(proxy, str(address), partitioned_by_id=by_id)
         yield Opened(address=address, items=items, form=form)
+
+
+def lease_address(scheme: str, place: str) -> CosmosAddress:
+    """Read the address of a lease container. Raise ``ContainerRefused`` with advice."""
+    try:
+        return read_address(scheme, place, known=OPTIONS)
+    except AddressWrong as error:
+        raise ContainerRefused(str(error)) from error
+
+
+@asynccontextmanager
+async def connect(
+    address: CosmosAddress, access: CosmosAccess
+) -> AsyncIterator[tuple[CosmosClient, Account]]:
+    """Open a client as long as the block lasts; it has spoken to the account by then."""
+    async with AsyncExitStack() as stack:
+        with translate_errors(address.endpoint or str(address)):
+            account = account_of(address, access)
+            opening = client_of(account, **lease_options(account))
+            client = await stack.enter_async_context(opening)
+        yield client, account
 
 
 def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:

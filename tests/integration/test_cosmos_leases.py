@@ -14,11 +14,11 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed.emulator import DEVELOPMENT_KEY
+from changefeed.feeds.cosmos import client
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import OpenOptions, open_container
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.cosmos import connection
 from changefeed.leases.cosmos import creation_lock as markers
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, WriteId
@@ -333,7 +333,8 @@ async def test_a_write_that_the_client_sends_twice_is_recognised(place: Place) -
 
 
 @pytest.mark.parametrize(
-    ("status", "substatus"), [(408, 0), (410, 1007), (449, 0), (503, 0), (404, 1002), (500, 0)]
+    ("status", "substatus"),
+    [(408, 0), (410, 1007), (449, 0), (503, 0), (404, 1002), (500, 0), (403, 3), (403, 1008)],
 )
 async def test_what_may_pass_is_unavailable(place: Place, status: int, substatus: int) -> None:
     leases = await place.leases()
@@ -475,7 +476,7 @@ async def test_leases_cost_what_the_documentation_says(
         charges.clear()
         return await call, [round(x, 1) for x in charges]
 
-    monkeypatch.setitem(connection.OPTIONS, "raw_response_hook", count)
+    monkeypatch.setitem(client.LEASE_OPTIONS, "raw_response_hook", count)
     if not made_by_us:
         await place.raw()
     leases = await place.leases()

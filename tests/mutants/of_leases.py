@@ -124,7 +124,7 @@ LEASES = (
     ),
     Mutant(
         name="an acquisition that does not claim the checkpoint",
-        file="leases/stores.py",
+        file="leases/separate_stores.py",
         before="                checkpoint = await self._checkpoints.write(claim)\n"
         "            except",
         after="                checkpoint = claim\n            except",
@@ -133,7 +133,7 @@ LEASES = (
     ),
     Mutant(
         name="ownership is passed on before its checkpoint is written",
-        file="leases/stores.py",
+        file="leases/separate_stores.py",
         before="""\
         checkpoint = await self._write_checkpoint(lease, seen, epoch=epoch)
         return _whole(await self._replace_ownership(lease), checkpoint)
@@ -148,7 +148,7 @@ LEASES = (
     ),
     Mutant(
         name="a claim of an epoch that is over",
-        file="leases/stores.py",
+        file="leases/separate_stores.py",
         before="            if seen.claimed > lease.epoch:\n",
         after="            if seen.claimed < 0:\n",
         rule=5,
@@ -156,7 +156,7 @@ LEASES = (
     ),
     Mutant(
         name="to hand over shuts out the present owner",
-        file="leases/stores.py",
+        file="leases/separate_stores.py",
         before="        epoch = min(lease.epoch, seen.claimed)\n",
         after="        epoch = lease.epoch\n",
         rule=6,
@@ -164,7 +164,7 @@ LEASES = (
     ),
     Mutant(
         name="the checkpoint is read before its owner",
-        file="leases/stores.py",
+        file="leases/separate_stores.py",
         before="""\
             owned = await self._ownership.read(range_id)
             if owned is None:
@@ -182,7 +182,7 @@ LEASES = (
     ),
     Mutant(
         name="a wiped checkpoint is made anew under a lease in use",
-        file="leases/stores.py",
+        file="leases/separate_stores.py",
         before="        owned = await self._ownership.read(lease.range_id)\n"
         "        if owned is not None:\n            return _listed(owned)\n",
         after="",
@@ -191,7 +191,7 @@ LEASES = (
     ),
     Mutant(
         name="a stale etag: the version of a listing is not carried",
-        file="leases/stores.py",
+        file="leases/separate_stores.py",
         before="    return replace(owned, version=_version(_Seen(ownership=owned.version)))",
         after="    return replace(owned, version=_version(_Seen(ownership=Version('1'))))",
         rule=3,
@@ -199,7 +199,7 @@ LEASES = (
     ),
     Mutant(
         name="transactions that begin as readers",
-        file="leases/sqlite/container.py",
+        file="leases/sqlite/file.py",
         before='connection.execute("begin immediate")',
         after='connection.execute("begin")',
         rule=3,
@@ -207,7 +207,7 @@ LEASES = (
     ),
     Mutant(
         name="a failed transaction stays open",
-        file="leases/sqlite/container.py",
+        file="leases/sqlite/file.py",
         before='            connection.execute("rollback")\n',
         after="            pass\n",
         rule=6,
@@ -215,7 +215,7 @@ LEASES = (
     ),
     Mutant(
         name="a change that is refused is written with the others",
-        file="leases/sqlite/container.py",
+        file="leases/sqlite/file.py",
         before='        connection.execute("rollback to one")\n',
         after="",
         rule=6,
@@ -223,7 +223,7 @@ LEASES = (
     ),
     Mutant(
         name="closing forgets the changes that wait",
-        file="leases/sqlite/container.py",
+        file="leases/sqlite/file.py",
         before="        while self._writing is not None:\n",
         after="        while False:\n",
         rule=6,
@@ -231,7 +231,7 @@ LEASES = (
     ),
     Mutant(
         name="versions that are used again",
-        file="leases/sqlite/container.py",
+        file="leases/sqlite/schema.py",
         before="(version integer primary key autoincrement, {columns})",
         after="(version integer primary key, {columns})",
         rule=3,
@@ -239,10 +239,50 @@ LEASES = (
     ),
     Mutant(
         name="a full disk is taken for a refusal",
-        file="leases/sqlite/container.py",
+        file="leases/sqlite/file.py",
         before='    sqlite3.SQLITE_FULL: "make room on the disk",\n',
         after="",
         rule=6,
+        tests=(_SQLITE,),
+    ),
+    Mutant(
+        name="a lease file that was replaced goes unnoticed",
+        file="leases/sqlite/file.py",
+        before="        if found is None or found != self._identity:\n",
+        after="        if found is None:\n",
+        rule=3,
+        tests=(_SQLITE,),
+    ),
+    Mutant(
+        name="a lease file that was deleted goes unnoticed by readers",
+        file="leases/sqlite/file.py",
+        before="            self._refuse_another_file()\n            return rows(",
+        after="            return rows(",
+        rule=3,
+        tests=(_SQLITE,),
+    ),
+    Mutant(
+        name="an error of the disk ends hosts",
+        file="leases/sqlite/file.py",
+        before="    sqlite3.SQLITE_IOERR: ",
+        after="    -1: ",
+        rule=10,
+        tests=(_SQLITE,),
+    ),
+    Mutant(
+        name="no file handle is taken for a missing right",
+        file="leases/sqlite/file.py",
+        before="opening and not out_of_handles()",
+        after="opening",
+        rule=10,
+        tests=(_SQLITE,),
+    ),
+    Mutant(
+        name="a lease disk that was full stays full",
+        file="leases/sqlite/file.py",
+        before="self._was_full = self._was_full or _code",
+        after="_ = self._was_full or _code",
+        rule=10,
         tests=(_SQLITE,),
     ),
 )

@@ -36,8 +36,8 @@ PIPELINE = (
     Mutant(
         name="what led to an error is taken for it",
         file="pipeline/supervisor.py",
-        before="kind, said = found[-1]",
-        after="kind, said = found[0]",
+        before="in reversed(_ADVICE.findall(text)):",
+        after="in _ADVICE.findall(text):",
         rule=10,
         tests=(_RUNNING,),
     ),

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
 from changefeed.host.balancing.membership import NameTaken
@@ -19,7 +19,7 @@ from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import Checkpoint, HostName, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.operations.pause import pause, resume
-from changefeed.leases.stores import CheckpointStore, OwnershipStore, SeparateStores
+from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
@@ -29,6 +29,9 @@ from .checkers import Call, Checker, Violation
 from .loop import HOST, FreezingLoop
 from .network import FeedLink, Link, Server, Weather
 from .sources import CosmosSource, MemorySource, Source
+
+if TYPE_CHECKING:
+    from changefeed.leases.stores import CheckpointStore, OwnershipStore
 
 FeedKind = Literal["memory", "cosmos"]
 _EPOCH = 1_700_000_000.0  # when the world begins, on a clock that is right

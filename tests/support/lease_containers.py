@@ -9,7 +9,7 @@ from random import Random
 from changefeed.leases.addresses import OpenOptions, open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.stores import SeparateStores
+from changefeed.leases.separate_stores import SeparateStores
 from tests.integration.emulator.running import running
 from tests.support.independent_cosmos import independent_cosmos
 from tests.support.proxies import delaying, proxied

@@ -13,8 +13,8 @@ from changefeed.leases.blob.address import BlobAccess
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.postgres import opening as postgres
 from changefeed.leases.redis import opening as redis
+from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteOwnership
-from changefeed.leases.stores import SeparateStores
 from tests.support import servers
 from tests.support.lease_containers import Connect, Harness
 

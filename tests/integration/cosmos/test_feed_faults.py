@@ -73,6 +73,18 @@ async def test_a_replica_that_is_behind_the_session_may_be_asked_again(
         await feed.read(ZERO, BEGINNING, 5)
 
 
+@pytest.mark.parametrize("operation", ["change_feed", "read_ranges"])
+@pytest.mark.parametrize("substatus", [3, 1008])
+async def test_a_write_region_that_moves_is_no_reason_to_die(
+    world: CosmosWorld, operation: str, substatus: int
+) -> None:
+    async with open_cosmos(world.address, CosmosAccess(), timeout=1.0) as feed:
+        await world.fault(effect="error", operation=operation, status=403, substatus=substatus)
+        ask = feed.ranges() if operation == "read_ranges" else feed.read(ZERO, BEGINNING, 5)
+        with pytest.raises(FeedUnavailable):  # the client looks for the region meanwhile
+            await ask
+
+
 @pytest.mark.parametrize(
     ("status", "substatus", "advice"),
     [(401, 0, "check the key"), (403, 5300, "the rights"), (400, 0, "refused to be read")],
@@ -114,13 +126,13 @@ async def test_a_dropped_connection_may_be_asked_again(
     assert len(page.changes) == 1
 
 
-async def test_a_container_that_was_made_anew_is_refused_by_every_method(
+async def test_a_container_that_was_recreated_is_refused_by_every_method(
     world: CosmosWorld, feed: CosmosFeed
 ) -> None:
     await world.put("a")
     page = await feed.read(ZERO, BEGINNING, 5)
     await world.delete()
-    with pytest.raises(FeedRefused, match=r"not there|deleted and made anew"):
+    with pytest.raises(FeedRefused, match=r"not there|deleted and recreated"):
         await feed.read(ZERO, page.continuation, 5)
     await world.create()
     await world.put("other")
@@ -130,21 +142,21 @@ async def test_a_container_that_was_made_anew_is_refused_by_every_method(
         feed.ranges(),
     ]
     for ask in asked:
-        with pytest.raises(FeedRefused, match=r"deleted and made anew.*Reset the leases"):
+        with pytest.raises(FeedRefused, match=r"deleted and recreated.*Reset the leases"):
             await ask
 
 
 async def test_a_position_beyond_the_end_is_waited_for_and_then_refused(
     world: CosmosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A replica may lag for a while; a container that was made anew stays behind."""
+    """A replica may lag for a while; a container that was recreated stays behind."""
     await world.put("a")
     old = Continuation('"7052"')
     async with world.feed() as feed:
         page = await feed.read(ZERO, old, 5)
         assert (list(page.changes), page.continuation) == ([], old)
         monkeypatch.setattr(feed_module, "_REPLICA_LAG", 0.0)
-        with pytest.raises(FeedRefused, match=r"lies beyond the end.*is at 1.*made anew"):
+        with pytest.raises(FeedRefused, match=r"lies beyond the end.*is at 1.*recreated"):
             await feed.read(ZERO, old, 5)
         low, _ = await world.by_hand.split(range="0")
         page = await feed.read(RangeId(low["id"]), old, 5)  # a merge may be in its past

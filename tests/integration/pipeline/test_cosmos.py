@@ -271,7 +271,7 @@ def test_a_container_that_is_made_anew_under_a_query_is_refused(cosmos: ServedCo
         offset, _ = drained(access, first_offset(access, "beginning"))
         cosmos.make_anew()
         cosmos.put(30)
-        with pytest.raises(FeedRefused, match="deleted and made anew"):
+        with pytest.raises(FeedRefused, match="deleted and recreated"):
             next_offset(access, offset)
 
 

@@ -13,7 +13,7 @@ from changefeed.host.balancing.membership import NameTaken
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.stores import SeparateStores
+from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
 from tests.support.fleet import Fleet
 

@@ -17,7 +17,7 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
-from changefeed.leases.stores import SeparateStores
+from changefeed.leases.separate_stores import SeparateStores
 from tests.support.proxies import Around, Cutting, proxied
 
 A, B, C = HostName("a"), HostName("b"), HostName("c")

@@ -1,7 +1,10 @@
 """What is SQLite's own: the file, its errors, and readable columns."""
 
 import asyncio
+import shutil
 import sqlite3
+import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +14,9 @@ import pytest
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
-from changefeed.leases.stores import SeparateStores
+from tests.support.handles import out_of_handles
 
 pytestmark = pytest.mark.real_time
 
@@ -139,6 +143,87 @@ async def test_a_full_disk_is_unavailable_with_advice(path: Path) -> None:
         with pytest.raises(ContainerUnavailable, match="full; make room on the disk"):
             await leases.replace(large)
         assert await leases.read(R0) == lease
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 600 kB, less than SQLite's log of writes may grow to."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "none", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+async def test_leases_on_a_disk_that_was_full_recover_once_there_is_a_little_room(
+    small_disk: Path,
+) -> None:
+    async def write_400_times(leases: SqliteLeases) -> None:
+        """Write about 3 kB each time, of which only the last counts."""
+        for n in range(400):
+            lease = await leases.read(R0)
+            assert lease is not None
+            await leases.replace(lease.advanced_to(Continuation(f"{n}{'x' * 3000}")))
+
+    ballast = small_disk / "ballast"
+    await asyncio.to_thread(ballast.write_bytes, bytes(80_000))
+    async with SqliteLeases(small_disk / "leases.db") as leases:
+        await leases.create(NEW)
+        with pytest.raises(ContainerUnavailable, match="make room on the disk"):
+            await write_400_times(leases)
+        await asyncio.to_thread(ballast.unlink)
+        await write_400_times(leases)
+
+
+@pytest.mark.parametrize(
+    "code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_NOMEM]
+)
+async def test_an_error_of_the_disk_is_unavailable(path: Path, code: int) -> None:
+    def fail(_: sqlite3.Connection) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = code
+        raise error
+
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        with pytest.raises(ContainerUnavailable, match="disk I/O error"):
+            await leases._file.change(fail)
+        assert (await leases.replace(lease.renewed())).renewals == 1
+
+
+async def test_a_file_that_was_deleted_is_refused_by_hosts_that_use_it(path: Path) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        await asyncio.to_thread(path.unlink)
+        with pytest.raises(ContainerRefused, match="was deleted or replaced while hosts run"):
+            await leases.replace(lease.renewed())
+        with pytest.raises(ContainerRefused, match="two fleets"):
+            await leases.list()
+
+
+async def test_a_file_that_was_replaced_is_refused_by_hosts_that_use_the_old_one(
+    path: Path,
+) -> None:
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        await asyncio.to_thread(path.rename, path.with_suffix(".old"))
+        async with SqliteLeases(path) as others:
+            await others.create(NEW)
+            with pytest.raises(ContainerRefused, match="Stop all hosts"):
+                await leases.replace(lease.renewed())
+            assert [x.renewals for x in await others.list()] == [0]
+
+
+async def test_a_host_out_of_file_handles_waits_for_its_leases(path: Path) -> None:
+    async with SqliteLeases(path):
+        pass
+    with out_of_handles(), pytest.raises(ContainerUnavailable, match="out of file handles"):
+        async with SqliteLeases(path):
+            pass
+    async with SqliteLeases(path):
+        pass
 
 
 async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(

@@ -15,7 +15,9 @@ from changefeed.pipeline.source.drain import DrainGate, held
 from changefeed.pipeline.supervisor import Starter, advice, keep_running
 from changefeed.runtime.errors import UserError
 
-AWAY = "Failed ... Traceback\nchangefeed.feeds.errors.FeedUnavailable: log.db: locked. Ask again\n at org"
+AWAY = (
+    "Failed ... Traceback\nchangefeed.feeds.errors.FeedUnavailable: log.db: locked. Ask again\n"
+)
 REFUSED = (
     "Failed ...\nchangefeed.feeds.errors.FeedRefused: there is no event log at x\n SQLSTATE"
 )

@@ -95,3 +95,18 @@ def test_plain_http_is_for_this_machine_only() -> None:
     away = read_address("cosmos+http", "//acc.documents.azure.com/d/c", known=())
     with pytest.raises(AddressWrong, match="use cosmos:// instead"):
         account_of(away, CosmosAccess(key=SECRET))
+
+
+@pytest.mark.parametrize("key", ["no key!", "c2VjcmV0L", "c2Vj cmV0", "schlüssel"])
+def test_a_key_that_is_not_base64_is_refused_and_not_shown(key: str) -> None:
+    away = read_address("cosmos", "//acc.example/d/c", known=())
+    string = f"AccountEndpoint=https://acc.example/;AccountKey={key}"
+    for access in (CosmosAccess(key=key), CosmosAccess(connection_string=string)):
+        with pytest.raises(AddressWrong, match="is not base64, so it is no key") as refused:
+            account_of(away, access)
+        assert key not in str(refused.value)
+
+
+def test_a_key_may_come_with_the_line_break_of_the_file_it_was_read_from() -> None:
+    away = read_address("cosmos", "//acc.example/d/c", known=())
+    assert account_of(away, CosmosAccess(key=f"{SECRET}\n")).key == SECRET

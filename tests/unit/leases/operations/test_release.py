@@ -13,7 +13,7 @@ from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseG
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.operations.release import release
-from changefeed.leases.stores import SeparateStores
+from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
 from tests.support.fleet import Fleet
 from tests.support.proxies import Cutting, proxied

@@ -1,0 +1,65 @@
+"""The client of an account, for feeds and leases: by its key, or by the identity of this
+process.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from azure.cosmos.aio import CosmosClient
+
+from changefeed.feeds.cosmos.address import Account, AddressWrong, is_this_machine
+
+LEASE_OPTIONS: dict[str, Any] = {
+    # Retries are the host's: it knows what became of the lease meanwhile. The client
+    # multiplies its own ((n+1)² requests for a 429 that lasts), and 0 means its default.
+    "retry_total": 1,
+    "retry_throttle_total": 1,
+    "retry_backoff_max": 1,
+    "connection_timeout": 5,
+    "read_timeout": 30,
+}
+
+
+@asynccontextmanager
+async def client_of(account: Account, **options: Any) -> AsyncIterator[CosmosClient]:
+    """Yield a client that has spoken to the account, open as long as the block lasts.
+
+    ``options`` are the client's. Raise ``AddressWrong`` where there is neither a key nor an
+    identity, and what the client raises.
+    """
+    async with AsyncExitStack() as stack:
+        credential: Any = account.key
+        if credential is None:
+            credential = await stack.enter_async_context(_identity(account))
+        # TLS is verified by the client, but for endpoints on this machine.
+        client = CosmosClient(
+            account.endpoint, credential, user_agent_suffix="changefeed-host", **options
+        )
+        # Before it is entered: it leaves a session open if the account does not answer.
+        stack.push_async_callback(client.close)
+        await client.__aenter__()
+        yield client
+
+
+def lease_options(account: Account) -> dict[str, Any]:
+    """Return the options of a client for leases, where a host makes its own retries."""
+    # An emulator has one region, and may not know by which address it is reached.
+    return {
+        **LEASE_OPTIONS,
+        "enable_endpoint_discovery": not is_this_machine(account.host),
+    }
+
+
+def _identity(account: Account) -> Any:
+    try:
+        from azure.identity.aio import (  # noqa: PLC0415 - an extra, for those who use it
+            DefaultAzureCredential,
+        )
+    except ImportError as error:
+        raise AddressWrong(
+            f"there is no key for {account.endpoint}: set CHANGEFEED_COSMOS__KEY or "
+            f"CHANGEFEED_COSMOS__CONNECTION_STRING; or, to use the identity of this process, "
+            f"pip install 'changefeed-host[azure]'"
+        ) from error
+    return DefaultAzureCredential()

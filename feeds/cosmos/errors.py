@@ -1,0 +1,125 @@
+"""What the errors of Cosmos DB and its client mean, for feeds and leases alike.
+
+What may pass (throttling, splits, a write region that moves, servers that are busy, lost
+connections, no file handles) is told from what a person has to change. Texts of the service
+are cut to one line; none of them repeats a key.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from changefeed.feeds.cosmos.address import AddressWrong
+
+BAD_REQUEST: Final = 400
+NOT_FOUND: Final = 404
+GONE: Final = 410
+THROTTLED: Final = 429
+_CLIENT_ERRORS: Final = range(400, 500)
+_MAY_PASS: Final = frozenset({408, GONE, THROTTLED, 449})
+_MAY_PASS_AS: Final = frozenset(
+    {
+        (NOT_FOUND, 1002),  # a replica that lags behind the session
+        (403, 3),  # writes have moved to another region
+        (403, 1008),  # the account is moving
+    }
+)
+_RETRY_AFTER: Final = "x-ms-retry-after-ms"
+_LONGEST_TEXT: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """An answer that is an error: its codes, the service's words, the wait it asks for."""
+
+    status: int
+    substatus: int = 0
+    message: str = ""
+    retry_after: float | None = None
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether asking again can help."""
+        if self.status not in _CLIENT_ERRORS:
+            return True
+        return self.status in _MAY_PASS or (self.status, self.substatus) in _MAY_PASS_AS
+
+    @property
+    def code(self) -> str:
+        return f"{self.status}/{self.substatus}" if self.substatus else f"{self.status}"
+
+
+def problem_of(status: int, headers: Mapping[str, str], message: str) -> Problem:
+    wait = headers.get(_RETRY_AFTER)
+    return Problem(
+        status=status,
+        substatus=int(headers.get("x-ms-substatus") or 0),
+        message=one_line(message),
+        retry_after=None if wait is None else float(wait) / 1000,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translator:
+    """Makes the errors of a feed, or of a lease container, from those of Cosmos DB.
+
+    ``advice`` says by status what a person has to do.
+    """
+
+    unavailable: Callable[[str, float | None], Exception]
+    refused: Callable[[str], Exception]
+    advice: Mapping[int, str]
+
+    def error(self, where: str, problem: Problem) -> Exception:
+        """Return what an answer means; ``where`` is the container, for people."""
+        if problem.status == THROTTLED:
+            text = f"{where} throttles: more requests than its throughput allows (429)"
+            return self.unavailable(text, problem.retry_after)
+        text = f"{where}: {problem.code} {problem.message}".rstrip()
+        if problem.status == GONE:
+            text = f"{where} is being split or merged ({problem.code})"
+        if problem.may_pass:
+            return self.unavailable(text, problem.retry_after)
+        advice = self.advice.get(problem.status, "asking again cannot help")
+        return self.refused(f"{text}; {advice}")
+
+    @contextmanager
+    def errors(self, where: str) -> Iterator[None]:
+        """Turn what the client raises into our errors."""
+        try:
+            yield
+        except CosmosHttpResponseError as error:
+            raise self.error(where, problem_in(error)) from error
+        except ClientAuthenticationError as error:
+            raise self.refused(
+                f"{where}: no Azure identity was accepted ({one_line(str(error))}). Sign in "
+                "(az login), or give this machine a managed identity; or set "
+                "CHANGEFEED_COSMOS__KEY"
+            ) from error
+        except AddressWrong as error:
+            raise self.refused(str(error)) from error
+        except (AzureError, OSError) as error:
+            text = f"{where}: no answer ({one_line(str(error))})"
+            raise self.unavailable(text, None) from error
+        except RecursionError as error:
+            # The client follows a split again and again, without a pause, as long as it lasts.
+            text = f"{where} is being split or merged"
+            raise self.unavailable(text, None) from error
+
+
+def problem_in(error: CosmosHttpResponseError) -> Problem:
+    headers = {**(error.headers or {}), "x-ms-substatus": str(error.sub_status or 0)}
+    message = error.http_error_message or str(error.message or "")
+    return problem_of(error.status_code or 0, headers, message)
+
+
+def one_line(text: str) -> str:
+    """Return a message in one line; services wrap theirs into JSON, and add ids."""
+    found = re.search(r'Errors[\\":\s]+\[\\*"(.*?)\\*"\]', text)
+    line = " ".join((found.group(1) if found else text).split())
+    return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}…"

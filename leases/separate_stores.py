@@ -1,0 +1,242 @@
+"""Ownership and checkpoints kept apart, each where it fits.
+
+Balancing lists ownership only and never touches a checkpoint. What a single document
+gives for nothing, that a robbed owner's checkpoint finds its version gone, is made here
+by the epoch: whoever acquires a lease first raises the epoch of its checkpoint, and
+the checkpoint store refuses every write under an older one.
+
+Two stores cannot be written at once. The order of the writes makes that safe: a
+checkpoint is written before ownership is passed on, and claimed after ownership was won.
+A host that dies in between leaves a lease that expires, and a checkpoint that counts.
+
+What is left when somebody dies, or is overtaken, between the two writes of a call:
+
+create     A checkpoint without a lease. The next ``create`` adopts it, and its epoch.
+replace    A checkpoint further on, and an owner who has not changed. The progress was
+           real, and it is in the claimed epoch, so owner and successor both go on from it.
+acquire    A new owner, and a checkpoint still open to the old one. Nobody reads under
+           the new epoch yet. Last writes of the old owner may come in until somebody
+           claims; and whoever claims, finds them.
+delete     A checkpoint without a lease, as after ``create``. To forget that as well,
+           create the lease and delete it again. A lease that is created in the very
+           moment between may lose its checkpoint instead, and is then refused.
+
+A write that is delayed on its way names the version it was meant for. Every later write
+and every claim moves that version, so a late write comes in before them or not at all.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.errors import (
+    ContainerRefused,
+    ContainerUnavailable,
+    LeaseConflict,
+    LeaseError,
+    LeaseGone,
+)
+from changefeed.leases.lease import Checkpoint, Lease, Member, Version
+from changefeed.leases.stores import (
+    CheckpointConflict,
+    CheckpointStore,
+    OwnershipStore,
+    require_continuation,
+)
+
+_ATTEMPTS = 10  # every one that fails means that somebody else has written in between
+
+
+class SeparateStores:
+    """A ``LeaseContainer`` made of two stores.
+
+    Where it differs from a single document, a host that keeps to the contract of
+    ``LeaseContainer`` need not know:
+
+    - A checkpoint does not move the version of ownership, nor the reverse. A renewal and
+      a checkpoint may be under way at once, and a request for the lease disturbs neither.
+    - ``write_id`` of a copy that was read names the last write of ownership. A writer
+      whose ``checkpoint`` got no answer finds the lease still its own, and writes again.
+    - ``checkpoint_epoch`` is stored with ownership, so it follows at the next renewal.
+    - ``acquire`` may be cut short between its two writes. Whoever finds its ``write_id``
+      then owns the lease, but has not shut out the old owner: it must ``acquire`` again,
+      without a new epoch. So must a host that another has made owner by ``replace``.
+
+    A lease whose checkpoint is missing is refused. To begin anew without a word would
+    repeat everything, or skip whatever was written since.
+    """
+
+    def __init__(self, ownership: OwnershipStore, checkpoints: CheckpointStore) -> None:
+        self._ownership = ownership
+        self._checkpoints = checkpoints
+
+    async def members(self) -> Sequence[Member]:
+        return await self._ownership.members()
+
+    async def put_member(self, member: Member) -> Member:
+        return await self._ownership.put_member(member)
+
+    async def remove_member(self, member: Member) -> None:
+        await self._ownership.remove_member(member)
+
+    async def list(self) -> Sequence[Lease]:
+        return [_listed(owned) for owned in await self._ownership.list()]
+
+    async def read(self, range_id: RangeId) -> Lease | None:
+        for _ in range(_ATTEMPTS):
+            # Ownership first: the checkpoint is then no older than what it was passed on with.
+            owned = await self._ownership.read(range_id)
+            if owned is None:
+                return None
+            checkpoint = await self._checkpoints.read(range_id)
+            if checkpoint is not None:
+                return _whole(owned, checkpoint)
+            if await self._ownership.read(range_id) == owned:  # else deleted in between
+                raise ContainerRefused(_MISSING.format(range_id=range_id))
+        raise ContainerUnavailable(f"lease {range_id!r} changes faster than it can be read")
+
+    async def create(self, lease: Lease) -> Lease:
+        # Look first, lest a checkpoint that was wiped is made anew under a lease in use.
+        owned = await self._ownership.read(lease.range_id)
+        if owned is not None:
+            return _listed(owned)
+        first = _checkpoint_of(lease, Version(""), epoch=lease.epoch)
+        checkpoint = await self._checkpoints.create(first)
+        # One that was left behind may have been claimed; epochs never go down.
+        epoch = max(lease.epoch, checkpoint.epoch)
+        bare = replace(lease.without_continuation(), epoch=epoch)
+        return _whole(await self._ownership.create(bare), checkpoint)
+
+    async def replace(self, lease: Lease) -> Lease:
+        if lease.continuation is None:
+            owned = await self._replace_ownership(lease)
+            seen = msgspec.structs.replace(_seen(lease), ownership=owned.version)
+            return replace(owned, version=_version(seen))
+        seen = await self._seen_whole(lease)
+        # To hand over begins an epoch, but the next owner claims it: if the second write
+        # fails, the present one must still be able to checkpoint.
+        epoch = min(lease.epoch, seen.claimed)
+        checkpoint = await self._write_checkpoint(lease, seen, epoch=epoch)
+        return _whole(await self._replace_ownership(lease), checkpoint)
+
+    async def acquire(self, lease: Lease) -> Lease:
+        # The continuation we carry may be an old one, since a checkpoint does not move the
+        # version we compete for. What counts is the one that we find and claim.
+        owned = await self._replace_ownership(lease)
+        for _ in range(_ATTEMPTS):
+            stored = await self.read(lease.range_id)
+            if stored is None:
+                raise LeaseGone(lease, "deleted while it was acquired")
+            seen = _seen(stored)
+            if seen.claimed > lease.epoch:
+                raise LeaseConflict(
+                    lease, f"its checkpoint is claimed for epoch {seen.claimed}"
+                )
+            claim = _checkpoint_of(stored, seen.checkpoint, epoch=lease.epoch)
+            try:
+                checkpoint = await self._checkpoints.write(claim)
+            except CheckpointConflict:
+                continue  # the old owner's last checkpoint came in: claim that one
+            return _whole(owned, checkpoint)
+        raise ContainerUnavailable(
+            f"the checkpoint of {lease.range_id!r} changes faster than it can be claimed"
+        )
+
+    async def checkpoint(self, lease: Lease) -> Lease:
+        seen = await self._seen_whole(lease)
+        checkpoint = await self._write_checkpoint(lease, seen, epoch=lease.epoch)
+        written = replace(lease, checkpoint_epoch=lease.epoch, version=seen.ownership)
+        return _whole(written, checkpoint)
+
+    async def delete(self, lease: Lease) -> None:
+        with _reraise_for(lease):
+            await self._ownership.delete(replace(lease, version=_seen(lease).ownership))
+        await self._checkpoints.delete(lease.range_id)
+
+    async def _replace_ownership(self, lease: Lease) -> Lease:
+        """Win or lose on ownership alone; the version of the answer is that of its store."""
+        bare = replace(lease.without_continuation(), version=_seen(lease).ownership)
+        with _reraise_for(lease):
+            return await self._ownership.replace(bare)
+
+    async def _write_checkpoint(self, lease: Lease, seen: "_Seen", *, epoch: int) -> Checkpoint:
+        try:
+            return await self._checkpoints.write(
+                _checkpoint_of(lease, seen.checkpoint, epoch=epoch)
+            )
+        except CheckpointConflict as conflict:
+            if await self._ownership.read(lease.range_id) is None:
+                raise LeaseGone(lease, "there is no such lease") from conflict
+            raise LeaseConflict(lease, str(conflict)) from conflict
+
+    async def _seen_whole(self, lease: Lease) -> "_Seen":
+        """Look up the version of the checkpoint, if the copy is from a listing."""
+        seen = _seen(lease)
+        if seen.checkpoint is not None:
+            return seen
+        stored = await self.read(lease.range_id)
+        if stored is None:
+            raise LeaseGone(lease, "there is no such lease")
+        now = _seen(stored)
+        if now.ownership != seen.ownership:
+            raise LeaseConflict(lease, f"written since; now owned by {stored.owner!r}")
+        return now
+
+
+_MISSING = (
+    "lease {range_id!r} has no checkpoint in the checkpoint store: it was emptied, or it is"
+    " another than the one this fleet began with. Put the right one in its place; or delete"
+    " the lease, and it is made anew from the start position of your settings"
+)
+
+
+class _Seen(msgspec.Struct, frozen=True, array_like=True):
+    """What a copy knows of both stores: its version, spelled out."""
+
+    ownership: Version
+    checkpoint: Version | None = None
+    claimed: int = 0
+
+
+def _checkpoint_of(lease: Lease, version: Version | None, *, epoch: int) -> Checkpoint:
+    return Checkpoint(
+        range_id=lease.range_id,
+        continuation=require_continuation(lease),
+        epoch=epoch,
+        write_id=lease.write_id,
+        version=version or Version(""),
+    )
+
+
+@contextmanager
+def _reraise_for(lease: Lease) -> Iterator[None]:
+    """Let errors of the ownership store carry the copy that *we* were given."""
+    try:
+        yield
+    except LeaseError as error:
+        raise type(error)(lease, error.reason) from error
+
+
+def _seen(lease: Lease) -> _Seen:
+    try:
+        return msgspec.json.decode(lease.version, type=_Seen)
+    except (msgspec.DecodeError, ValueError):
+        return _Seen(ownership=lease.version)  # not from here: no store will know it
+
+
+def _version(seen: _Seen) -> Version:
+    return Version(msgspec.json.encode(seen).decode())
+
+
+def _listed(owned: Lease) -> Lease:
+    return replace(owned, version=_version(_Seen(ownership=owned.version)))
+
+
+def _whole(owned: Lease, checkpoint: Checkpoint) -> Lease:
+    seen = _Seen(
+        ownership=owned.version, checkpoint=checkpoint.version, claimed=checkpoint.epoch
+    )
+    return replace(owned, continuation=checkpoint.continuation, version=_version(seen))

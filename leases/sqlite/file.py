@@ -1,0 +1,293 @@
+"""One connection to one SQLite file, in a thread of its own; its transactions and errors."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
+
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.sqlite.schema import Row
+from changefeed.runtime.handles import out_of_handles
+
+_APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
+_SCHEMA = 1
+_SMALL_LOG = 16  # pages of SQLite's log of writes, where there was no room for more
+
+T = TypeVar("T")
+_Work = Callable[[sqlite3.Connection], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A change that somebody waits for."""
+
+    work: _Work
+    answer: asyncio.Future[Any]
+
+
+class SqliteFile:
+    """One connection to one file, in a thread of its own.
+
+    What is to be done is a plain function over the connection, and the thread does one
+    after the other. Changes that are asked for while others are being written share the
+    next transaction: with many ranges, a trip to the thread and a commit cost more than
+    the change. A change is whole even when whoever asked for it was cancelled meanwhile.
+    """
+
+    def __init__(self, path: Path | str, busy_timeout: float, tables: Sequence[str]) -> None:
+        self._path = Path(path)
+        self._busy_timeout = busy_timeout
+        self._tables = tables
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._was_full = False
+        self._waiting: list[_Waiting] = []
+        self._writing: asyncio.Future[Sequence[Any]] | None = None
+
+    async def open(self) -> None:
+        if not self._path.parent.is_dir():
+            raise ContainerRefused(
+                f"{self._path}: there is no directory {self._path.parent}; make it first"
+            )
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
+        try:
+            with self._errors(opening=True):
+                self._connection = await self._in_thread(self._connect)
+            await self._prepare()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+        if connection is not None:
+            await self._in_thread(connection.close)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=False)
+
+    async def select(self, statement: str, *parameters: str) -> Sequence[Row]:
+        def read(connection: sqlite3.Connection) -> Sequence[Row]:
+            self._refuse_another_file()
+            return rows(connection, statement, *parameters)
+
+        return await self._run(read)
+
+    async def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do ``work`` as the only writer. What it did is undone if it raises anything."""
+        connection = self._opened()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(work, answer))
+        if self._writing is None:
+            self._write(connection)
+        with self._errors():
+            return await answer
+
+    def _write(self, connection: sqlite3.Connection) -> None:
+        """Write what waits. No task does it, so that none can be cancelled in the middle."""
+        together, self._waiting = self._waiting, []
+        works = [x.work for x in together]
+        self._writing = self._in_thread(partial(self._transaction, connection, works))
+        self._writing.add_done_callback(partial(self._written, connection, together))
+
+    def _written(
+        self,
+        connection: sqlite3.Connection,
+        together: Sequence[_Waiting],
+        done: asyncio.Future[Sequence[Any]],
+    ) -> None:
+        """Tell each what became of it; write what has come to wait meanwhile."""
+        self._writing = None
+        if self._waiting:
+            self._write(connection)
+        error = done.exception()
+        answers = done.result() if error is None else [_Failed(error)] * len(together)
+        for one, answer in zip(together, answers, strict=True):
+            if one.answer.cancelled():
+                continue
+            if isinstance(answer, _Failed):
+                one.answer.set_exception(answer.error)
+            else:
+                one.answer.set_result(answer)
+
+    def _transaction(
+        self, connection: sqlite3.Connection, works: Sequence[_Work]
+    ) -> Sequence[Any]:
+        self._refuse_another_file()
+        if self._was_full:
+            self._write_back(connection)
+        try:
+            return _transaction(connection, works)
+        except sqlite3.Error as error:
+            self._was_full = self._was_full or _code(error) == sqlite3.SQLITE_FULL
+            raise
+
+    def _write_back(self, connection: sqlite3.Connection) -> None:
+        """Empty the log of writes, which may be what fills the disk, and keep it small."""
+        connection.execute(f"pragma wal_autocheckpoint = {_SMALL_LOG}")
+        connection.execute("pragma wal_checkpoint(truncate)")
+        self._was_full = False
+
+    def _refuse_another_file(self) -> None:
+        found = _identity_of(self._path)
+        if found is None or found != self._identity:
+            raise ContainerRefused(
+                f"{self._path} was deleted or replaced while hosts run: those that go on in "
+                "the old file and those that start in another would be two fleets. Stop all "
+                "hosts, put the right file in its place, and start them again"
+            )
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._opened()
+        with self._errors():
+            return await self._in_thread(partial(work, connection))
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise ContainerRefused(f"{self._path} is not open: use it within `async with`")
+        return self._connection
+
+    def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=self._busy_timeout, isolation_level=None
+        )
+        connection.row_factory = sqlite3.Row
+        connection.execute("pragma schema_version")  # opens the file, and makes it
+        self._identity = _identity_of(self._path)
+        return connection
+
+    async def _prepare(self) -> None:
+        # Processes that start together get in each other's way here, and SQLite does not
+        # wait by itself for the change to WAL.
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type(ContainerUnavailable),
+            stop=stop_after_delay(self._busy_timeout),
+            wait=wait_random(0.005, 0.05),
+            reraise=True,
+        ):
+            with attempt:
+                rows = await self.select("pragma journal_mode = wal")
+        if [[*x.values()] for x in rows] != [["wal"]]:
+            raise ContainerRefused(f"{self._path}: no WAL is possible here; use a local disk")
+        await self.select("pragma synchronous = normal")
+        await self.change(self._make_ours)
+
+    def _make_ours(self, connection: sqlite3.Connection) -> None:
+        """Mark a new file as ours, refuse one that is not; make the tables."""
+        application = rows(connection, "pragma application_id")[0]["application_id"]
+        schema = rows(connection, "pragma user_version")[0]["user_version"]
+        if application != _APPLICATION:
+            if schema or rows(connection, "select 1 from sqlite_master limit 1"):
+                raise ContainerRefused(
+                    f"{self._path} belongs to another program; give the leases their own file"
+                )
+            connection.execute(f"pragma application_id = {_APPLICATION}")
+            connection.execute(f"pragma user_version = {_SCHEMA}")
+        elif schema > _SCHEMA:
+            raise ContainerRefused(
+                f"{self._path} has schema {schema}, written by a newer version of this"
+                f" program, which itself knows {_SCHEMA}; upgrade this host"
+            )
+        for creation in self._tables:
+            connection.execute(creation)
+
+    @contextmanager
+    def _errors(self, *, opening: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = _code(error)
+            hint = _MAY_PASS.get(code)
+            if code == sqlite3.SQLITE_CANTOPEN:
+                # SQLite does not say why. A file that was open once can be had again.
+                hint = None if opening and not out_of_handles() else hint
+            if hint is not None:
+                raise ContainerUnavailable(f"{self._path}: {error}; {hint}") from error
+            hint = _WILL_NOT_PASS.get(code, "it cannot serve as a lease container")
+            raise ContainerRefused(f"{self._path}: {error}; {hint}") from error
+        except OSError as error:
+            raise ContainerUnavailable(f"{self._path}: {error.strerror}") from error
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from one that takes its place; ``None`` if it is gone."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+_MAY_PASS = {
+    sqlite3.SQLITE_BUSY: "another process did not finish its write in time",
+    sqlite3.SQLITE_LOCKED: "another connection did not finish its write in time",
+    sqlite3.SQLITE_IOERR: "the disk did not answer; look at the system's log",
+    sqlite3.SQLITE_READONLY: "make the file and its directory writable for this process",
+    sqlite3.SQLITE_FULL: "make room on the disk",
+    sqlite3.SQLITE_PROTOCOL: "too many processes open it at this moment",
+    sqlite3.SQLITE_CANTOPEN: "is this process out of file handles (ulimit -n)?",
+    sqlite3.SQLITE_NOMEM: "this process is out of memory",
+}
+_WILL_NOT_PASS = {
+    sqlite3.SQLITE_NOTADB: "it is no SQLite file; give the leases their own",
+    sqlite3.SQLITE_CANTOPEN: "let this process read and write the file and its directory",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; restore it, or begin anew in another file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """In the place of an answer: what was raised instead."""
+
+    error: BaseException
+
+
+def _transaction(connection: sqlite3.Connection, works: Sequence[_Work]) -> Sequence[Any]:
+    """Do all of them as the only writer, in one commit; return their answers.
+
+    Raise what SQLite raises, and then nothing is done.
+    """
+    connection.execute("begin immediate")
+    try:
+        answers = [_apart(connection, work) for work in works]
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+    return answers
+
+
+def _apart(connection: sqlite3.Connection, work: _Work) -> Any:
+    """Do one of several, and undo it alone if it is refused."""
+    connection.execute("savepoint one")
+    try:
+        answer = work(connection)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
+        connection.execute("rollback to one")
+        answer = _Failed(error)
+    connection.execute("release one")
+    return answer
+
+
+def rows(connection: sqlite3.Connection, statement: str, *parameters: str) -> Sequence[Row]:
+    return [dict(row) for row in connection.execute(statement, parameters)]

@@ -1,0 +1,169 @@
+"""How leases, checkpoints and members lie in tables: columns that a person can read."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import msgspec
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.lease import Checkpoint, Lease, Member
+from changefeed.leases.tables import Record
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[Record]):
+    """How one kind of record lies in a table. The first column is its key.
+
+    The statements are put together from the constants below (S608).
+    """
+
+    table: str
+    columns: Mapping[str, str]
+    to_row: Callable[[Record], Row]
+    from_row: Callable[[Row], Record]
+    left_out: str = ""  # a column that listings do without
+
+    @property
+    def key(self) -> str:
+        return next(iter(self.columns))
+
+    @property
+    def creation(self) -> str:
+        columns = ", ".join(f"{name} {form}" for name, form in self.columns.items())
+        return (
+            f"create table if not exists {self.table}"
+            f" (version integer primary key autoincrement, {columns})"
+        )
+
+    @property
+    def insertion(self) -> str:
+        """Takes the place of a row with the same key, under a new version."""
+        names = ", ".join(self.columns)
+        marks = ", ".join(f":{name}" for name in self.columns)
+        return f"insert or replace into {self.table} ({names}) values ({marks})"  # noqa: S608
+
+    @property
+    def deletion(self) -> str:
+        return f"delete from {self.table} where {self.key} = ?"  # noqa: S608
+
+    def selection(self, *, without: str = "") -> str:
+        names = ", ".join(f"null as {x}" if x == without else x for x in self.columns)
+        return f"select cast(version as text) as version, {names} from {self.table}"  # noqa: S608
+
+
+def _lease_row(lease: Lease) -> Row:
+    return {
+        "range_id": lease.range.id,
+        "low": lease.range.low,
+        "high": lease.range.high,
+        "parents": msgspec.json.encode(lease.range.parents).decode(),
+        "owner": lease.owner,
+        "incarnation": lease.incarnation,
+        "epoch": lease.epoch,
+        "renewals": lease.renewals,
+        "next_owner": lease.next_owner,
+        "ended": lease.ended,
+        "paused": lease.paused,
+        "stamp": lease.stamp,
+        "continuation": lease.continuation,
+        "checkpoint_epoch": lease.checkpoint_epoch,
+        "write_id": lease.write_id,
+    }
+
+
+def _lease(row: Row) -> Lease:
+    return Lease(
+        range=FeedRange(
+            id=row["range_id"],
+            low=row["low"],
+            high=row["high"],
+            parents=msgspec.json.decode(row["parents"], type=tuple[RangeId, ...]),
+        ),
+        owner=row["owner"],
+        incarnation=row["incarnation"],
+        epoch=row["epoch"],
+        renewals=row["renewals"],
+        next_owner=row["next_owner"],
+        ended=bool(row["ended"]),
+        paused=row["paused"],
+        stamp=row["stamp"],
+        continuation=row["continuation"],
+        checkpoint_epoch=row["checkpoint_epoch"],
+        write_id=row["write_id"],
+        version=row["version"],
+    )
+
+
+def _owned(row: Row) -> Lease:
+    return _lease({**row, "continuation": None})
+
+
+def _fields(record: Checkpoint | Member) -> Row:
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+def _member(row: Row) -> Member:
+    return Member(**{**row, "stopping": bool(row["stopping"])})
+
+
+def _checkpoint(row: Row) -> Checkpoint:
+    return Checkpoint(**row)
+
+
+_LEASE_COLUMNS = {
+    "range_id": "text not null unique",
+    "low": "text not null",
+    "high": "text not null",
+    "parents": "text not null",  # a JSON array
+    "owner": "text",
+    "incarnation": "text",
+    "epoch": "integer not null",
+    "renewals": "integer not null",
+    "next_owner": "text",
+    "ended": "integer not null",
+    "paused": "text",
+    "stamp": "real",  # seconds since 1970
+    "continuation": "text not null",
+    "checkpoint_epoch": "integer not null",
+    "write_id": "text",
+}
+LEASES = Kind(
+    table="leases",
+    columns=_LEASE_COLUMNS,
+    to_row=_lease_row,
+    from_row=_lease,
+    left_out="continuation",
+)
+OWNERSHIP = Kind(
+    table="ownership",
+    columns={name: x for name, x in _LEASE_COLUMNS.items() if name != "continuation"},
+    to_row=_lease_row,
+    from_row=_owned,
+)
+CHECKPOINTS: Kind[Checkpoint] = Kind(
+    table="checkpoints",
+    columns={
+        "range_id": "text not null unique",
+        "continuation": "text not null",
+        "epoch": "integer not null",
+        "write_id": "text",
+    },
+    to_row=_fields,
+    from_row=_checkpoint,
+)
+MEMBERS: Kind[Member] = Kind(
+    table="members",
+    columns={
+        "name": "text not null unique",
+        "incarnation": "text not null",
+        "heartbeats": "integer not null",
+        "stopping": "integer not null",
+        "stamp": "real",
+        "address": "text not null",
+    },
+    to_row=_fields,
+    from_row=_member,
+)
