@@ -21,7 +21,6 @@ from io import BytesIO, StringIO
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, Encoded
 from changefeed.feeds.feed import Change, RangeId
 
@@ -39,6 +38,10 @@ class Layout(NamedTuple):
     bodies: bytes
     previous_sizes: bytes
     previous: bytes
+
+
+class BlockDamaged(Exception):
+    """The columns of a block do not fit together."""
 
 
 COLUMNS: Final = ", ".join(Layout._fields)
@@ -69,27 +72,25 @@ def joined(blocks: Iterable[Sequence[bytes]]) -> Layout:
 
 
 def behind(times: bytes, time_us: int) -> int:
-    """Return how many records lie before the first one committed at or after a time."""
-    return next(n for n, x in enumerate(_times(times)) if x >= time_us)
+    """Return how many records lie before the first one committed at or after a time.
+
+    Raise ``BlockDamaged`` if there is none.
+    """
+    for n, found in enumerate(_times(times)):
+        if found >= time_us:
+            return n
+    raise BlockDamaged(f"it has no change committed at {time_us} or later")
 
 
 def changes_of(range_id: RangeId, first: int, count: int, block: Layout) -> Sequence[Change]:
     """Make the changes of a block that is to have ``count`` records.
 
-    ``first`` is the sequence of the first of them. Raise ``RangeDamaged`` for damage.
+    ``first`` is the sequence of the first of them. Raise ``BlockDamaged`` if it has not.
     """
     try:
         return _changes(range_id, first, count, block)
     except (ValueError, KeyError, StopIteration, struct.error) as error:
-        raise damaged(range_id, first) from error
-
-
-def damaged(range_id: RangeId, first: int) -> RangeDamaged:
-    return RangeDamaged(
-        range_id,
-        f"the changes of range {range_id!r} from {first} on cannot be read: the log is "
-        f"damaged. Restore its directory from a copy",
-    )
+        raise BlockDamaged(str(error)) from error
 
 
 def _changes(range_id: RangeId, first: int, count: int, block: Layout) -> Sequence[Change]:

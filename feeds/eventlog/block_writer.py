@@ -10,6 +10,7 @@ written again each time: at most 64 KiB for each append and partition.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from changefeed.feeds.eventlog import checksums
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
 from changefeed.feeds.eventlog.records import BLOCK_BYTES, BLOCK_RECORDS, MIN_TIME_US, Encoded
 
@@ -20,7 +21,8 @@ class Tail:
 
     ``latest_us`` is the latest commit time so far: it never falls, even where commit
     times do. ``stored`` counts the bytes of all blocks. ``first`` is the sequence that the
-    last block begins with, and ``size`` its bytes; no block yet is an empty one from 1.
+    last block begins with, ``size`` its bytes, and ``checks`` the checksums of its columns;
+    no block yet is an empty one from 1.
     """
 
     partition: int
@@ -29,7 +31,18 @@ class Tail:
     stored: int = 0
     first: int = 1
     size: int = 0
+    checks: bytes = checksums.NONE
     closed: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return (
+            self.partition, self.last, self.latest_us, self.stored, self.first, self.size
+        )  # fmt: skip
+
+    @property
+    def sealed(self) -> bytes:
+        return checksums.seal(self.checks, *self.numbers)
 
     @property
     def is_full(self) -> bool:
@@ -48,7 +61,16 @@ class Addition:
     last: int
     latest_us: int
     stored: int
+    checks: bytes
     data: Layout
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return self.partition, self.first, self.last, self.latest_us, self.stored
+
+    @property
+    def sealed(self) -> bytes:
+        return checksums.seal(self.checks, *self.numbers)
 
 
 def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
@@ -76,19 +98,21 @@ def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
 
 
 def _next_block(tail: Tail) -> Tail:
-    return replace(tail, first=tail.last + 1, size=0)
+    return replace(tail, first=tail.last + 1, size=0, checks=checksums.NONE)
 
 
 def _grown(
     tail: Tail, pending: list[Encoded], last: int, latest_us: int, size: int
 ) -> tuple[Tail, Addition]:
     """End the block at ``last``, with ``size`` bytes in all."""
+    data = lay_out(pending)
     grown = replace(
         tail,
         last=last,
         latest_us=latest_us,
         stored=tail.stored + size - tail.size,
         size=size,
+        checks=checksums.extend(tail.checks, data),
     )
     addition = Addition(
         partition=grown.partition,
@@ -96,6 +120,7 @@ def _grown(
         last=last,
         latest_us=latest_us,
         stored=grown.stored,
-        data=lay_out(pending),
+        checks=grown.checks,
+        data=data,
     )
     return grown, addition

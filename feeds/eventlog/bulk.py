@@ -16,33 +16,45 @@ from pathlib import Path
 from typing import Any
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.block_format import COLUMNS, Layout, behind, joined
-from changefeed.feeds.eventlog.catalog import Catalog, read_catalog
+from changefeed.feeds.eventlog.block_format import Layout, joined
+from changefeed.feeds.eventlog.catalog import (
+    Catalog,
+    Partition,
+    RecordsFormat,
+    check_records,
+    read_catalog,
+)
+from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import advised, opened
 from changefeed.feeds.eventlog.ids import position, sequence_of
-from changefeed.feeds.eventlog.schema import FORMAT, RECORDS
+from changefeed.feeds.eventlog.schema import RECORDS
+from changefeed.feeds.eventlog.stored_blocks import (
+    BLOCK,
+    END,
+    SINCE,
+    End,
+    StoredBlock,
+    end_of,
+    sequence_since,
+    statements,
+    stored_block,
+    whole_blocks,
+)
 from changefeed.feeds.feed import Continuation, RangeId
 
 _BATCH_BYTES = 64 * 1024 * 1024
 """A batch takes no more blocks once it has so many bytes, whatever its size."""
 
-_BLOCKS = f"""
-SELECT first, last, stored, {COLUMNS} FROM blocks
+_BLOCKS = statements(f"""
+SELECT {BLOCK} FROM blocks
 WHERE partition = :partition
     AND first >= coalesce(
         (SELECT max(first) FROM blocks WHERE partition = :partition AND first <= :begin), 0)
     AND first <= :end
 ORDER BY first
-"""  # noqa: S608 - names of our own columns
-_SINCE = """
-SELECT first, times FROM blocks
-WHERE partition = ? AND latest_us >= ? ORDER BY latest_us, first LIMIT 1
-"""
-_ENDS = "SELECT partition, last, closed FROM partitions"
-_IDENTITY = "SELECT identity, format, broker FROM log"
-
-_Block = tuple[Any, ...]
-"""Its first and its last sequence, the bytes up to its end, and its columns."""
+""")  # noqa: S608 - names of our own columns
+_SINCE = statements(SINCE)
+_ENDS = statements(END)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +73,6 @@ class Columns:
 
     def __len__(self) -> int:
         return self.count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """The last sequence of a range, and whether it is the last for good."""
-
-    last: int
-    closed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,23 +101,24 @@ class BulkLog:
         """
         found: dict[RangeId, End] = {}
         for broker in self.catalog.folders:
-            with _records(self.catalog, broker) as records:
-                for number, last, closed in records.execute(_ENDS):
-                    partition = self.catalog.by_number.get(number)
+            with _records(self.catalog, broker) as (records, found_format):
+                for row in records.execute(_ENDS[found_format.format]):
+                    partition = self.catalog.by_number.get(row[0])
                     if partition is not None:
-                        both = bool(closed) and partition.closed
-                        found[partition.id] = End(last=last, closed=both)
+                        end = end_of(row, self.catalog, found_format)
+                        both = end.closed and partition.closed
+                        found[partition.id] = End(last=end.last, closed=both)
         return found
 
     def sequence_before(self, range_id: RangeId, time_us: int) -> int:
         """Return the last sequence before the first change committed at or after a time."""
         partition = self.catalog.partition(range_id)
-        with _records(self.catalog, partition.broker) as records:
-            blocks = records.execute(_SINCE, (partition.number, time_us)).fetchall()
+        with _records(self.catalog, partition.broker) as (records, version):
+            where = (partition.number, time_us)
+            blocks = records.execute(_SINCE[version.format], where).fetchall()
         if not blocks:
             return self.ends()[range_id].last
-        ((first, times),) = blocks
-        return int(first) - 1 + behind(times, time_us)
+        return sequence_since(blocks[0], self.catalog, partition, time_us, version)
 
 
 class BulkReader:
@@ -126,38 +131,49 @@ class BulkReader:
     def __init__(self, log: BulkLog) -> None:
         self._catalog = log.catalog
         self._stack = ExitStack()
-        self._open: dict[int, sqlite3.Connection] = {}
+        self._open: dict[int, tuple[sqlite3.Connection, RecordsFormat]] = {}
 
     def read(
         self, range_id: RangeId, after: int, end: int, *, batch: int = 8192
     ) -> Iterator[Columns]:
         """Yield the records with ``after < sequence <= end``, about ``batch`` at a time.
 
-        Raise ``FeedRefused`` if they are not all there: the log is another one, or damaged.
+        Raise ``FeedRefused`` if they are not all there, as the log is another one, and
+        ``RangeDamaged`` if they are not what was written.
         """
         if after >= end:
             return
         partition = self._catalog.partition(range_id)
         where = {"partition": partition.number, "begin": after + 1, "end": end}
         done = after
-        with advised(self._catalog.folder(partition.broker) / RECORDS):
-            rows = self._records(partition.broker).execute(_BLOCKS, where)
-            for blocks in _batches(rows, batch):
+        with advised(self._catalog.folder(partition.broker) / RECORDS, range_id):
+            records, version = self._records(partition.broker)
+            rows = _behind(records.execute(_BLOCKS[version.format], where), after)
+            found = whole_blocks(rows, self._catalog, partition, after + 1, version)
+            for blocks in _batches(found, batch):
                 columns = _columns(blocks, done + 1, end)
                 if columns.count > 0:
                     done += columns.count
                     yield columns
         if done < end:
+            if self._end(partition) >= end:
+                raise damaged(self._catalog, range_id, done + 1, end)
             raise FeedRefused(
                 f"range {range_id!r} has changes up to {done} only, {end} was wanted: the log "
                 f"was restored from an older copy. Start from the beginning"
             )
 
+    def _end(self, partition: Partition) -> int:
+        records, version = self._records(partition.broker)
+        statement = f"{_ENDS[version.format]} WHERE partition = ?"
+        (row,) = records.execute(statement, (partition.number,)).fetchall()
+        return end_of(row, self._catalog, version).last
+
     def close(self) -> None:
         self._stack.close()
         self._open.clear()
 
-    def _records(self, broker: int) -> sqlite3.Connection:
+    def _records(self, broker: int) -> tuple[sqlite3.Connection, RecordsFormat]:
         if broker not in self._open:
             opening = _records(self._catalog, broker)
             self._open[broker] = self._stack.enter_context(opening)
@@ -165,37 +181,40 @@ class BulkReader:
 
 
 @contextmanager
-def _records(catalog: Catalog, broker: int) -> Iterator[sqlite3.Connection]:
-    """Open the records of a broker for a moment; refuse those of another log."""
-    path = catalog.folder(broker) / RECORDS
-    with opened(path, "ro") as records:
-        if records.execute(_IDENTITY).fetchall() != [(catalog.identity, FORMAT, broker)]:
-            raise FeedRefused(
-                f"{path} holds the records of another log than its catalog says: restore the "
-                f"whole directory from one copy"
-            )
-        yield records
+def _records(
+    catalog: Catalog, broker: int
+) -> Iterator[tuple[sqlite3.Connection, RecordsFormat]]:
+    """Open the records of a broker, of some format; refuse those of another log."""
+    with opened(catalog.folder(broker) / RECORDS, "ro") as records:
+        yield records, check_records(records, catalog, broker)
 
 
-def _batches(blocks: Iterable[_Block], batch: int) -> Iterator[Sequence[_Block]]:
+def _behind(rows: Iterator[Sequence[Any]], after: int) -> Iterator[Sequence[Any]]:
+    """Leave out the first row, if its block ends before what is wanted."""
+    for n, row in enumerate(rows):
+        if n or stored_block(row).last != after:
+            yield row
+
+
+def _batches(blocks: Iterable[StoredBlock], batch: int) -> Iterator[Sequence[StoredBlock]]:
     """Put blocks together until they have so many records, or too many bytes."""
-    pending: list[_Block] = []
+    pending: list[StoredBlock] = []
     for block in blocks:
         pending.append(block)
-        (first, _, stored, *_), last, now_stored = pending[0], block[1], block[2]
-        if last - first + 1 >= batch or now_stored - stored >= _BATCH_BYTES:
+        begin = pending[0]
+        if block.last - begin.first + 1 >= batch or block.stored - begin.stored >= _BATCH_BYTES:
             yield pending
             pending = []
     if pending:
         yield pending
 
 
-def _columns(blocks: Sequence[_Block], begin: int, end: int) -> Columns:
+def _columns(blocks: Sequence[StoredBlock], begin: int, end: int) -> Columns:
     """Join blocks that follow each other; say what of them lies between two sequences."""
-    first, last = blocks[0][0], blocks[-1][1]
+    first, last = blocks[0].first, blocks[-1].last
     return Columns(
         first=begin,
         count=min(last, end) - begin + 1,
         skip=begin - first,
-        layout=joined(x[3:] for x in blocks),
+        layout=joined(x.columns for x in blocks),
     )

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import aiosqlite
-
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
-from changefeed.feeds.eventlog.database import advised, opened
+from changefeed.feeds.eventlog.database import opened
 from changefeed.feeds.eventlog.ids import position
-from changefeed.feeds.eventlog.schema import CATALOG, FORMAT, RECORDS
+from changefeed.feeds.eventlog.schema import CATALOG, CHECKED, CHECKS, FORMAT, RECORDS
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
 
 
@@ -45,6 +43,7 @@ class Catalog:
 
     home: Path
     identity: str
+    format: int
     parts: int
     folders: Mapping[int, str]
     partitions: tuple[Partition, ...]
@@ -96,26 +95,55 @@ def read_catalog(home: Path) -> Catalog:
         ) from error
     with opened(path, "ro") as connection:
         connection.execute("BEGIN")  # one view of all tables
-        identity, parts = _identity(connection, home)
+        identity, version, parts = _identity(connection, home)
         return Catalog(
             home=home,
             identity=identity,
+            format=version,
             parts=parts,
             folders=dict(connection.execute("SELECT broker, folder FROM brokers")),
             partitions=tuple(_partitions(connection)),
         )
 
 
-async def check_records(records: aiosqlite.Connection, catalog: Catalog, broker: int) -> None:
-    """Refuse the records of another log, as a directory mixed from two copies has them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsFormat:
+    """The format of the records of a broker, and what of them has no checksums.
+
+    ``unchecked``: by the number of a partition, the last sequence that was written in
+    format 2, before the log was upgraded.
+    """
+
+    format: int
+    unchecked: Mapping[int, int]
+
+    def unchecked_up_to(self, partition: int) -> int:
+        return self.unchecked.get(partition, 0) if self.format in CHECKED else 2**63
+
+
+def check_records(records: sqlite3.Connection, catalog: Catalog, broker: int) -> RecordsFormat:
+    """Return the format that records have.
+
+    Blocks. Refuse the records of another log, as a directory mixed from two copies has them.
+    """
     path = catalog.folder(broker) / RECORDS
-    with advised(path):
-        rows = list(await records.execute_fetchall("SELECT identity, format, broker FROM log"))
-    if [tuple(x) for x in rows] != [(catalog.identity, FORMAT, broker)]:
+    rows = records.execute("SELECT identity, broker, format FROM log").fetchall()
+    if [x[:2] for x in rows] != [(catalog.identity, broker)]:
         raise FeedRefused(
             f"{path} holds the records of another log than its catalog says: restore the "
             f"whole directory from one copy"
         )
+    version = known_format(rows[0][2], path)
+    unchecked = {}
+    if version in CHECKED:
+        unchecked = dict(records.execute("SELECT partition, last FROM unchecked"))
+    return RecordsFormat(format=version, unchecked=unchecked)
+
+
+def format_of_records(catalog: Catalog, broker: int) -> RecordsFormat:
+    """Return the format that the records of a broker have. Blocks; see ``check_records``."""
+    with opened(catalog.folder(broker) / RECORDS, "ro") as records:
+        return check_records(records, catalog, broker)
 
 
 def _not_a_log(home: Path) -> str:
@@ -127,23 +155,29 @@ def _not_a_log(home: Path) -> str:
     )
 
 
-def _identity(connection: sqlite3.Connection, home: Path) -> tuple[str, int]:
+def _identity(connection: sqlite3.Connection, home: Path) -> tuple[str, int, int]:
     """Check the version before anything else is read: all else may differ."""
     row = connection.execute("SELECT format FROM log").fetchone()
     if row is None:
         raise FeedRefused(f"{home} is no event log: its catalog is empty")
-    if row[0] != FORMAT:
-        advice = (
-            "upgrade changefeed-host"
-            if row[0] > FORMAT
-            else "read it with the version that wrote it, or make the log anew"
-        )
-        raise FeedRefused(
-            f"the event log at {home} has format {row[0]}, and this version of "
-            f"changefeed-host knows format {FORMAT} only: {advice}"
-        )
+    version = known_format(row[0], home)
     identity, parts = connection.execute("SELECT identity, parts FROM log").fetchone()
-    return identity, parts
+    return identity, version, parts
+
+
+def known_format(version: int, path: Path) -> int:
+    if version in CHECKS:
+        return version
+    advice = (
+        "upgrade changefeed-host"
+        if version > FORMAT
+        else "read it with the version that wrote it, or create the log again"
+    )
+    known = " and ".join(map(str, CHECKS))
+    raise FeedRefused(
+        f"the event log at {path} has format {version}, and this version of changefeed-host "
+        f"knows formats {known} only: {advice}"
+    )
 
 
 def _partitions(connection: sqlite3.Connection) -> Iterator[Partition]:

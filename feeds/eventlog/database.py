@@ -14,7 +14,8 @@ from typing import Literal
 
 import aiosqlite
 
-from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable, RangeDamaged
+from changefeed.feeds.feed import RangeId
 
 BUSY_SECONDS = 10.0
 """How long SQLite waits for another process before it says that a file is busy."""
@@ -57,12 +58,12 @@ async def connect(path: Path, access: Access) -> AsyncIterator[aiosqlite.Connect
 
 
 @contextmanager
-def advised(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into those of feeds."""
+def advised(path: Path, range_id: RangeId | None = None) -> Iterator[None]:
+    """Turn SQLite's errors into those of feeds; damage, to that of the range that is read."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _feed_error(error, path) from error
+        raise _feed_error(error, path, range_id) from error
 
 
 _ADVICE = {
@@ -87,9 +88,11 @@ _PASSING = {
 }
 
 
-def _feed_error(error: sqlite3.Error, path: Path) -> FeedError:
+def _feed_error(error: sqlite3.Error, path: Path, range_id: RangeId | None) -> FeedError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without detail
     if code in _PASSING:
         return FeedUnavailable(f"{path}: {error}. {_PASSING[code]}")
     advice = _ADVICE.get(code, "This does not look like an event log of this version")
+    if range_id is not None and code == sqlite3.SQLITE_CORRUPT:
+        return RangeDamaged(range_id, f"range {range_id!r} in {path}: {error}. {advice}")
     return FeedRefused(f"{path}: {error}. {advice}")

@@ -7,7 +7,7 @@ are enough, because Python runs one thread at a time anyway: see docs/design/eve
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,30 @@ from typing import Any
 
 import aiosqlite
 
-from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
-from changefeed.feeds.eventlog.block_format import COLUMNS, behind, changes_of, joined
-from changefeed.feeds.eventlog.catalog import Catalog, Partition, check_records, read_catalog
+from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeRefused, RangeUnknown
+from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
+from changefeed.feeds.eventlog.catalog import (
+    Catalog,
+    Partition,
+    RecordsFormat,
+    format_of_records,
+    read_catalog,
+)
+from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import advised, connect
 from changefeed.feeds.eventlog.ids import is_position, position, sequence_of
 from changefeed.feeds.eventlog.schema import RECORDS
+from changefeed.feeds.eventlog.stored_blocks import (
+    BLOCK,
+    END,
+    SINCE,
+    End,
+    StoredBlock,
+    end_of,
+    sequence_since,
+    statements,
+    whole_blocks,
+)
 from changefeed.feeds.feed import (
     Change,
     Continuation,
@@ -36,23 +54,20 @@ _CONNECTIONS = 2
 _PAGE_BYTES = 8 * 1024 * 1024
 """A page takes no more blocks once it has so many bytes, whatever its limit."""
 
-_BLOCKS = f"""
+_BLOCKS = statements(f"""
 WITH start AS (
-    SELECT first, stored FROM blocks
+    SELECT first AS start_first, stored AS start_stored FROM blocks
     WHERE partition = :partition AND first <= :next ORDER BY first DESC LIMIT 1
 )
-SELECT blocks.first, blocks.last, {COLUMNS} FROM start JOIN blocks
-    ON blocks.partition = :partition
-    AND blocks.first BETWEEN start.first AND :until
-    AND blocks.last >= :next
-    AND blocks.stored <= start.stored + :bytes
-ORDER BY blocks.first
-"""  # noqa: S608 - names of our own columns
-_SINCE = """
-SELECT first, times FROM blocks
-WHERE partition = ? AND latest_us >= ? ORDER BY latest_us, first LIMIT 1
-"""
-_END = "SELECT last, closed FROM partitions WHERE partition = ?"
+SELECT {BLOCK} FROM start JOIN blocks
+    ON partition = :partition
+    AND first BETWEEN start_first AND :until
+    AND last >= :next
+    AND stored <= start_stored + :bytes
+ORDER BY first
+""")  # noqa: S608 - names of our own columns
+_SINCE = statements(SINCE)
+_END = statements(f"{END} WHERE partition = ?")
 
 
 class EventLog:
@@ -97,25 +112,20 @@ class EventLog:
         rows = await self._fetch(partition, _SINCE, (partition.number, time_us))
         if not rows:
             return self._position((await self._end(partition)).last)
-        ((first, times),) = rows
-        return self._position(first - 1 + behind(times, time_us))
+        records = (await self._connections(partition)).format
+        before = sequence_since(rows[0], self._catalog, partition, time_us, records)
+        return self._position(before)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         partition = await self._partition(range_id)
         last = self._sequence(range_id, after)
-        wanted = {
-            "partition": partition.number,
-            "next": last + 1,
-            "until": last + limit,
-            "bytes": _PAGE_BYTES,
-        }
+        wanted = _page_of(partition, last, limit)
         rows = await self._fetch(partition, _BLOCKS, wanted)
         if not rows:
             return await self._nothing(partition, after, last)
-        changes = _changes(range_id, rows)
-        skip = last + 1 - rows[0][0]  # the page may begin and end within a block
-        changes = changes[skip : skip + limit]
+        records = (await self._connections(partition)).format
+        changes = self._changes(partition, last, rows, records)[:limit]
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
 
     def continuation_after(self, change: Change) -> Continuation:
@@ -132,6 +142,10 @@ class EventLog:
         """Answer where no change lies after a position: yet, or ever, or never did."""
         end = await self._end(partition)  # asked later, so it may lie further on by now
         _refuse_beyond(partition, after, last, end)
+        if end.last > last and not await self._fetch(
+            partition, _BLOCKS, _page_of(partition, last, 1)
+        ):
+            raise damaged(self._catalog, partition.id, last + 1, end.last)
         if end.closed and end.last == last:
             await self._refresh()
             partition = self._catalog.partition(partition.id)
@@ -155,17 +169,46 @@ class EventLog:
             )
         self._catalog = catalog
 
-    async def _end(self, partition: Partition) -> "_End":
+    def _changes(
+        self, partition: Partition, last: int, rows: Sequence[Any], records: RecordsFormat
+    ) -> Sequence[Change]:
+        """Make the changes behind a sequence, up to a block that is damaged.
+
+        Raise ``RangeDamaged`` if that is the first.
+        """
+        blocks: list[StoredBlock] = []
+        try:
+            for block in whole_blocks(rows, self._catalog, partition, last + 1, records):
+                blocks.append(block)  # noqa: PERF402 - those before a damaged one count
+        except RangeDamaged:
+            if not blocks:
+                raise
+        first, end = blocks[0].first, blocks[-1].last
+        layout = joined(x.columns for x in blocks)
+        try:
+            changes = changes_of(partition.id, first, end - first + 1, layout)
+        except BlockDamaged as error:
+            raise damaged(self._catalog, partition.id, last + 1, end) from error
+        return changes[last + 1 - first :]  # a page may begin within a block
+
+    async def _end(self, partition: Partition) -> End:
         rows = await self._fetch(partition, _END, (partition.number,))
         if not rows:
             raise RangeUnknown(partition.id)
-        ((last, closed),) = rows
-        return _End(last=last, closed=bool(closed))
+        return end_of(rows[0], self._catalog, (await self._connections(partition)).format)
 
-    async def _fetch(self, partition: Partition, statement: str, values: Any) -> list[Any]:
-        connection = await self._brokers.connection(self._catalog, partition)
-        with advised(self._catalog.folder(partition.broker) / RECORDS):
-            return list(await connection.execute_fetchall(statement, values))
+    async def _fetch(
+        self, partition: Partition, statement: Mapping[int, str], values: Any
+    ) -> list[Any]:
+        connections = await self._connections(partition)
+        connection = connections.of(partition)
+        path = self._catalog.folder(partition.broker) / RECORDS
+        with advised(path, partition.id):
+            text = statement[connections.format.format]
+            return list(await connection.execute_fetchall(text, values))
+
+    async def _connections(self, partition: Partition) -> "_Connections":
+        return await self._brokers.connections(self._catalog, partition.broker)
 
     def _sequence(self, range_id: RangeId, after: Continuation) -> int:
         if not is_position(after):
@@ -182,9 +225,14 @@ class EventLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
-    last: int
-    closed: bool
+class _Connections:
+    """Those to the records of one broker, and the format these have."""
+
+    format: RecordsFormat
+    made: Sequence[aiosqlite.Connection]
+
+    def of(self, partition: Partition) -> aiosqlite.Connection:
+        return self.made[partition.number % len(self.made)]
 
 
 class _Brokers:
@@ -193,13 +241,12 @@ class _Brokers:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
         self._connecting = asyncio.Lock()
-        self._connections: dict[int, list[aiosqlite.Connection]] = {}
+        self._connections: dict[int, _Connections] = {}
 
-    async def connection(self, catalog: Catalog, partition: Partition) -> aiosqlite.Connection:
-        if partition.broker not in self._connections:
-            await self.connect(catalog, partition.broker)
-        connections = self._connections[partition.broker]
-        return connections[partition.number % len(connections)]
+    async def connections(self, catalog: Catalog, broker: int) -> _Connections:
+        if broker not in self._connections:
+            await self.connect(catalog, broker)
+        return self._connections[broker]
 
     async def connect(self, catalog: Catalog, broker: int) -> None:
         path = catalog.folder(broker) / RECORDS
@@ -210,17 +257,21 @@ class _Brokers:
                 await self._stack.enter_async_context(connect(path, "ro"))
                 for _ in range(_CONNECTIONS)
             ]
-            await check_records(made[0], catalog, broker)
-            self._connections[broker] = made
+            found = await asyncio.to_thread(format_of_records, catalog, broker)
+            self._connections[broker] = _Connections(format=found, made=made)
 
 
-def _changes(range_id: RangeId, rows: Sequence[Any]) -> Sequence[Change]:
-    """Decode blocks that follow each other."""
-    first, count = rows[0][0], rows[-1][1] - rows[0][0] + 1
-    return changes_of(range_id, first, count, joined(x[2:] for x in rows))
+def _page_of(partition: Partition, last: int, limit: int) -> dict[str, int]:
+    """Return what a statement for the blocks of a page needs."""
+    return {
+        "partition": partition.number,
+        "next": last + 1,
+        "until": last + limit,
+        "bytes": _PAGE_BYTES,
+    }
 
 
-def _refuse_beyond(partition: Partition, after: Continuation, last: int, end: _End) -> None:
+def _refuse_beyond(partition: Partition, after: Continuation, last: int, end: End) -> None:
     if last > end.last:
         raise RangeRefused(
             partition.id,

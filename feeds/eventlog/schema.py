@@ -1,9 +1,9 @@
 """The files of an event log: their names, their tables, and the version of both.
 
-Frozen for format 2. The catalog says which log this is and which partitions it has had,
-in the order in which they were opened, so parents come before children; what goes on with
-a closed partition are those that name it as a parent. Each broker has a folder of its own
-with the records of the partitions it keeps.
+Frozen for format 3. Format 2 is the same without the columns ``checks``. The catalog says
+which log this is and which partitions it has had, in the order in which they were opened, so
+parents come before children; what goes on with a closed partition are those that name it as
+a parent. Each broker has a folder of its own with the records of the partitions it keeps.
 """
 
 import sqlite3
@@ -11,7 +11,10 @@ from collections.abc import Iterable
 
 from changefeed.feeds.eventlog.block_writer import Tail
 
-FORMAT = 2
+FORMAT = 3
+CHECKS = {2: "NULL", 3: "checks"}
+"""By each format that can be read: what statements select as the checksums."""
+CHECKED = frozenset({3})
 
 CATALOG = "catalog.db"
 RECORDS = "records.db"
@@ -54,14 +57,15 @@ CREATE TABLE log (
     format INTEGER NOT NULL,
     broker INTEGER NOT NULL
 );
-CREATE TABLE partitions (  -- the end of each: see blocks.Tail
+CREATE TABLE partitions (  -- the end of each: see block_writer.Tail
     partition INTEGER PRIMARY KEY,
     last INTEGER NOT NULL,
     latest_us INTEGER NOT NULL,
     stored INTEGER NOT NULL,
     first INTEGER NOT NULL,
     size INTEGER NOT NULL,
-    closed INTEGER NOT NULL
+    closed INTEGER NOT NULL,
+    checks BLOB  -- checksums of the last block, and of this row but for closed
 );
 CREATE TABLE blocks (
     partition INTEGER NOT NULL,
@@ -69,7 +73,7 @@ CREATE TABLE blocks (
     last INTEGER NOT NULL,
     latest_us INTEGER NOT NULL,  -- the latest commit time in the partition up to its end
     stored INTEGER NOT NULL,     -- the bytes of the partition's blocks up to its end
-    kinds BLOB NOT NULL,         -- this and all that follows: see layout
+    kinds BLOB NOT NULL,         -- this and all that follows: see block_format
     times BLOB NOT NULL,
     key_sizes BLOB NOT NULL,
     keys BLOB NOT NULL,
@@ -79,9 +83,17 @@ CREATE TABLE blocks (
     bodies BLOB NOT NULL,
     previous_sizes BLOB NOT NULL,
     previous BLOB NOT NULL,
+    checks BLOB,  -- checksums of the columns, and of this row; none in blocks of format 2
     PRIMARY KEY (partition, first)
 );
 CREATE INDEX blocks_by_time ON blocks (partition, latest_us);
+"""
+
+UNCHECKED_TABLE = """
+CREATE TABLE unchecked (  -- where format 2 ends: blocks up to there have no checksums
+    partition INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL
+);
 """
 
 NEW_PARTITION = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -91,6 +103,6 @@ def open_partitions(records: sqlite3.Connection, numbers: Iterable[int]) -> None
     """Let records take changes for these partitions, within the caller's transaction."""
     tails = (Tail(partition=number) for number in numbers)
     records.executemany(
-        "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, 0)",
-        [(x.partition, x.last, x.latest_us, x.stored, x.first, x.size) for x in tails],
+        "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
+        [(*x.numbers, x.sealed) for x in tails],
     )

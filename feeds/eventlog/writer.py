@@ -8,22 +8,26 @@ closed meanwhile is noticed inside it.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiosqlite
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import COLUMNS, Layout
 from changefeed.feeds.eventlog.block_writer import Addition, Tail, fill
-from changefeed.feeds.eventlog.catalog import Catalog, check_records, read_catalog
+from changefeed.feeds.eventlog.catalog import Catalog, read_catalog
+from changefeed.feeds.eventlog.checksums import NONE, is_sealed
+from changefeed.feeds.eventlog.damage import damaged_end
 from changefeed.feeds.eventlog.database import Synchronous, advised, connect
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.lock import writer_lock
 from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
 from changefeed.feeds.eventlog.schema import LOCK, RECORDS
+from changefeed.feeds.eventlog.upgrade import upgrade
 from changefeed.feeds.feed import RangeId
 
 _BROKER = 1  # the only one yet
@@ -31,19 +35,22 @@ _BROKER = 1  # the only one yet
 # || makes text of the same bytes.
 _APPENDED = ", ".join(f"{x} = CAST({x} || excluded.{x} AS BLOB)" for x in Layout._fields)
 _GROW = f"""
-INSERT INTO blocks (partition, first, last, latest_us, stored, {COLUMNS})
-VALUES (?, ?, ?, ?, ?, {", ".join("?" * len(Layout._fields))})
+INSERT INTO blocks (partition, first, last, latest_us, stored, checks, {COLUMNS})
+VALUES (?, ?, ?, ?, ?, ?, {", ".join("?" * len(Layout._fields))})
 ON CONFLICT (partition, first) DO UPDATE SET
     last = excluded.last,
     latest_us = excluded.latest_us,
     stored = excluded.stored,
+    checks = excluded.checks,
     {_APPENDED}
 """  # noqa: S608 - names of our own columns
 _END = """
-UPDATE partitions SET last = ?, latest_us = ?, stored = ?, first = ?, size = ?
+UPDATE partitions SET last = ?, latest_us = ?, stored = ?, first = ?, size = ?, checks = ?
 WHERE partition = ?
 """
-_TAILS = "SELECT partition, last, latest_us, stored, first, size, closed FROM partitions"
+_TAILS = (
+    "SELECT partition, last, latest_us, stored, first, size, closed, checks FROM partitions"
+)
 
 _Grouped = Mapping[int, Sequence[Encoded]]
 """By the number of the partition: the records it gets."""
@@ -90,8 +97,8 @@ class EventLogWriter:
         folder = catalog.folder(_BROKER)
         async with AsyncExitStack() as stack:
             stack.enter_context(writer_lock(folder / LOCK))
+            await asyncio.to_thread(upgrade, catalog, _BROKER)
             records = await stack.enter_async_context(connect(folder / RECORDS, "rw"))
-            await check_records(records, catalog, _BROKER)
             await _prepare(records, folder / RECORDS, synchronous)
             yield cls(catalog, records, clock)
 
@@ -128,7 +135,7 @@ class EventLogWriter:
         with advised(self._path):
             await self._run("BEGIN IMMEDIATE")
             try:
-                tails = await self._tails()
+                tails = await self._tails(encoded)
                 ends, additions = _filled(tails, encoded)
                 await self._store(ends, additions)
                 await self._run("COMMIT")
@@ -148,26 +155,29 @@ class EventLogWriter:
     async def _run(self, statement: str) -> None:
         await self._records.execute_fetchall(statement)  # the one call that is one hop
 
-    async def _tails(self) -> Mapping[int, Tail]:
+    async def _tails(self, numbers: Collection[int]) -> Mapping[int, Tail]:
         rows = await self._records.execute_fetchall(_TAILS)
-        return {
-            partition: Tail(
-                partition=partition,
-                last=last,
-                latest_us=latest_us,
-                stored=stored,
-                first=first,
-                size=size,
-                closed=bool(closed),
-            )
-            for partition, last, latest_us, stored, first, size, closed in rows
-        }
+        return {row[0]: self._tail(row) for row in rows if row[0] in numbers}
+
+    def _tail(self, row: Sequence[Any]) -> Tail:
+        partition, last, latest_us, stored, first, size, closed, sealed = row
+        tail = Tail(
+            partition=partition,
+            last=last,
+            latest_us=latest_us,
+            stored=stored,
+            first=first,
+            size=size,
+            checks=sealed[: len(NONE)],
+            closed=bool(closed),
+        )
+        if not is_sealed(sealed, *tail.numbers):
+            raise damaged_end(self._catalog, partition)
+        return tail
 
     async def _store(self, ends: Sequence[Tail], additions: Sequence[Addition]) -> None:
-        blocks = [
-            (x.partition, x.first, x.last, x.latest_us, x.stored, *x.data) for x in additions
-        ]
-        tails = [(x.last, x.latest_us, x.stored, x.first, x.size, x.partition) for x in ends]
+        blocks = [(*x.numbers, x.sealed, *x.data) for x in additions]
+        tails = [(*x.numbers[1:], x.sealed, x.partition) for x in ends]
         async with self._records.executemany(_GROW, blocks):
             pass
         async with self._records.executemany(_END, tails):

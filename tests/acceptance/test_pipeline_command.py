@@ -19,11 +19,11 @@ from urllib.request import urlopen
 import deltalake
 import pytest
 
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.checkpoint_dir import committed, is_owned, owned
 from changefeed.pipeline.errors import PipelineRefused
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import RangeId
 from tests.support.commands import QUICK, changefeed
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 

@@ -20,7 +20,6 @@ from changefeed.feeds.errors import (
     RangeUnknown,
 )
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import (
     Change,
     Continuation,
@@ -35,6 +34,7 @@ from changefeed.feeds.feed import (
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import BoundedFeed
 from tests.support.cosmos_feeds import in_cosmos
+from tests.support.succession import replace_partitions
 from tests.support.thirdparty import importable, site_with_shelf
 
 pytestmark = pytest.mark.real_time  # no test waits for time; some feeds have threads

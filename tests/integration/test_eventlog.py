@@ -11,8 +11,8 @@ import pytest
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId
+from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
@@ -221,7 +221,7 @@ async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "advice"), [(1, "the version that wrote it"), (3, "upgrade changefeed-host")]
+    ("number", "advice"), [(1, "the version that wrote it"), (4, "upgrade changefeed-host")]
 )
 async def test_a_log_of_another_format_is_refused_with_advice(
     path: Path, number: int, advice: str

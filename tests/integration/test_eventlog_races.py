@@ -1,6 +1,7 @@
 """What happens to an event log in the wrong moment, made to happen there."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import RangeEnded, RangeId
 from tests.support.proxies import proxied
+from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
@@ -41,7 +42,8 @@ async def test_changes_that_come_in_before_a_range_ends_are_read_before_its_end(
 
         connections = log._brokers._connections
         for broker, plain in connections.items():
-            connections[broker] = [proxied(x, then_it_ends) for x in plain]
+            made = [proxied(x, then_it_ends) for x in plain.made]
+            connections[broker] = replace(plain, made=made)
         nothing_yet = await log.read(WHOLE, beginning, 10)
         assert (nothing_yet.changes, nothing_yet.continuation) == ((), beginning)
         last = await log.read(WHOLE, beginning, 10)

@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_DAMAGE = "tests/integration/test_eventlog_damage.py"
 _CONTRACT = "tests/contract/test_feed_contract.py"
 _RACES = "tests/integration/test_eventlog_races.py"
 _EVENTLOG = "tests/integration/test_eventlog.py"
@@ -105,14 +106,75 @@ FEEDS = (
         ),
     ),
     Mutant(
-        name="a child forgets which parents it had",
-        file="feeds/eventlog/succession.py",
-        before="x.id for x in closed if x.part == part and x.low <= high and low <= x.high",
-        after="x.id for x in closed if x.part == part and x.low == low",
-        rule=9,
-        tests=(
-            f"{_CONTRACT}::test_parents_are_listed_before_their_children_and_bounds_are_passed_on",
-            f"{_CONTRACT}::test_each_key_keeps_its_order_through_splits_and_merges",
-        ),
+        name="damaged columns are delivered",
+        file="feeds/eventlog/checksums.py",
+        before='struct.unpack_from("<10I", sealed) == tuple(map(zlib.crc32, columns))',
+        after="len(columns) == 10",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a block may lie in another's place",
+        file="feeds/eventlog/checksums.py",
+        before="== _crc(sealed[:40], numbers)",
+        after=">= 0",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a block without checksums is taken for an old one",
+        file="feeds/eventlog/stored_blocks.py",
+        before="            return self.last <= unchecked_up_to",
+        after="            return True",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a block that is gone is skipped",
+        file="feeds/eventlog/stored_blocks.py",
+        before="        if not block.first <= wanted <= block.last:",
+        after="        if not wanted <= block.last:",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a last block that is gone is the end of the range",
+        file="feeds/eventlog/log.py",
+        before="        if end.last > last and not",
+        after="        if end.last < last and not",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a block that grows forgets the checksums it had",
+        file="feeds/eventlog/block_writer.py",
+        before="checks=checksums.extend(tail.checks, data)",
+        after="checks=checksums.extend(checksums.NONE, data)",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a start at a time trusts any block",
+        file="feeds/eventlog/stored_blocks.py",
+        before="is_right = is_sealed(checks, *numbers) and is_column",
+        after="is_right = True or is_column",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="an append goes on from a damaged end",
+        file="feeds/eventlog/writer.py",
+        before="        if not is_sealed(sealed, *tail.numbers):",
+        after="        if not sealed:",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a page stops at nothing before a damaged block",
+        file="feeds/eventlog/log.py",
+        before="            if not blocks:\n                raise",
+        after="            raise",
+        rule=12,
+        tests=(_DAMAGE,),
     ),
 )

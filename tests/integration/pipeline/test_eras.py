@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.source.addresses import open_access
@@ -17,6 +16,7 @@ from changefeed.pipeline.source.planning import first_offset, next_offset, slice
 from changefeed.pipeline.source.reader import Access
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import RangeId
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable
 
 from changefeed.feeds.eventlog import EventLogWriter, Record
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.queries import Keeping
 from tests.support.pipeline_feeds import a_log
+from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

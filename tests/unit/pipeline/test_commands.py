@@ -15,7 +15,6 @@ from changefeed.cli import app as host
 from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline import session as surroundings
 from changefeed.cli.pipeline.flags import PipelineFlags, from_leases
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases import position_file as exchange
 from changefeed.leases.addresses import open_container
@@ -35,6 +34,7 @@ from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.runtime.telemetry import Telemetry
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.succession import replace_partitions
 
 R0 = RangeId("e1.p00.v00-ff")
 NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")

@@ -12,13 +12,13 @@ import pytest
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
-from changefeed.feeds.eventlog.succession import replace_partitions
 from changefeed.feeds.feed import Change, Feed, Operation, RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices, target_at
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from tests.support.pipeline_feeds import a_log, append_to, drained, names
+from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 

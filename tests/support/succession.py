@@ -1,12 +1,12 @@
-"""Ended partitions and what goes on with their keys, as the files say it.
+"""Ends partitions of an event log and opens others in their place, as its files say it.
 
-Nothing in the product calls this yet: brokers, splits and eras will. It is here so that
-readers and the writer are tested against logs in which partitions have ended.
+The product has no brokers, splits and eras yet; readers and the writer are tested against
+logs in which partitions have ended.
 
-First the records are told: new partitions open, old ones closed, in one transaction, so
-that no append falls between. Then the catalog, in one transaction: from that moment it
-counts. In between, a reader at the end of a closed partition gets empty pages, and a
-producer is told to try again; so it stays if the process dies there, until it is repeated.
+First the records: new partitions open, old ones close, in one transaction, so that no append
+falls between. Then the catalog, in one transaction: from that moment it counts. In between,
+a reader at the end of a closed partition gets empty pages, and a producer is asked to try
+again; so it stays if the process dies there, until it is repeated.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ def _replace(
     catalog = read_catalog(home)
     closed = [catalog.partition(x) for x in closing]
     opened_ = _planned(catalog, closed, opening)
-    _tell_records(catalog.folder(closed[0].broker) / RECORDS, closed, opened_)
-    _tell_catalog(home / CATALOG, closed, opened_)
+    _change_records(catalog.folder(closed[0].broker) / RECORDS, closed, opened_)
+    _change_catalog(home / CATALOG, closed, opened_)
     return [x.id for x in opened_]
 
 
@@ -66,7 +66,7 @@ def _planned(
     ]
 
 
-def _tell_records(
+def _change_records(
     path: Path, closed: Sequence[Partition], opening: Sequence[Partition]
 ) -> None:
     with opened(path, "rw") as records:
@@ -82,7 +82,7 @@ def _tell_records(
         records.execute("COMMIT")
 
 
-def _tell_catalog(
+def _change_catalog(
     path: Path, closed: Sequence[Partition], opening: Sequence[Partition]
 ) -> None:
     numbers = {x.id: x.number for x in closed}

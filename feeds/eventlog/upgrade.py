@@ -1,0 +1,59 @@
+"""From format 2 to 3: checksums. The writer does it when it opens a log.
+
+Blocks that are there stay as they are, without checksums, but for the last one of each
+partition, which may grow. The records are changed first, in one transaction, and then the
+catalog: a process that dies in between leaves a log that readers read and the next writer
+upgrades. Readers of versions that know format 2 only refuse the log from then on.
+"""
+
+import sqlite3
+
+from changefeed.feeds.eventlog.block_format import COLUMNS
+from changefeed.feeds.eventlog.catalog import Catalog, check_records
+from changefeed.feeds.eventlog.checksums import NONE, extend, seal
+from changefeed.feeds.eventlog.database import opened
+from changefeed.feeds.eventlog.schema import CATALOG, FORMAT, RECORDS, UNCHECKED_TABLE
+
+_LAST_BLOCK = f"""
+SELECT first, last, latest_us, stored, {COLUMNS} FROM blocks WHERE partition = ? AND first = ?
+"""  # noqa: S608 - names of our own columns
+_TAILS = "SELECT partition, last, latest_us, stored, first, size FROM partitions"
+
+
+def upgrade(catalog: Catalog, broker: int) -> None:
+    """Bring the records of a broker, and then the catalog, to this version's format.
+
+    Blocks; the caller holds the writer's lock. Raise ``FeedRefused`` for records of
+    another log.
+    """
+    with opened(catalog.folder(broker) / RECORDS, "rw") as records:
+        if check_records(records, catalog, broker).format != FORMAT:
+            records.execute("BEGIN IMMEDIATE")
+            _add_checksums(records)
+            records.execute("UPDATE log SET format = ?", (FORMAT,))
+            records.execute("COMMIT")
+    if catalog.format != FORMAT:
+        with opened(catalog.home / CATALOG, "rw") as connection:
+            connection.execute("UPDATE log SET format = ?", (FORMAT,))
+
+
+def _add_checksums(records: sqlite3.Connection) -> None:
+    records.execute("ALTER TABLE blocks ADD COLUMN checks BLOB")
+    records.execute("ALTER TABLE partitions ADD COLUMN checks BLOB")
+    records.execute(UNCHECKED_TABLE)
+    records.execute("INSERT INTO unchecked SELECT partition, first - 1 FROM partitions")
+    for partition, *tail in records.execute(_TAILS).fetchall():
+        checks = NONE
+        for first, last, latest_us, stored, *columns in records.execute(
+            _LAST_BLOCK, (partition, tail[3])
+        ).fetchall():
+            checks = extend(NONE, columns)
+            sealed = seal(checks, partition, first, last, latest_us, stored)
+            records.execute(
+                "UPDATE blocks SET checks = ? WHERE partition = ? AND first = ?",
+                (sealed, partition, first),
+            )
+        records.execute(
+            "UPDATE partitions SET checks = ? WHERE partition = ?",
+            (seal(checks, partition, *tail), partition),
+        )
