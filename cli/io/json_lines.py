@@ -36,19 +36,50 @@ class Fields:
 
 
 class Lines:
-    """Cuts blocks of bytes into lines. What follows the last newline waits for more."""
+    """Cuts blocks of bytes into lines. What follows the last newline waits for more.
+
+    A line is put together once, when its end has come: its cost grows with its length, and
+    not with the number of blocks it came in.
+    """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._is_too_long = False
 
     def cut(self, block: bytes) -> Sequence[bytes]:
-        """Return the lines that are complete with ``block``; all of them, if it is empty."""
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        if not block and self._rest:
-            lines, self._rest = [self._rest], b""
-        if len(self._rest) > LONGEST_LINE:
-            lines.append(self._rest)  # it will be found too long
-            self._rest = b""
+        """Return the lines that are complete with ``block``; all of them, if it is empty.
+
+        Of one that is too long comes what there is when that shows, and no more of it.
+        """
+        first, *others = block.split(b"\n")
+        lines = self._held(first)
+        if others:
+            lines += self._ended()
+            *whole, last = others
+            lines += whole
+            lines += self._held(last)
+        elif not block and self._pieces:
+            lines += self._ended()
+        return lines
+
+    def _held(self, piece: bytes) -> list[bytes]:
+        """Keep the beginning of a line; return it if it is too long already."""
+        if self._is_too_long:
+            return []
+        if piece:
+            self._pieces.append(piece)
+            self._size += len(piece)
+        if self._size <= LONGEST_LINE:
+            return []
+        found = self._ended()
+        self._is_too_long = True
+        return found
+
+    def _ended(self) -> list[bytes]:
+        """Return the line that ends here, unless it was returned as too long."""
+        lines = [] if self._is_too_long else [b"".join(self._pieces)]
+        self._pieces, self._size, self._is_too_long = [], 0, False
         return lines
 
 

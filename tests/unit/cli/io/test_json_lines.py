@@ -1,6 +1,11 @@
 """Lines of JSON become records, or are said to be bad."""
 
+import time
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from changefeed.cli.io.json_lines import LONGEST_LINE, BadLine, Fields, Lines, record_of
 from changefeed.feeds.eventlog import Record
@@ -69,6 +74,31 @@ def test_lines_are_cut_wherever_blocks_end_and_the_last_needs_no_newline() -> No
     assert [lines.cut(x) for x in (b"a\nb", b"c\n\nd", b"")] == [[b"a"], [b"bc", b""], [b"d"]]
 
 
-def test_a_line_without_end_takes_no_endless_memory() -> None:
+@given(text=st.binary(max_size=60).map(lambda x: x.replace(b"x", b"\n")), data=st.data())
+def test_lines_are_the_same_in_whatever_blocks_they_come(
+    text: bytes, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    blocks = [text[a:b] for a, b in pairwise([0, *cuts, len(text)]) if a < b]
     lines = Lines()
-    assert [len(x) for x in lines.cut(b"x" * (LONGEST_LINE + 1))] == [LONGEST_LINE + 1]
+    found = [line for block in [*blocks, b""] for line in lines.cut(block)]
+    wanted = text.split(b"\n")
+    assert found == (wanted[:-1] if not wanted[-1] else wanted)
+
+
+def test_a_line_that_is_too_long_is_one_bad_line_whatever_follows_of_it() -> None:
+    lines, block = Lines(), b"x" * (1024 * 1024)
+    cut = [line for _ in range(40) for line in lines.cut(block)]
+    assert [len(x) > LONGEST_LINE for x in cut] == [True]
+    assert lines.cut(b'{"k":1}\n{"k":2}\nrest') == [b'{"k":2}']
+    assert lines.cut(b"") == [b"rest"]
+
+
+def test_a_long_line_costs_as_much_as_it_is_long_in_however_many_pieces_it_comes() -> None:
+    lines, pieces = Lines(), LONGEST_LINE // 1024
+    begun = time.process_time()
+    for _ in range(pieces):
+        assert lines.cut(b"x" * 1024) == []
+    (line,) = lines.cut(b"\n")
+    assert len(line) == pieces * 1024
+    assert time.process_time() - begun < 2.0  # a minute, if each piece copied the line
