@@ -36,9 +36,9 @@ FEEDS = (
     ),
     Mutant(
         name="a time may skip a change",
-        file="feeds/eventlog/log.py",
-        before="first - 1 + behind(times, time_us))\n",
-        after="first + behind(times, time_us))\n",
+        file="feeds/eventlog/stored_blocks.py",
+        before="return int(first) - 1 + behind(times, time_us)\n",
+        after="return int(first) + behind(times, time_us)\n",
         rule=12,
         tests=(
             f"{_CONTRACT}::test_a_time_is_before_the_first_change_committed_at_or_after_it_though_clocks_go_back",
