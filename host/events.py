@@ -213,7 +213,7 @@ class HostEvents(FailureLog):
         self._log.error("observer.stuck", range=range_id, error=str(error))
 
     def range_paused(self, range_id: RangeId, reason: str) -> None:
-        """Report that the observer has failed for good, and that the range is paused for it."""
+        """Report that observer or feed have failed for good, and that the range is paused."""
         self._log.error("range.paused", range=range_id, reason=reason)
 
     def dead_letter(self, letter: DeadLetter) -> None:

@@ -4,9 +4,11 @@ ObserverError
 ├── ObserverRefused      it cannot be used as it is: stop, and tell a person
 ├── ObserverFailed       it raised as often as it was allowed to: the changes are not done
 ├── ObserverStuck        a call of it never ends: only a fresh process can help
-├── LeaseFenced       it may not be called any more: the lease is not ours
+├── ObserverExhausted    it ran out of memory again and again: only a fresh process can help
+├── LeaseFenced          it may not be called any more: the lease is not ours
 └── DeadLettersRefused   they cannot be kept there: stop, and tell a person
 ObserverTimedOut         one attempt took too long; like what the observer raises itself
+ObserverRaised           it raised what would end a process; like any other exception of it
 """
 
 from changefeed.feeds.feed import RangeId
@@ -75,6 +77,22 @@ class ObserverStuck(ObserverError):
         )
 
 
+class ObserverExhausted(ObserverError):
+    """It raised ``MemoryError`` on every attempt, and this process may be what leaks."""
+
+    def __init__(self, range_id: RangeId, reason: str) -> None:
+        super().__init__(range_id, reason)
+        self.range_id = range_id
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the observer of range {self.range_id!r} ran out of memory: {self.reason}. The "
+            f"range is given up and the host ends, so that a fresh process goes on; give it "
+            f"more memory, or smaller batches (feed.page_size)"
+        )
+
+
 class DeadLettersRefused(ObserverError, UserError):
     """No address of dead letters, or a place that cannot keep them. The text is the advice."""
 
@@ -110,3 +128,31 @@ class ObserverTimedOut(Exception):
 
     def __str__(self) -> str:
         return f"{self.call!r} did not end within {self.seconds:g} s (observer.timeout)"
+
+
+class ObserverRaised(Exception):
+    """An attempt raised what is no plain exception, or what cannot be printed.
+
+    ``kind`` and ``text`` describe the cause: its class, and what it says if it can.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self.kind = type(error).__name__
+        try:
+            self.text = str(error)
+        except BaseException as failure:  # noqa: BLE001 - the border to the user's code
+            self.text = f"(its text cannot be had: {type(failure).__name__})"
+        super().__init__(error)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}" if self.text else self.kind
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the name of the class that the user's code raised."""
+    return error.kind if isinstance(error, ObserverRaised) else type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """Return what it says, without its class."""
+    return error.text if isinstance(error, ObserverRaised) else str(error)

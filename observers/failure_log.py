@@ -4,6 +4,7 @@ from structlog.typing import FilteringBoundLogger
 
 from changefeed.feeds.feed import RangeId
 from changefeed.observers.dead_letters import DeadLetter
+from changefeed.observers.errors import kind_of, text_of
 
 
 class FailureLog:
@@ -19,8 +20,8 @@ class FailureLog:
             "observer.failed",
             range=range_id,
             attempt=attempt,
-            error=str(error),
-            kind=type(error).__name__,
+            error=text_of(error),
+            kind=kind_of(error),
             again_after=round(delay, 3),
         )
 
@@ -49,6 +50,6 @@ class FailureLog:
         self._log.error(
             "observer.close_failed",
             range=range_id,
-            error=str(error),
-            kind=type(error).__name__,
+            error=text_of(error),
+            kind=kind_of(error),
         )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
-from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
+from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId, RemembersRanges, StartAt
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import unwrap_single
@@ -19,6 +19,7 @@ from changefeed.leases.lease import Lease
 
 _AT_ONCE = 8
 _AGAIN_AFTER = 5.0
+_LATER = (ContainerUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
 
 
 class RangeSynchronizer:
@@ -51,7 +52,7 @@ class RangeSynchronizer:
             wait = self._settings.ranges_interval
             try:
                 await self._synchronize()
-            except* (ContainerUnavailable, FeedUnavailable, RangeUnknown) as errors:
+            except* _LATER as errors:
                 wait = min(wait, _AGAIN_AFTER)
                 self._events.retrying("ranges", unwrap_single(errors), wait)
             await asyncio.sleep(wait)
@@ -78,7 +79,7 @@ class RangeSynchronizer:
                 leases=leases,
                 events=self._events,
             )
-        except RangeUnknown:
+        except (RangeRefused, RangeUnknown):
             self._changed()  # the other leases are there
             raise
         deleted = await delete_finished(
@@ -100,21 +101,22 @@ async def create_missing(
     """Create a lease for each range without one, its start resolved once and for all.
 
     Return whether any was missing. ``ranges`` come parents before their children. Raise
-    ``RangeUnknown`` in the end if one has ended since, and is gone from the next list.
+    ``RangeUnknown`` in the end if one has ended since, and is gone from the next list, and
+    ``RangeRefused`` if one has no such start.
     """
     missing = _missing(ranges, leases)
     if missing and isinstance(feed, RemembersRanges):
         missing = _without_lease_on_keys(missing, [*leases, *await container.list()])
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
     few = asyncio.Semaphore(_AT_ONCE)
-    unknown: list[RangeUnknown] = []
+    failed: list[RangeRefused | RangeUnknown] = []
 
     async def create(found: FeedRange) -> None:
         async with few:
             try:
                 position = await feed.resolve_start(found.id, start)
-            except RangeUnknown as error:
-                unknown.append(error)
+            except (RangeRefused, RangeUnknown) as error:
+                failed.append(error)
                 return
             wanted = Lease(range=with_unfinished_parents(found, fresh), continuation=position)
             if not (await container.create(wanted)).epoch:
@@ -123,8 +125,8 @@ async def create_missing(
     async with asyncio.TaskGroup() as group:
         for feed_range in missing:
             group.create_task(create(feed_range))
-    if unknown:
-        raise unknown[0]
+    if failed:
+        raise failed[0]
     return bool(missing)
 
 

@@ -3,13 +3,15 @@
 The observer is opened, handed page after page, and closed, under whatever lease the worker
 keeps. Nothing is handed to it once the worker drains. An observer that has failed for good
 is closed, and after a rest another one begins at the last checkpoint; or, if the settings
-say so, the range is paused.
+say so, the range is paused. So is a range that the feed refuses to read on: the others can
+be read, and a host that ended for it would leave the next host the same.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, Continuation, Page, RangeEnded
 from changefeed.host.workers.acknowledgements import Acknowledgements
 from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
@@ -19,7 +21,12 @@ from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.lease_gate import LeaseGate
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.prefetch import Prefetcher
-from changefeed.observers.errors import LeaseFenced, ObserverFailed, ObserverStuck
+from changefeed.observers.errors import (
+    LeaseFenced,
+    ObserverExhausted,
+    ObserverFailed,
+    ObserverStuck,
+)
 from changefeed.observers.observer import CloseReason, Observer
 
 _CLOSE_TIMEOUT = 10.0
@@ -78,18 +85,33 @@ class Delivery:
             )
             try:
                 return await self._open_and_deliver(observer, group)
-            except ObserverFailed as error:
+            except RangeRefused as refused:
+                self._checkpoints.advance()
+                return self._pause(str(refused))
+            except ObserverFailed as failed:
                 self._checkpoints.advance()
                 await self._checkpoints.written()  # reading begins there again
                 self._acknowledgements.forget()
                 if self._drain.reason is None:
-                    if self._settings.observer.on_failure == "stop-range":
-                        return self._pause(str(error))
-                    rest = self._settings.observer.reopen_delay
-                    self._events.observer_gave_up(self._owned.range_id, error, rest)
-                    await self._drain.sleep(rest)
+                    reason = await self._after_failure(failed)
+                    if reason is not None:
+                        return reason
             if self._drain.reason is not None:
                 return self._drain.reason
+
+    async def _after_failure(self, failed: ObserverFailed) -> CloseReason | None:
+        """Rest, so that another observer begins; or return why none is to.
+
+        Raise ``ObserverExhausted`` where only a fresh process can help.
+        """
+        if isinstance(failed.__cause__, MemoryError):
+            raise ObserverExhausted(self._owned.range_id, failed.reason) from failed
+        if self._settings.observer.on_failure == "stop-range":
+            return self._pause(str(failed))
+        rest = self._settings.observer.reopen_delay
+        self._events.observer_gave_up(self._owned.range_id, failed, rest)
+        await self._drain.sleep(rest)
+        return None
 
     def _pause(self, reason: str) -> CloseReason:
         self.pause_reason = reason[:_LONGEST_REASON]

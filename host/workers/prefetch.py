@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 from random import Random
 
+from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Continuation, Feed, Page, RangeEnded, RangeId
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
@@ -30,14 +31,20 @@ class Prefetcher:
         self._settings = settings
         self._retrier = retrier
         self._random = random
-        self._pages: asyncio.Queue[Page | RangeEnded | None] = asyncio.Queue(
+        self._pages: asyncio.Queue[Page | RangeEnded | RangeRefused | None] = asyncio.Queue(
             settings.read_ahead
         )
         self._stopped = False
 
     async def next(self) -> Page | RangeEnded | None:
-        """Return the next page, the news that the range has ended, or ``None`` once stopped."""
-        return None if self._stopped else await self._pages.get()
+        """Return the next page, the news that the range has ended, or ``None`` once stopped.
+
+        Raise ``RangeRefused`` where the range cannot be read on.
+        """
+        page = None if self._stopped else await self._pages.get()
+        if isinstance(page, RangeRefused):
+            raise page
+        return page
 
     def stop(self) -> None:
         """Drop what was fetched; a call that waits in ``next`` gets ``None``."""
@@ -47,15 +54,15 @@ class Prefetcher:
         self._pages.put_nowait(None)
 
     async def fill(self, after: Continuation) -> None:
-        """Fetch page after page until the range ends or the reading is stopped."""
+        """Fetch page after page until the range ends, is refused, or the reading is stopped."""
         while not self._stopped:
             try:
                 page = await self._retrier.call(
                     "read",
                     partial(self._feed.read, self._range_id, after, self._settings.page_size),
                 )
-            except RangeEnded as ended:
-                await self._pages.put(ended)
+            except (RangeEnded, RangeRefused) as end:
+                await self._pages.put(end)
                 return
             await self._pages.put(page)
             after = page.continuation

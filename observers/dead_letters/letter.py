@@ -15,7 +15,7 @@ from typing import NewType, Protocol
 import msgspec
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.observers.errors import LetterConflict
+from changefeed.observers.errors import LetterConflict, kind_of, text_of
 
 LetterId = NewType("LetterId", str)
 
@@ -107,8 +107,8 @@ def failure_of(error: BaseException) -> Failure:
     """Describe an error, of a length that can be kept."""
     lines = "".join(traceback.format_exception(error)).splitlines()
     return Failure(
-        kind=type(error).__name__,
-        text=str(error)[:_TEXT_LENGTH],
+        kind=kind_of(error),
+        text=text_of(error)[:_TEXT_LENGTH],
         trace="\n".join(lines[-_TRACE_LINES:])[-_TEXT_LENGTH:],
     )
 

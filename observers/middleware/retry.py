@@ -14,11 +14,13 @@ from random import Random
 import tenacity
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.errors import ObserverError, ObserverFailed
+from changefeed.observers.errors import ObserverError, ObserverFailed, kind_of, text_of
 from changefeed.observers.observer import CloseReason, Context, Observer
 
+_ATTEMPTS_WITHOUT_MEMORY = 3
+
 OnRetry = Callable[[int, BaseException, float], None]
-"""Told after a failed attempt: which (from 1), its error, and the seconds until the next."""
+"""Called after a failed attempt: which (from 1), its error, and the seconds until the next."""
 
 Sleep = Callable[[float], Awaitable[None]]
 """Waits some seconds. It may raise ``ObserverFailed`` when waiting has lost its point."""
@@ -50,16 +52,17 @@ class RetrySettings:
             raise ValueError("jitter must be between 0 and 1")
 
 
-def _nobody(attempt: int, error: BaseException, delay: float) -> None:
-    """Tell nobody."""
+def _ignore(attempt: int, error: BaseException, delay: float) -> None:
+    """Do nothing."""
 
 
 class Retrying:
     """Calls ``open`` and ``process`` again while they raise; never ``close``.
 
-    When the attempts are used up it raises ``ObserverFailed``. An ``ObserverError`` from
+    When the attempts are used up it raises ``ObserverFailed``; after three that ran out of
+    memory, however many there are. An ``ObserverError`` from
     within passes through: somebody there has decided already. Cancellation ends it at
-    once, also in the middle of a delay. It logs nothing: ``on_retry`` is told.
+    once, also in the middle of a delay. It logs nothing: ``on_retry`` is called.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class Retrying:
         settings: RetrySettings,
         *,
         random: Random,
-        on_retry: OnRetry = _nobody,
+        on_retry: OnRetry = _ignore,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._observer = observer
@@ -128,14 +131,17 @@ class Retrying:
                 context.range.id,
                 sequences,
                 last.attempt_number,
-                f"{type(cause).__name__}: {cause}",
+                "no attempt" if cause is None else f"{kind_of(cause)}: {text_of(cause)}",
             ) from cause
 
     def _attempts(self) -> tenacity.AsyncRetrying:
         limit = self._settings.attempts
         return tenacity.AsyncRetrying(
             sleep=self._sleep,
-            stop=tenacity.stop_never if limit is None else tenacity.stop_after_attempt(limit),
+            stop=tenacity.stop_any(
+                tenacity.stop_never if limit is None else tenacity.stop_after_attempt(limit),
+                _StopWithoutMemory(_ATTEMPTS_WITHOUT_MEMORY),
+            ),
             wait=self._delay,
             retry=tenacity.retry_if_exception(_is_worth_a_retry),
             before_sleep=self._tell,
@@ -148,6 +154,14 @@ class Retrying:
         error = state.outcome.exception() if state.outcome is not None else None
         if error is not None:
             self._on_retry(state.attempt_number, error, state.upcoming_sleep)
+
+
+class _StopWithoutMemory(tenacity.stop_after_attempt):
+    """Stop where memory is what is missing, and time has not helped: it may be leaking."""
+
+    def __call__(self, state: tenacity.RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome is not None else None
+        return isinstance(error, MemoryError) and super().__call__(state)
 
 
 def _is_worth_a_retry(error: BaseException) -> bool:

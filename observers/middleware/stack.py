@@ -10,6 +10,7 @@ from typing import Protocol
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.observers.dead_letters import DeadLetters
 from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.middleware.boundary import ErrorBoundary
 from changefeed.observers.middleware.concurrency import KeyedConcurrency
 from changefeed.observers.middleware.fence import Fence, FencedObserver, ObserverMaker
 from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
@@ -72,7 +73,7 @@ def wrap(
         )
 
         def one_partition() -> Observer:
-            observer: Observer = FencedObserver(make(), gate)
+            observer: Observer = FencedObserver(ErrorBoundary(make()), gate)
             if settings.timeout is not None:
                 observer = TimeLimitedObserver(observer, settings.timeout)
             retrying = wrap_in_retries(observer, settings.retry)

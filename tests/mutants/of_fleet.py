@@ -257,8 +257,8 @@ FLEET = (
     Mutant(
         name="a range that ended since it was listed ends the host",
         file="host/balancing/range_sync.py",
-        before="FeedUnavailable, RangeUnknown) as errors:",
-        after="FeedUnavailable) as errors:",
+        before="FeedUnavailable, RangeRefused, RangeUnknown)",
+        after="FeedUnavailable, RangeRefused)",
         rule=9,
         tests=(_RANGES,),
     ),
@@ -281,7 +281,7 @@ FLEET = (
     Mutant(
         name="a range that ended since it was listed holds up others",
         file="host/balancing/range_sync.py",
-        before="except RangeUnknown as error:",
+        before="except (RangeRefused, RangeUnknown) as error:",
         after="except ZeroDivisionError as error:",
         rule=9,
         tests=(_RANGES,),

@@ -6,6 +6,7 @@ _LETTERS = "tests/contract/test_dead_letters_contract.py"
 _ISOLATING = "tests/unit/observers/middleware/test_poison.py"
 _BY_KEY = "tests/unit/observers/middleware/test_concurrency.py"
 _RETRYING = "tests/unit/observers/middleware/test_retry.py"
+_BOUNDARY = "tests/unit/observers/middleware/test_boundary.py"
 _FAILING = "tests/unit/host/workers/test_failing_observers.py"
 
 OBSERVERS = (
@@ -36,8 +37,8 @@ OBSERVERS = (
     Mutant(
         name="attempts without a limit",
         file="observers/middleware/retry.py",
-        before="stop=tenacity.stop_never if limit is None else",
-        after="stop=tenacity.stop_never if limit else",
+        before="tenacity.stop_never if limit is None else",
+        after="tenacity.stop_never if limit else",
         rule=10,
         tests=(_RETRYING,),
     ),
@@ -182,5 +183,53 @@ OBSERVERS = (
         after="except LetterConflict: pass\n        except (OSError, TimeoutError) as error:",
         rule=10,
         tests=(_ISOLATING,),
+    ),
+    Mutant(
+        name="a cancellation of the observer's own is taken for ours",
+        file="observers/middleware/boundary.py",
+        before="        if task is None or task.cancelling():\n",
+        after="        if task is not None:\n",
+        rule=10,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="a library that exits ends the host",
+        file="observers/middleware/boundary.py",
+        before="    except BaseException as error:\n",
+        after="    except ZeroDivisionError as error:\n",
+        rule=10,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="an exception that cannot be printed goes on to those who print it",
+        file="observers/middleware/boundary.py",
+        before="        if _is_printable(error):\n",
+        after="        if error:\n",
+        rule=10,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="an observer without memory is called for ever",
+        file="observers/middleware/retry.py",
+        before="return isinstance(error, MemoryError) and super()",
+        after="return error is None and super()",
+        rule=10,
+        tests=(_FAILING,),
+    ),
+    Mutant(
+        name="an observer without memory keeps its range",
+        file="host/workers/delivery.py",
+        before="        if isinstance(failed.__cause__, MemoryError):\n",
+        after="        if failed is None:\n",
+        rule=10,
+        tests=(_FAILING,),
+    ),
+    Mutant(
+        name="a range that the feed refuses ends every host in turn",
+        file="host/workers/delivery.py",
+        before="            except RangeRefused as refused:\n",
+        after="            except ZeroDivisionError as refused:\n",
+        rule=10,
+        tests=(_FAILING,),
     ),
 )

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.feed import Change, Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
@@ -17,11 +18,14 @@ from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.observers.dead_letters import MemoryDeadLetters
+from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import Fleet, Log, LoggingObserver
+from tests.support.proxies import proxied
 
 SETTLED = 25.0
+START = Continuation("0")
 
 
 @dataclass(kw_only=True)
@@ -31,6 +35,9 @@ class Stage:
     feed: MemoryFeed
     observer: dict[str, Any]
     fails_on: Callable[[Change], bool] = lambda _: False
+    raises: Callable[[Change], BaseException] = lambda x: ValueError(
+        f"cannot take {x.sequence}"
+    )
     pace: float = 0.0
     container: MemoryLeases = field(default_factory=MemoryLeases)
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
@@ -75,7 +82,7 @@ class Failing(LoggingObserver):
         self._stage.calls.append((now(), len(changes)))
         for change in changes:
             if self._stage.fails_on(change):
-                raise ValueError(f"cannot take {change.sequence}")
+                raise self._stage.raises(change)
         await super().process(context, changes)
 
 
@@ -316,3 +323,107 @@ async def test_lanes_in_the_hands_of_a_host_that_dies_lose_nothing_and_repeat_li
         repeated = len(stage.log.changes) - 2000
         assert before == 2 * 4 * 200
         assert repeated < 100
+
+
+# What is no plain exception
+
+
+class PanicException(BaseException):
+    """What an extension in Rust raises when it panics."""
+
+
+class Unprintable(ValueError):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        SystemExit,
+        KeyboardInterrupt,
+        GeneratorExit,
+        PanicException,
+        asyncio.CancelledError,
+        Unprintable,
+        MemoryError,
+    ],
+)
+async def test_whatever_a_poison_change_raises_it_is_put_aside_and_no_host_ends(
+    kind: type[BaseException], concurrency: int
+) -> None:
+    stage = Stage(
+        feed=filled(2, 200),
+        observer={**DEAD_LETTER, "concurrency": concurrency},
+        fails_on=number_in(77),
+        raises=lambda _: kind(),
+    )
+    async with stage.fleet() as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(1500)
+        assert await stage.put_aside() == [77]
+        assert [x.failure.kind for x in await stage.letters.list()] == [kind.__name__]
+        assert sorted(stage.delivered()) == [n for n in range(200) if n != 77]
+        assert {x.epoch for x in await stage.container.list()} <= {1, 2}
+        assert not any(x.done() for x in fleet.running.values())
+
+
+async def test_an_observer_that_cancels_itself_is_called_again_later_and_later() -> None:
+    stage = Stage(
+        feed=filled(1, 10),
+        observer={},
+        fails_on=lambda _: True,
+        raises=lambda _: asyncio.CancelledError(),
+    )
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(600)
+        assert 10 < len(stage.calls) < 100
+        assert (await stage.lease()).epoch == 1  # it was never given up and taken again
+
+
+async def test_an_observer_without_memory_ends_its_host_and_gives_up_the_range() -> None:
+    stage = Stage(
+        feed=filled(1, 10),
+        observer={"retry": {"attempts": None}},
+        fails_on=lambda _: True,
+        raises=lambda _: MemoryError(),
+    )
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        with pytest.raises(ObserverExhausted, match="ran out of memory"):
+            await asyncio.wait_for(fleet.running["a"], 60)
+        assert len(stage.calls) == 3
+        assert [reason for _, _, reason in stage.log.closed] == [CloseReason.FAILED]
+        assert (await stage.lease()).owner is None
+
+
+# What the feed refuses
+
+
+async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on() -> None:
+    feed = filled(4, 400)
+
+    async def damaged(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "read":
+            page = await call()
+            if page.changes and page.changes[0].range_id == "r0" and int(page.continuation) > 5:
+                raise RangeDamaged(RangeId("r0"), "the changes of range 'r0' cannot be read")
+            return page
+        return await call()
+
+    stage = Stage(feed=proxied(feed, damaged), observer={})
+    async with stage.fleet(page_size=5) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(120)
+        lease = await stage.lease()
+        assert lease.paused == "the changes of range 'r0' cannot be read"
+        assert (lease.owner, lease.continuation) == (None, "5")
+        assert sum(x.range_id == "r0" for x in stage.log.changes) == 5
+        others = [x for x in stage.log.changes if x.range_id != "r0"]
+        assert len(others) == sum([await feed.lag(RangeId(f"r{n}"), START) for n in (1, 2, 3)])
+        assert not any(x.done() for x in fleet.running.values())
+        assert sorted((await fleet.loads()).values()) == [1, 2]

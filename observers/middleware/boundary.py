@@ -1,0 +1,73 @@
+"""What users' code raises goes no further than here in a form that could end a host.
+
+Everything but a cancellation of ours is a failure of the observer, to be tried again,
+isolated and put aside like any other: ``SystemExit`` of a library that calls ``sys.exit``,
+``KeyboardInterrupt``, ``GeneratorExit``, the panics of extensions in Rust, and a
+``CancelledError`` that comes from the user's own tasks. So is an exception that cannot be
+printed, because those who report it print it.
+
+A cancellation is ours if somebody has asked the task that makes the call to end
+(``Task.cancelling``): a worker that stops, a time limit, the deadline of a handoff.
+
+Limits: a task that the user's code starts by itself is not called from here. If that
+raises ``SystemExit`` or ``KeyboardInterrupt``, asyncio ends the event loop with it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.errors import ObserverRaised
+from changefeed.observers.observer import CloseReason, Context, Observer
+
+
+class ErrorBoundary:
+    """Raises ``ObserverRaised`` for what is no plain exception."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    async def open(self, context: Context) -> None:
+        await _contained(partial(self._observer.open, context))
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await _contained(partial(self._observer.process, context, changes))
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        await _contained(partial(self._observer.close, context, reason))
+
+
+async def _contained(call: Callable[[], Awaitable[None]]) -> None:
+    task = asyncio.current_task()
+    try:
+        await call()
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling():
+            raise
+        raise ObserverRaised(error) from error
+    except GeneratorExit as error:
+        if not _is_running(task):  # the coroutine is being thrown away
+            raise
+        raise ObserverRaised(error) from error
+    except Exception as error:
+        if _is_printable(error):
+            raise
+        raise ObserverRaised(error) from error
+    except BaseException as error:
+        raise ObserverRaised(error) from error
+
+
+def _is_running(task: "asyncio.Task[None] | None") -> bool:
+    try:
+        return task is not None and asyncio.current_task() is task
+    except RuntimeError:  # no event loop runs any more
+        return False
+
+
+def _is_printable(error: Exception) -> bool:
+    try:
+        str(error)
+    except BaseException:  # noqa: BLE001 - the border to the user's code
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""Whatever users' code raises is a failure of the observer, and no end of a host."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.adapters import adapt
+from changefeed.observers.dead_letters.letter import failure_of
+from changefeed.observers.errors import ObserverRaised
+from changefeed.observers.middleware.boundary import ErrorBoundary
+from changefeed.observers.middleware.timeout import TimeLimitedObserver
+from changefeed.observers.observer import CloseReason
+from tests.support.observing import RememberingContext, change
+
+CONTEXT = RememberingContext()
+
+
+class PanicException(BaseException):
+    """What an extension in Rust raises when it panics."""
+
+
+class Unprintable(ValueError):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+RAISED = [
+    SystemExit(3),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    PanicException("index out of bounds"),
+    asyncio.CancelledError(),
+    BaseExceptionGroup("several", [PanicException("one")]),
+    Unprintable(),
+]
+
+
+def observer_that_raises(error: BaseException) -> Any:
+    class Raising:
+        async def open(self, _context: object) -> None:
+            raise error
+
+        async def process(self, _context: object, _changes: Sequence[Change]) -> None:
+            raise error
+
+        async def close(self, _context: object, _reason: CloseReason) -> None:
+            raise error
+
+    return Raising()
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.open(CONTEXT),
+        lambda x: x.process(CONTEXT, [change(1)]),
+        lambda x: x.close(CONTEXT, CloseReason.STOPPING),
+    ],
+    ids=["open", "process", "close"],
+)
+async def test_what_would_end_the_process_is_raised_as_a_failure(
+    call: Callable[[ErrorBoundary], Any], error: BaseException
+) -> None:
+    with pytest.raises(ObserverRaised) as raised:
+        await call(ErrorBoundary(observer_that_raises(error)))
+    assert raised.value.__cause__ is error
+    assert raised.value.kind == type(error).__name__
+    letter = failure_of(raised.value)
+    assert letter.kind == type(error).__name__
+    assert letter.trace
+
+
+async def test_a_plain_exception_is_raised_as_it_is() -> None:
+    error = ValueError("no")
+    with pytest.raises(ValueError, match="no") as raised:
+        await ErrorBoundary(observer_that_raises(error)).open(CONTEXT)
+    assert raised.value is error
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("error", RAISED, ids=lambda x: type(x).__name__)
+async def test_what_a_plain_function_raises_in_its_thread_is_a_failure(
+    error: BaseException,
+) -> None:
+    def process(_changes: Sequence[Change]) -> None:
+        raise error
+
+    observer = ErrorBoundary(adapt(process)())
+    await observer.open(CONTEXT)
+    with pytest.raises((ObserverRaised, RuntimeError)):
+        await observer.process(CONTEXT, [change(1)])
+    await observer.close(CONTEXT, CloseReason.STOPPING)
+
+
+class Sleeping:
+    async def open(self, _context: object) -> None:
+        await asyncio.sleep(3600)
+
+
+async def test_a_cancellation_of_ours_is_one() -> None:
+    task = asyncio.ensure_future(ErrorBoundary(Sleeping()).open(CONTEXT))  # type: ignore[arg-type]
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_deadline_of_a_caller_is_no_failure_of_the_observer() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await ErrorBoundary(Sleeping()).open(CONTEXT)  # type: ignore[arg-type]
+
+
+async def test_a_cancelled_error_of_the_observers_own_is_a_failure_within_a_time_limit() -> (
+    None
+):
+    own = observer_that_raises(asyncio.CancelledError())
+    limited = TimeLimitedObserver(ErrorBoundary(own), 60.0)
+    with pytest.raises(ObserverRaised, match="CancelledError"):
+        await limited.process(CONTEXT, [change(1)])
+
+
+async def test_a_coroutine_that_is_thrown_away_ends_in_silence() -> None:
+    call = ErrorBoundary(Sleeping()).open(CONTEXT)  # type: ignore[arg-type]
+    call.send(None)
+    with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
+        elsewhere.submit(call.close).result()
