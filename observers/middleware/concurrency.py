@@ -20,15 +20,14 @@ partition.
 """
 
 import asyncio
-import threading
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from hashlib import blake2b
-from itertools import takewhile
 from typing import Any
 
-from changefeed.feeds.feed import Change, FeedRange
+from changefeed.feeds.feed import Change
 from changefeed.observers.errors import ObserverStuck
+from changefeed.observers.middleware.delivered import DeliveredContext
 from changefeed.observers.observer import CloseReason, Context, Observer, ObserverFactory
 
 _PIECE = 100
@@ -109,10 +108,10 @@ class _Partition:
     def __init__(self, observer: Observer, *, acknowledges: bool) -> None:
         self._observer = observer
         self._acknowledges = acknowledges
-        self._context: _PartitionContext | None = None
+        self._context: DeliveredContext | None = None
 
     async def open(self, context: Context) -> None:
-        self._context = _PartitionContext(context)
+        self._context = DeliveredContext(context)
         await self._observer.open(self._context)
 
     async def process(self, changes: Sequence[Change]) -> None:
@@ -126,58 +125,9 @@ class _Partition:
         await self._observer.close(self._opened, reason)
 
     @property
-    def _opened(self) -> "_PartitionContext":
+    def _opened(self) -> "DeliveredContext":
         assert self._context is not None, "it was opened"
         return self._context
-
-
-class _PartitionContext:
-    """What a partition's observer may say: things about the changes it was given only.
-
-    What lies before a change may be another partition's, so a checkpoint becomes
-    acknowledgements. May be used from any thread.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._open: dict[int, Change] = {}  # by sequence, in order
-        self._turn = threading.Lock()
-
-    @property
-    def range(self) -> FeedRange:
-        return self._context.range
-
-    @property
-    def host(self) -> str:
-        return self._context.host
-
-    @property
-    def epoch(self) -> int:
-        return self._context.epoch
-
-    @property
-    def handing_over(self) -> bool:
-        return self._context.handing_over
-
-    def deliver(self, changes: Sequence[Change]) -> None:
-        with self._turn:
-            self._open.update((x.sequence, x) for x in changes)
-
-    def acknowledge(self, change: Change) -> None:
-        with self._turn:
-            self._open.pop(change.sequence, None)
-        self._context.acknowledge(change)
-
-    def checkpoint(self, change: Change) -> None:
-        with self._turn:
-            done = list(takewhile(lambda x: x.sequence <= change.sequence, self._open.values()))
-            for one in done:
-                del self._open[one.sequence]
-        for one in reversed(done):  # the first at last: then the watermark moves only once
-            self._context.acknowledge(one)
-
-    async def flush(self) -> None:
-        await self._context.flush()
 
 
 async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -22,6 +22,9 @@ one change, or of one key, leave no way to tell. A change is put to the dead let
 lastingly, before anything behind it within its key is handed on. If that cannot be done,
 the batch fails.
 
+With manual checkpoints changes of other keys may be done before one that has failed. There,
+to checkpoint a change acknowledges what the observer was given up to it and has not failed on.
+
 Limits: with as many broken changes in a row that every one tried in 1. is broken, it is
 taken for an outage. What 3. remembers is lost with the process.
 """
@@ -36,6 +39,7 @@ from dataclasses import dataclass
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters, failure_of
 from changefeed.observers.errors import LetterConflict, ObserverFailed
+from changefeed.observers.middleware.delivered import DeliveredContext
 from changefeed.observers.observer import CloseReason, Context, Observer
 
 _PUT_TIMEOUT = 30.0
@@ -93,9 +97,12 @@ class PoisonIsolation:
         self._on_dead_letter = on_dead_letter
         self._wall = wall
         self._succeeded = False
+        self._view: DeliveredContext | None = None
 
     async def open(self, context: Context) -> None:
-        await self._retrying.open(context)
+        if not self._acknowledges:
+            self._view = DeliveredContext(context)
+        await self._retrying.open(self._view or context)
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         await self._retrying.close(context, reason)
@@ -121,9 +128,14 @@ class PoisonIsolation:
         self, observer: Observer, context: Context, changes: Sequence[Change]
     ) -> ObserverFailed | None:
         """Return the failure, unless it is time to part: then nothing can be concluded."""
+        view = self._view
+        if view is not None:
+            view.deliver(changes)
         try:
-            await observer.process(context, changes)
+            await observer.process(view or context, changes)
         except ObserverFailed as failed:
+            if view is not None:
+                view.withdraw(changes)
             if context.handing_over:
                 raise
             return failed

@@ -109,6 +109,22 @@ OBSERVERS = (
         tests=(_ISOLATING, _FAILING),
     ),
     Mutant(
+        name="a manual checkpoint passes over a change that failed",
+        file="observers/middleware/poison.py",
+        before="                view.withdraw(changes)\n",
+        after="                pass\n",
+        rule=12,
+        tests=(_ISOLATING,),
+    ),
+    Mutant(
+        name="a manual checkpoint while a poison change is looked for counts for all before it",
+        file="observers/middleware/poison.py",
+        before="        if not self._acknowledges:\n            self._view",
+        after="        if self._acknowledges is None:\n            self._view",
+        rule=12,
+        tests=(_ISOLATING,),
+    ),
+    Mutant(
         name="the changes of one key in several lanes",
         file="observers/middleware/concurrency.py",
         before="        shares[lane_of[change.key]].append(change)\n",
@@ -137,7 +153,7 @@ OBSERVERS = (
     ),
     Mutant(
         name="a lane checkpoints what is another's",
-        file="observers/middleware/concurrency.py",
+        file="observers/middleware/delivered.py",
         before="            self._context.acknowledge(one)\n",
         after="            self._context.checkpoint(one)\n",
         rule=12,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -236,6 +237,36 @@ async def test_a_change_that_cannot_be_put_to_the_dead_letters_is_not_skipped() 
         await scene.process(batch(10, keys=1))
     assert scene.context.acknowledged == [1, 2]
     assert max(scene.inner.sequences) == 2
+
+
+class Checkpointing(Picky):
+    """Says of each batch it has done that it is done, with all before it."""
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        context.checkpoint(changes[-1])
+
+
+@pytest.mark.parametrize("full", [True, False])
+async def test_a_checkpoint_of_a_later_change_passes_over_no_change_that_failed(
+    *, full: bool
+) -> None:
+    class Letters(MemoryDeadLetters):
+        async def put(self, letter: DeadLetter) -> None:
+            if full:
+                raise OSError(28, f"no space for {letter.id}")
+            await super().put(letter)
+
+    scene = Scene(inner=Checkpointing(lambda x: x.sequence == 3), letters=Letters())
+    observer = Retrying(scene.inner, replace(RETRY, attempts=2), random=Random(1))
+    isolating = PoisonIsolation(
+        observer, observer, scene.letters, suspicion=scene.suspicion, acknowledges=False
+    )
+    await isolating.open(scene.context)
+    with suppress(ObserverFailed):
+        await isolating.process(scene.context, batch(8))
+    assert scene.context.checkpoints == []
+    assert sorted(scene.context.acknowledged) == ([1, 2, 4] if full else [*range(1, 9)])
 
 
 async def test_dead_letters_that_do_not_answer_have_an_end() -> None:
