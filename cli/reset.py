@@ -14,7 +14,7 @@ from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.reset import Move, RangeInUse, carry_out, planned, refuse_in_use, start_in
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
@@ -69,7 +69,7 @@ async def _reset(settings: Settings, names: Sequence[str], to: str, *, yes: bool
         existing_leases(settings) as container,
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
-        feed = BoundedFeed(opened, timeout=settings.feed.read_timeout)
+        feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
         meant = _meant(await container.list(), names)
         await _refuse_in_use(container, settings, meant)
         moves = [await planned(feed, container, x.range_id, to) for x in meant]

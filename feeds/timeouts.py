@@ -19,22 +19,23 @@ from changefeed.feeds.feed import (
 T = TypeVar("T")
 
 
-class BoundedFeed:
-    """Wraps a feed: a call that takes longer than ``timeout`` seconds raises
-    ``FeedUnavailable``.
+def bounded_feed(feed: Feed, *, timeout: float) -> Feed:
+    """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
+    ``FeedUnavailable``. It remembers ranges if ``feed`` does, and only then.
     """
+    if isinstance(feed, RemembersRanges):
+        return _BoundedMemory(feed, feed, timeout)
+    return _BoundedFeed(feed, timeout)
 
-    def __init__(self, feed: Feed, *, timeout: float) -> None:
+
+class _BoundedFeed:
+    def __init__(self, feed: Feed, timeout: float) -> None:
         self._feed = feed
         self._timeout = timeout
 
     @property
     def identity(self) -> str:
         return self._feed.identity
-
-    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
-        if isinstance(self._feed, RemembersRanges):
-            self._feed.remember_ranges(ranges)
 
     async def ranges(self) -> Sequence[FeedRange]:
         return await self._bounded("ranges", self._feed.ranges())
@@ -59,3 +60,14 @@ class BoundedFeed:
             raise FeedUnavailable(
                 f"the feed did not answer {name} within {self._timeout:g} s"
             ) from error
+
+
+class _BoundedMemory(_BoundedFeed):
+    """Of a feed that remembers ranges: hosts treat it as one."""
+
+    def __init__(self, feed: Feed, memory: RemembersRanges, timeout: float) -> None:
+        super().__init__(feed, timeout)
+        self._memory = memory
+
+    def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
+        self._memory.remember_ranges(ranges)

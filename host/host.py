@@ -22,7 +22,7 @@ from uuid import uuid4
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.feed import Feed, RangeId
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.balancing.balancer import Balancer
 from changefeed.host.balancing.membership import Membership, NameTaken
 from changefeed.host.balancing.range_sync import RangeSynchronizer
@@ -101,7 +101,7 @@ class Host:
         self.incarnation = Incarnation(uuid4().hex)
         self.settings = self._settings = settings
         self.registry = registry
-        self._feed = BoundedFeed(feed, timeout=settings.feed.read_timeout)
+        self._feed = bounded_feed(feed, timeout=settings.feed.read_timeout)
         self._make_observer = make_observer
         self._events = events or HostEvents(self.name)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing

@@ -13,7 +13,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.timeouts import bounded_feed
 
 T = TypeVar("T")
 Name = TypeVar("Name", bound=str)
@@ -28,7 +28,7 @@ class RetryingFeed:
     """
 
     def __init__(self, feed: Feed, *, timeout: float, patience: float) -> None:
-        self.once: Feed = BoundedFeed(feed, timeout=timeout)
+        self.once: Feed = bounded_feed(feed, timeout=timeout)
         self._few = asyncio.Semaphore(_AT_ONCE)
         self._patience = patience
 

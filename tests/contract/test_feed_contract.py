@@ -32,7 +32,7 @@ from changefeed.feeds.feed import (
     Successor,
 )
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.timeouts import bounded_feed
 from tests.support.cosmos_feeds import in_cosmos
 from tests.support.succession import replace_partitions
 from tests.support.thirdparty import importable, site_with_shelf
@@ -263,7 +263,7 @@ async def test_a_feed_has_one_identity_for_all_its_readers_and_no_other_feed_has
     given: Harness, tmp_path: Path
 ) -> None:
     assert given.feed.identity
-    assert BoundedFeed(given.feed, timeout=1.0).identity == given.feed.identity
+    assert bounded_feed(given.feed, timeout=1.0).identity == given.feed.identity
     for make in (in_memory, in_event_log):
         async with make(tmp_path / "other") as other:
             assert other.feed.identity != given.feed.identity

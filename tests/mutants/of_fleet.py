@@ -303,6 +303,14 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="every feed counts as one that remembers ranges",
+        file="feeds/timeouts.py",
+        before="    return _BoundedFeed(feed, timeout)\n",
+        after="    return _BoundedMemory(feed, feed, timeout)  # type: ignore[arg-type]\n",
+        rule=9,
+        tests=("tests/unit/feeds/test_timeouts.py",),
+    ),
+    Mutant(
         name="a superseded lease is forgotten before others read its keys",
         file="host/balancing/range_sync.py",
         before="return goes_on or ended.range_id in",

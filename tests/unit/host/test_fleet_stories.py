@@ -272,3 +272,18 @@ async def test_a_feed_that_does_not_tell_its_ranges_holds_up_no_takeover() -> No
         await fleet.kill("b")
         await asyncio.sleep(30 + 5.5)
         assert await fleet.loads() == {"a": 4}
+
+
+async def test_a_deleted_lease_of_a_successor_is_created_again_beside_the_tombstone(
+    container: LeaseContainer,
+) -> None:
+    feed = MemoryFeed(1)
+    async with Fleet(feed, container, parts={"feed": {"ranges_interval": 5.0}}) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        feed.split(RangeId("r0"))
+        await asyncio.sleep(SETTLED)
+        (lease,) = [x for x in await container.list() if x.range_id == "r1"]
+        await container.delete(lease)
+        await asyncio.sleep(2 * SETTLED)
+        assert await fleet.owners() == {"r1": "a", "r2": "a"}
