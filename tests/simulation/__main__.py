@@ -39,27 +39,30 @@ class _Found:
 
     seed: int
     feed: FeedKind
+    wild: bool
     text: str
 
 
-def _live_through(seeds: range, feed: FeedKind) -> tuple[list[Outcome], list[_Found]]:
+def _live_through(
+    seeds: range, feed: FeedKind, *, wild: bool
+) -> tuple[list[Outcome], list[_Found]]:
     lived, violations = [], []
     for seed in seeds:
         try:
-            lived.append(simulate(seed, feed))
+            lived.append(simulate(seed, feed, wild=wild))
         except Violation as violation:
-            violations.append(_Found(seed=seed, feed=feed, text=str(violation)))
+            violations.append(_Found(seed=seed, feed=feed, wild=wild, text=str(violation)))
         except Exception as error:  # noqa: BLE001 - a seed that breaks the story is a find, too
             text = f"{type(error).__name__}: {error}"
-            violations.append(_Found(seed=seed, feed=feed, text=text))
+            violations.append(_Found(seed=seed, feed=feed, wild=wild, text=text))
     return lived, violations
 
 
-def _one(seed: int, feed: FeedKind) -> None:
+def _one(seed: int, feed: FeedKind, *, wild: bool) -> None:
     """Tell the story of one seed, with the log of its hosts."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
-        outcome = simulate(seed, feed)
+        outcome = simulate(seed, feed, wild=wild)
     except Violation as violation:
         _out.print(str(violation), style="red", markup=False)
         raise typer.Exit(1) from None
@@ -70,7 +73,9 @@ def _one(seed: int, feed: FeedKind) -> None:
     )
 
 
-def _many(chunks: Iterator[tuple[range, FeedKind]], jobs: int, seconds: float | None) -> None:
+def _many(
+    chunks: Iterator[tuple[range, FeedKind, bool]], jobs: int, seconds: float | None
+) -> None:
     began = time.monotonic()
     lived: list[Outcome] = []
     violations: list[_Found] = []
@@ -81,7 +86,8 @@ def _many(chunks: Iterator[tuple[range, FeedKind]], jobs: int, seconds: float | 
     ):
         bar = progress.add_task("seeds")
         running: set[Future[tuple[list[Outcome], list[_Found]]]] = {
-            pool.submit(_live_through, *x) for x in islice(chunks, 2 * jobs)
+            pool.submit(_live_through, seeds, feed, wild=wild)
+            for seeds, feed, wild in islice(chunks, 2 * jobs)
         }
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -93,14 +99,20 @@ def _many(chunks: Iterator[tuple[range, FeedKind]], jobs: int, seconds: float | 
                     _tell(one)
             in_time = seconds is None or time.monotonic() - began < seconds
             if in_time:
-                running |= {pool.submit(_live_through, *x) for x in islice(chunks, len(done))}
+                running |= {
+                    pool.submit(_live_through, seeds, feed, wild=wild)
+                    for seeds, feed, wild in islice(chunks, len(done))
+                }
             progress.update(bar, description=f"{len(lived):,} seeds, {len(violations)} bad")
     _sum_up(lived, violations, time.monotonic() - began)
 
 
 def _tell(found: _Found) -> None:
     _out.print(f"seed {found.seed}: {found.text}", style="red", markup=False)
-    _out.print(f"again: make simulate SEED={found.seed} ARGS=--feed={found.feed}", markup=False)
+    wild = " --wild" if found.wild else " --calm"
+    _out.print(
+        f"again: make simulate SEED={found.seed} ARGS='--feed={found.feed}{wild}'", markup=False
+    )
 
 
 def _sum_up(lived: list[Outcome], violations: list[_Found], seconds: float) -> None:
@@ -126,15 +138,22 @@ def main(
     feed: Annotated[
         FeedKind | None, typer.Option(help="Over this feed only; for one seed, memory.")
     ] = None,
+    wild: Annotated[
+        bool | None,
+        typer.Option(
+            "--wild/--calm", help="With people who interfere; both kinds, if not said."
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
 ) -> None:
     if seed is not None:
-        _one(seed, feed or "memory")
+        _one(seed, feed or "memory", wild=wild or False)
         return
     starts = range(first, first + seeds, _CHUNK)
     chunks = (range(x, min(x + _CHUNK, first + seeds)) for x in starts)
     kinds = cycle([feed] if feed is not None else _MIXTURE)
-    _many(zip(chunks, kinds, strict=False), jobs, seconds)
+    wilds = cycle([True, False] if wild is None else [wild])
+    _many(zip(chunks, kinds, wilds, strict=False), jobs, seconds)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ from typing import Protocol
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
 from changefeed.leases.lease import Checkpoint, Lease
 
+OPERATOR = "operator"
+"""The writer that is no host: what it does by hand need not keep to the rules of hosts."""
+
 
 class Violation(AssertionError):
     """An invariant does not hold. The text tells which, where and when."""
@@ -52,6 +55,8 @@ class Checker:
         self._being_read: dict[RangeId, FeedRange] = {}
         self._position: dict[RangeId, int] = {}
         self._epoch: dict[RangeId, int] = defaultdict(int)
+        self._taken: dict[RangeId, int] = defaultdict(lambda: -1)
+        self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
         self._active: Counter[Call] = Counter()
         self.deliveries = 0
         self.duplicates = 0
@@ -67,15 +72,22 @@ class Checker:
         self.events += 1
         for other in self._active:
             same = (other.range_id, other.epoch) == (call.range_id, call.epoch)
+            if call.range_id in self._begun_anew:
+                continue
             if same and other.process != call.process:  # lanes of one process may overlap
                 raise Violation(f"{call} began while {other} was under way, under one epoch")
-        if self._strict and call.epoch != self._epoch[call.range_id]:
+        strict = (
+            self._strict
+            and call.epoch > self._taken[call.range_id]
+            and call.range_id not in self._begun_anew
+        )
+        if strict and call.epoch != self._epoch[call.range_id]:
             raise Violation(
                 f"{call} began although epoch {self._epoch[call.range_id]} has begun"
             )
         upcoming = dict[str, int]()
         for change in changes:
-            if self._strict and int(change.body) in self._passed:
+            if strict and int(change.body) in self._passed:
                 raise Violation(f"{call}: change {int(change.body)} was checkpointed before")
             place = self._place[int(change.body)]
             allowed = upcoming.get(change.key, self._done_of_key[change.key])
@@ -101,13 +113,20 @@ class Checker:
         """An observer returned from these changes."""
         self.events += 1
         for change in changes:
-            number = int(change.body)
             self.deliveries += 1
-            self.duplicates += number in self._done
-            self._done.add(number)
-            place = self._place[number]
-            if place == self._done_of_key[change.key]:
-                self._done_of_key[change.key] = place + 1
+            self.duplicates += int(change.body) in self._done
+            self._is_done(change)
+
+    def put_aside(self, change: Change) -> None:
+        """A change was put to the dead letters."""
+        self.events += 1
+        self._is_done(change)
+
+    def _is_done(self, change: Change) -> None:
+        number = int(change.body)
+        self._done.add(number)
+        if self._place[number] == self._done_of_key[change.key]:
+            self._done_of_key[change.key] += 1
 
     def stored(
         self, before: Lease | Checkpoint | None, after: Lease | Checkpoint, writer: str
@@ -117,9 +136,38 @@ class Checker:
         if isinstance(after, Lease):
             assert before is None or isinstance(before, Lease)
             self._lease_stored(before, after, writer)
+        if writer == OPERATOR:
+            self._taken_by_hand(before, after)
         found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
         if after.continuation is not None and found is not None and after.epoch:
-            self._checkpoint_stored(found, self._lines.place(after.continuation))
+            position = self._lines.place(after.continuation)
+            if writer == OPERATOR:
+                self._moved(found, position)
+            self._checkpoint_stored(found, position)
+
+    def deleted(self, lease: Lease, writer: str) -> None:
+        """``writer`` deleted a lease."""
+        self.events += 1
+        self._being_read.pop(lease.range_id, None)
+        if writer == OPERATOR and not lease.ended:
+            self._begun_anew.add(lease.range_id)
+            self._epoch[lease.range_id] = 0
+            self._moved(lease.range, 0)
+
+    def _taken_by_hand(
+        self, before: Lease | Checkpoint | None, after: Lease | Checkpoint
+    ) -> None:
+        """Allow a former owner to go on until it finds out."""
+        if not isinstance(before, Lease) or not isinstance(after, Lease):
+            return
+        if (before.owner, before.epoch) != (after.owner, after.epoch):
+            self._taken[after.range_id] = before.epoch
+
+    def _moved(self, found: FeedRange, position: int) -> None:
+        """An operator has moved a checkpoint: what lies after it comes again."""
+        last = self._position.get(found.id, 0)
+        self._passed.difference_update(self._lines.between(found, position, last))
+        self._position[found.id] = position
 
     # what must hold
 

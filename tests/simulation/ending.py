@@ -1,0 +1,152 @@
+"""How a story ends: everything works again, and the fleet must become whole, even and still.
+
+Then it must also be quiet (nobody asks or writes more than settings say), and nothing of
+what has happened may be left: no request, no record of a host that is gone, no tombstone.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.stores import OwnershipStore
+
+from .checkers import Violation
+
+if TYPE_CHECKING:
+    from .world import World
+
+_CALM = 120.0  # hung observers end, and who was frozen finds out
+_LONGEST = 400.0
+_STILL = 60.0
+
+
+class Ending:
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    @property
+    def _store(self) -> OwnershipStore:
+        return cast("OwnershipStore", self._world.stores[0])
+
+    async def settle_down(self) -> None:
+        world, clock = self._world, asyncio.get_running_loop().time
+        until = clock() + _LONGEST
+        await asyncio.sleep(_CALM)
+        while clock() < until:
+            await asyncio.sleep(10)
+            world.raise_violation()
+            await world.start_what_ended()
+            if not await self._unfinished() and not await self._left_over():
+                break
+        before = await self._owners()
+        world.calls.clear()
+        await asyncio.sleep(_STILL)
+        world.raise_violation()
+        problems = [*await self._unfinished(), *await self._left_over(), *self._busy(before)]
+        if problems:
+            raise Violation("; ".join(problems))
+        after = await self._owners()
+        if before != after:
+            raise Violation(f"leases still move: {before} became {after}")
+        if world.graceful and world.checker.duplicates:
+            raise Violation(f"{world.checker.duplicates} duplicates although nothing failed")
+
+    async def _unfinished(self) -> list[str]:
+        """Say what is left to do until the fleet is whole, even, and done."""
+        world = self._world
+        owners = await self._owners()
+        loads = Counter(owner for owner, _ in owners.values())
+        running = self._running()
+        await asyncio.sleep(0)
+        whole = world.source.is_read_by([x.range for x in await self._open_leases()])
+        open_ranges = {x.id for x in world.source.open_ranges()}
+        missing = world.checker.undelivered()
+        problems = {
+            "no host is left running": not running,
+            f"owned is {owners}, and open are {open_ranges}": not whole,
+            f"not everything is owned: {owners}": None in loads,
+            f"leases are owned by hosts that do not run: {loads}": bool(set(loads) - running),
+            f"the leases are not spread evenly: {loads}": bool(running)
+            and max(loads[x] for x in running) - min(loads[x] for x in running) > 1,
+            f"{len(missing)} changes were never delivered: {missing[:5]}": bool(missing),
+        }
+        return [text for text, holds in problems.items() if holds]
+
+    async def _left_over(self) -> list[str]:
+        """Say what is kept of what is over."""
+        running = self._running()
+        members = {x.name for x in await self._store.members()}
+        leases = await self._store.list()
+        asked = [x.range_id for x in leases if x.next_owner in running]
+        waiting = [x.range_id for x in leases if not (x.ended or x.epoch)]
+        problems = {
+            f"records are left of {members - running}": bool(members - running),
+            f"requests are left on {asked}": bool(asked),
+            f"leases wait for ever: {waiting}": bool(waiting),
+        }
+        tombstones = await self._tombstones(leases)
+        problems[f"tombstones are left of {tombstones}"] = bool(tombstones)
+        return [text for text, holds in problems.items() if holds]
+
+    async def _tombstones(self, leases: Sequence[Lease]) -> list[RangeId]:
+        """Return those that nobody needs: the feed does not list their ranges any more, and
+        what goes on with them has checkpoints (which a range without changes never has).
+        """
+        feed = self._world.source.reader()
+        if isinstance(feed, RemembersRanges):
+            feed.remember_ranges(x.range for x in leases)
+        listed = {x.id for x in await cast("Feed", feed).ranges()}
+        new = {
+            y for x in leases if not (x.ended or x.checkpoint_epoch) for y in x.range.parents
+        }
+        ended = {x.range_id for x in leases if x.ended}
+        return sorted(ended - listed - new)
+
+    def _busy(self, owners: Mapping[RangeId, object]) -> list[str]:
+        """Say who calls more often than settings say, in a time without events."""
+        calls, running = self._world.calls, self._running()
+        looks = _STILL / 5.0 / 0.9 + 2
+        renewals = len(owners) * (_STILL / 10.0 + 1)
+        bounds = {
+            "list": looks + _STILL / 20.0 + 1,
+            "members": looks,
+            "put_member": looks,
+            "ranges": _STILL / 20.0 + 2,
+        }
+        found = [
+            f"{process} called {name} {calls[process, name]} times in {_STILL:.0f} s"
+            for process, name in calls
+            if name in bounds and calls[process, name] > bounds[name]
+        ]
+        for name in ("replace", "checkpoint", "write", "acquire", "create", "delete"):
+            total = sum(n for (_, x), n in calls.items() if x == name)
+            if total > (renewals if name == "replace" else 2 * len(owners)):
+                found.append(f"{len(running)} hosts called {name} {total} times")
+        return found
+
+    def _running(self) -> set[HostName | None]:
+        processes = self._world.processes.values()
+        return {x.host.name for x in processes if not x.task.done()}
+
+    async def _owners(self) -> dict[RangeId, tuple[HostName | None, int]]:
+        return {x.range_id: (x.owner, x.epoch) for x in await self._open_leases()}
+
+    async def _open_leases(self) -> list[Lease]:
+        """Return the leases of ranges that are to be read now.
+
+        Some may still wait for a range that has come to life again: it ended, its owner
+        died, and those that it would have gone on in were merged.
+        """
+        leases = [x for x in await self._store.list() if not x.ended]
+        return [x for x in leases if not any(_waits(x, y) for y in leases)]
+
+
+def _waits(child: Lease, parent: Lease) -> bool:
+    return (
+        not child.epoch
+        and parent.range_id in child.range.parents
+        and parent.range.shares_keys_with(child.range)
+    )

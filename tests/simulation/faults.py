@@ -1,0 +1,149 @@
+"""What goes wrong with processes, networks and clocks: one method for each event."""
+
+import asyncio
+import contextvars
+from typing import TYPE_CHECKING
+
+from changefeed.feeds.feed import FeedRange
+
+from .observers import ERRORS, HARD_ERRORS
+
+if TYPE_CHECKING:
+    from .world import Process, World
+
+HARD_OBSERVERS = False
+"""Whether observers raise what is no ``Exception``."""
+
+
+class Faults:
+    """Everything here comes to an end, or is ended when the world settles down."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._random = world.random
+        self._deadly = False
+
+    async def crash(self) -> None:
+        world = self._world
+        process = world.somebody()
+        if process is None:
+            return
+        world.kill(process)
+        if self._random.random() < 0.5:
+            await asyncio.sleep(self._random.uniform(0, 40))
+            if process.name not in world.processes:
+                world.start(process.name)
+
+    async def crash_at_an_end(self) -> None:
+        """Kill or freeze whoever has just made the first lease of what goes on with a range."""
+        self._deadly = True
+        await self._world.change_ranges()
+        await asyncio.sleep(self._random.uniform(2, 20))
+        self._deadly = False
+        await self._world.change_ranges()
+
+    def created(self, process_id: str, made: FeedRange) -> None:
+        if self._deadly and made.parents:
+            self._deadly = False
+            processes = self._world.processes.values()
+            for process in [x for x in processes if x.id == process_id]:
+                if self._random.random() < 0.5:
+                    self._world.kill(process)
+                else:
+                    self._world.loop.create_task(
+                        self._freeze(process),
+                        context=contextvars.Context(),
+                    )
+
+    async def freeze(self) -> None:
+        process = self._world.somebody()
+        if process is not None:
+            await self._freeze(process)
+
+    async def _freeze(self, process: "Process", seconds: float | None = None) -> None:
+        """SIGSTOP, for less or more than the expiration, and SIGCONT: a zombie."""
+        world = self._world
+        if seconds is None:
+            seconds = self._random.choice([3.0, 20.0, 45.0, 90.0])
+        world.tell(f"freeze {process.id} for {seconds:.0f} s")
+        world.loop.freeze(process.id)
+        await asyncio.sleep(seconds)
+        if process.alive:
+            world.tell(f"thaw {process.id}")
+            world.loop.thaw(process.id)
+
+    def block(self, process_id: str, seconds: float) -> None:
+        """User code that does not return: nothing else of the process runs meanwhile."""
+        for process in [x for x in self._world.processes.values() if x.id == process_id]:
+            self._world.loop.create_task(
+                self._freeze(process, seconds), context=contextvars.Context()
+            )
+
+    async def storm(self) -> None:
+        """Bad weather between everybody and everything for a while."""
+        random, weather = self._random, self._world.weather
+        weather.slow = random.choice([0.0, 0.05, 0.3])
+        weather.stall = random.choice([0.0, 0.02, 0.2])
+        weather.fail_before = random.choice([0.0, 0.1, 0.5])
+        weather.fail_after = random.choice([0.0, 0.1, 0.5])
+        weather.throttle = random.choice([0.0, 0.2])
+        weather.stale = random.choice([0.0, 0.3])
+        if self._world.wild:
+            weather.stale_reads = random.choice([0.0, 0.0, 0.3])
+            weather.repeat = random.choice([0.0, 0.1, 0.5])
+            weather.calls = random.choice(_KINDS)
+        self._world.tell(f"storm: {weather}")
+        await asyncio.sleep(random.uniform(5, 60))
+        weather.clear()
+        self._world.tell("the storm is over")
+
+    async def partition(self) -> None:
+        """One host gets no answers for a while."""
+        world = self._world
+        process = world.somebody()
+        if process is None:
+            return
+        world.tell(f"cut off {process.id}")
+        world.down.add(process.id)
+        await asyncio.sleep(self._random.uniform(5, 80))
+        world.down.discard(process.id)
+        world.tell(f"{process.id} is connected again")
+
+    async def clock_jump(self) -> None:
+        process = self._world.somebody()
+        if process is not None:
+            process.clock_error = self._random.uniform(-60, 60)
+            text = f"the clock of {process.id} jumps to {process.clock_error:+.0f} s"
+            self._world.tell(text)
+
+    async def flap(self) -> None:
+        for _ in range(4):
+            await self._world.join_or_leave()
+            await asyncio.sleep(self._random.uniform(0, 8))
+
+    async def moody_observers(self) -> None:
+        random, moods = self._random, self._world.moods
+        moods.raises = random.choice([0.0, 0.2, 0.7])
+        moods.hangs = random.choice([0.0, 0.02])
+        if self._world.wild:
+            moods.errors = (*ERRORS, *HARD_ERRORS) if HARD_OBSERVERS else ERRORS
+            moods.blocks = random.choice([0.0, 0.02])
+            moods.late = random.choice([0.0, 5.0, 40.0])
+            moods.poison = self._world.puts_aside and random.random() < 0.5
+        self._world.tell(f"observers: {moods}")
+        await asyncio.sleep(random.uniform(5, 60))
+        moods.calm()
+
+
+_KINDS: list[frozenset[str] | None] = [
+    None,
+    None,
+    frozenset({"list", "members", "ranges"}),
+    frozenset({"replace"}),
+    frozenset({"checkpoint", "write"}),
+    frozenset({"create", "delete"}),
+    frozenset({"read"}),
+    frozenset({"acquire"}),
+    frozenset({"members", "put_member", "remove_member"}),
+    frozenset({"resolve_start", "ranges"}),
+]

@@ -1,0 +1,163 @@
+"""The observers of the hosts: they take their time, fail, hang, and are late, by chance.
+
+They tell the checker all they do. What is a failure of theirs must never be one of a host.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.dead_letters.letter import DeadLetter
+from changefeed.observers.dead_letters.memory import MemoryDeadLetters
+from changefeed.observers.observer import CloseReason, Context
+
+from .checkers import Call, Checker, Violation
+
+_POISON = 29  # one change of so many fails for ever, where it may be put aside
+
+
+class Unspeakable(Exception):
+    """An error that raises when its text is asked for."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("an error without a text")
+
+
+class Panic(BaseException):
+    """As extensions in Rust raise it: no ``Exception``."""
+
+
+ERRORS: Final[Sequence[Callable[[], BaseException]]] = (
+    lambda: RuntimeError("the observer does not feel like it"),
+    TimeoutError,
+    MemoryError,
+    lambda: ExceptionGroup("several", [ValueError("one"), KeyError("two")]),
+)
+HARD_ERRORS: Final[Sequence[Callable[[], BaseException]]] = (
+    Unspeakable,
+    Panic,
+    lambda: SystemExit(3),
+    KeyboardInterrupt,
+    GeneratorExit,
+    asyncio.CancelledError,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Moods:
+    """How observers are, as probabilities for one call. Times are in seconds.
+
+    ``late`` is the longest that an acknowledgement may take.
+    """
+
+    pace: float
+    manual: bool
+    raises: float = 0.0
+    hangs: float = 0.0
+    blocks: float = 0.0
+    late: float = 0.0
+    poison: bool = False
+    errors: Sequence[Callable[[], BaseException]] = ERRORS[:1]
+
+    def calm(self) -> None:
+        self.raises = self.hangs = self.blocks = self.late = 0.0
+        self.poison = False
+
+
+class CheckedLetters(MemoryDeadLetters):
+    """Dead letters of the whole fleet: what is put aside is done."""
+
+    def __init__(self, checker: Checker, fails: Callable[[], bool]) -> None:
+        super().__init__()
+        self._checker = checker
+        self._fails = fails
+
+    async def put(self, letter: DeadLetter) -> None:
+        await asyncio.sleep(0.002)
+        if self._fails():
+            raise OSError("the disk is full")
+        await super().put(letter)
+        self._checker.put_aside(letter.change)
+
+
+class SimulatedObserver:
+    """One observer of ``process``. ``check`` keeps the first violation that a claim raises;
+    ``block`` lets nothing of the process run for some seconds.
+    """
+
+    def __init__(
+        self,
+        process: str,
+        moods: Moods,
+        checker: Checker,
+        random: Random,
+        *,
+        check: Callable[[Callable[[], None]], None],
+        block: Callable[[float], None],
+    ) -> None:
+        self._process = process
+        self._moods = moods
+        self._checker = checker
+        self._random = random
+        self._check = check
+        self._block = block
+        self._closed = False
+
+    async def open(self, context: Context) -> None:
+        del context
+        await asyncio.sleep(0.01)
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        moods, chance = self._moods, self._random.random
+        if self._closed:
+            raise Violation(f"{self._process}: an observer was called after its close")
+        call = Call(process=self._process, range_id=context.range.id, epoch=context.epoch)
+        self._check(lambda: self._checker.began(call, changes))
+        try:
+            await asyncio.sleep(moods.pace * len(changes) * chance() * 2)
+            if chance() < moods.hangs:
+                await asyncio.sleep(chance() * 120)
+            if moods.blocks and chance() < moods.blocks:
+                self._block(chance() * 45)
+            if chance() < moods.raises:
+                raise self._error()
+            if moods.poison and any(int(x.body) % _POISON == 0 for x in changes):
+                raise ValueError("a change that no attempt helps")
+            self._check(lambda: self._checker.finished(changes))
+        finally:
+            self._checker.ended(call)
+        if moods.manual:
+            await self._acknowledge(context, list(changes))
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        del context, reason
+        self._closed = True
+        await asyncio.sleep(0.01)
+
+    def _error(self) -> BaseException:
+        errors = self._moods.errors
+        return errors[0]() if len(errors) == 1 else self._random.choice(errors)()
+
+    async def _acknowledge(self, context: Context, changes: list[Change]) -> None:
+        """One by one in any order, or all at once; now, or when the call is long over."""
+        if self._moods.late:
+            delay = self._random.random() * self._moods.late
+            acknowledge = lambda: self._acknowledge_now(context, changes)  # noqa: E731
+            asyncio.get_running_loop().call_later(delay, acknowledge)
+        else:
+            self._acknowledge_now(context, changes)
+
+    def _acknowledge_now(self, context: Context, changes: list[Change]) -> None:
+        if self._random.random() < 0.5:
+            acknowledged = [changes[-1]]
+            call = context.checkpoint
+        else:
+            self._random.shuffle(changes)
+            acknowledged, call = changes, context.acknowledge
+        with suppress(ValueError):  # the observer was opened anew: they come again
+            for change in acknowledged:
+                call(change)

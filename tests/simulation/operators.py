@@ -1,0 +1,124 @@
+"""What people do to a fleet from outside: with our commands, or with their own hands."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
+from changefeed.host.reset import RangeInUse, carry_out, planned
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.operations.pause import pause, resume
+from changefeed.leases.operations.release import release
+from changefeed.leases.timeouts import BoundedContainer
+
+from .checkers import OPERATOR
+from .sources import MemorySource
+
+if TYPE_CHECKING:
+    from .world import World
+
+_FAILURES = (ContainerUnavailable, FeedUnavailable, LeaseConflict, LeaseGone, RangeUnknown)
+
+
+class Operators:
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._random = world.random
+
+    def container(self) -> LeaseContainer:
+        return BoundedContainer(
+            self._world.connect(OPERATOR), timeout=10.0, on_call=lambda _: None
+        )
+
+    async def pause(self) -> None:
+        """Pause one range, or the whole fleet, and resume it later."""
+        world, container = self._world, self.container()
+        await asyncio.sleep(0)
+        open_ranges = [x.id for x in world.source.open_ranges()]
+        chosen = None if self._random.random() < 0.5 else [self._random.choice(open_ranges)]
+        world.tell(f"pause {chosen or 'everything'}")
+        with suppress(ContainerUnavailable, LeaseConflict):
+            await pause(container, chosen, "an operator says so")
+        await asyncio.sleep(self._random.uniform(1, 60))
+        while True:
+            world.tell(f"resume {chosen or 'everything'}")
+            try:
+                await resume(container, chosen)
+            except (ContainerUnavailable, LeaseConflict):
+                await asyncio.sleep(1)
+            else:
+                return
+
+    async def resume_all(self) -> None:
+        """Resume what observers have stopped, until that worked."""
+        container = self.container()
+        with suppress(*_FAILURES):
+            for range_id in await resume(container, None):
+                self._world.tell(f"resume {range_id}, which had stopped")
+
+    async def release(self) -> None:
+        """Take some lease from its owner."""
+        await self._about_some_lease("release", self._release)
+
+    async def _release(self, container: LeaseContainer, lease: Lease) -> None:
+        await release(container, lease.range_id)
+
+    async def reset(self) -> None:
+        """Read a range again from its beginning: it is paused meanwhile."""
+        await self._about_some_lease("reset", self._reset)
+
+    async def _reset(self, container: LeaseContainer, lease: Lease) -> None:
+        await pause(container, [lease.range_id], "to be reset")
+        await asyncio.sleep(self._random.uniform(0, 20))
+        feed = self._world.feed_of(OPERATOR)
+        move = await planned(feed, container, lease.range_id, "beginning")
+        with suppress(RangeInUse):
+            await carry_out(container, move)
+        await resume(container, [lease.range_id])
+
+    async def delete(self) -> None:
+        """Delete some lease by hand: its range is read again, from where settings say.
+
+        Not where ranges may be read in parts: a part that has no lease is no range of the
+        feed, and nobody creates one for it.
+        """
+        await self._about_some_lease("delete the lease of", self._delete)
+
+    async def _delete(self, container: LeaseContainer, lease: Lease) -> None:
+        if isinstance(self._world.source, MemorySource):
+            await container.delete(lease)
+
+    async def edit(self) -> None:
+        """Give some lease by hand to a host that does not exist."""
+        await self._about_some_lease("edit the lease of", self._edit)
+
+    async def _edit(self, container: LeaseContainer, lease: Lease) -> None:
+        stored = await container.read(lease.range_id)
+        if stored is None or stored.ended:
+            return
+        absent = HostName("absent"), Incarnation("absent-1")
+        edited = self._random.choice(
+            [
+                replace(stored, owner=None, incarnation=None),
+                replace(stored, owner=absent[0], incarnation=absent[1]),
+                stored.asked_by(absent[0]),
+                replace(stored, stamp=None),
+            ]
+        )
+        await container.replace(edited.without_continuation())
+
+    async def _about_some_lease(
+        self, doing: str, do: Callable[[LeaseContainer, Lease], Awaitable[None]]
+    ) -> None:
+        """Do it to some lease that is open; once, whatever comes of it."""
+        container = self.container()
+        with suppress(*_FAILURES):
+            leases = [x for x in await container.list() if not x.ended and x.epoch]
+            if leases:
+                chosen = self._random.choice(leases)
+                self._world.tell(f"{doing} {chosen.range_id}")
+                await do(container, chosen)
