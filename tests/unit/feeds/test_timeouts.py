@@ -19,7 +19,9 @@ from changefeed.feeds.timeouts import bounded_feed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 
-@pytest.mark.parametrize("feed", [MemoryFeed(1), ShiftingReader(ShiftingStore())], ids=repr)
+@pytest.mark.parametrize(
+    "feed", [MemoryFeed(1), ShiftingReader(ShiftingStore())], ids=["memory", "shifting"]
+)
 def test_a_bounded_feed_remembers_ranges_only_if_the_feed_does(feed: Feed) -> None:
     bounded = bounded_feed(feed, timeout=1)
     assert isinstance(bounded, RemembersRanges) == isinstance(feed, RemembersRanges)
