@@ -260,7 +260,12 @@ async def test_a_checkpoint_of_a_later_change_passes_over_no_change_that_failed(
     scene = Scene(inner=Checkpointing(lambda x: x.sequence == 3), letters=Letters())
     observer = Retrying(scene.inner, replace(RETRY, attempts=2), random=Random(1))
     isolating = PoisonIsolation(
-        observer, observer, scene.letters, suspicion=scene.suspicion, acknowledges=False
+        observer,
+        observer,
+        scene.letters,
+        feed="orders",
+        suspicion=scene.suspicion,
+        acknowledges=False,
     )
     await isolating.open(scene.context)
     with suppress(ObserverFailed):
