@@ -21,6 +21,8 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 
+_THEIR_RENEWAL = 20.0  # .NET and Java renew each lease every 17 s, by default
+
 leases = typer.Typer(help="Work on leases as a whole.", no_args_is_help=True)
 
 
@@ -102,14 +104,17 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
         )
     found = await importing.read_foreign(scheme, place, settings.cosmos.access)
     now, expiration = time.time(), settings.leases.expiration
-    alive = sorted(
-        {str(x.owner) for x in found if x.may_be_alive(now=now, expiration=2 * expiration)}
-    )
-    if alive and not force:
-        raise UserError(
-            f"the fleet seems to run: {', '.join(alive)} wrote within the last "
-            f"{2 * expiration:g} s. Stop it first; or wait, if it has just stopped"
-        )
+    if not force and any(x.may_be_alive(now=now, expiration=2 * expiration) for x in found):
+        watch = max(expiration, _THEIR_RENEWAL)
+        _say(f"watching whether that fleet lives, for {watch:g} s (--force does not)")
+        await asyncio.sleep(watch)
+        before = found
+        found = await importing.read_foreign(scheme, place, settings.cosmos.access)
+        if alive := importing.moved(before, found):
+            raise UserError(
+                f"the fleet runs: {', '.join(alive)} wrote within the last {watch:g} s. "
+                f"Stop it first"
+            )
     async with open_feed(settings.feed.address, settings.open_options) as feed:
         ranges = await feed.ranges()
     wanted = importing.imported(found, ranges)

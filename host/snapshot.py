@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
+from changefeed.feeds.feed import Feed, FeedRange, RemembersRanges
 from changefeed.host.settings import Settings
+from changefeed.host.unread import Unread
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
@@ -37,8 +38,9 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStatus:
-    """A lease and its checkpoint. ``lag`` is ``None`` where the feed could not tell, or was
-    not asked: of what has ended. ``paused`` is the reason, ``None`` where it is not paused.
+    """A lease and its checkpoint. ``lag`` counts what a range goes on in without a lease,
+    too; it is ``None`` where the feed could not tell, or was not asked: of what has ended.
+    ``paused`` is the reason, ``None`` where it is not paused.
     """
 
     range: str
@@ -90,7 +92,9 @@ class FleetInspector:
     async def of(cls, settings: Settings) -> "AsyncIterator[FleetInspector]":
         """Open the container. If the feed cannot be opened, each snapshot says so."""
         async with AsyncExitStack() as stack:
-            container = await stack.enter_async_context(open_leases(_only_to_look(settings)))
+            container = await stack.enter_async_context(
+                open_leases(_only_to_look(settings), only_look=True)
+            )
             feed, reason = None, ""
             try:
                 feed = await stack.enter_async_context(
@@ -108,11 +112,16 @@ class FleetInspector:
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
         problems = [self._no_feed] if self._no_feed else []
+        leased = {x.range_id for x in leases}
+        ranges = await self._ranges(problems)
+        unread = None
+        if self._feed is not None:
+            unread = Unread(self._feed, leased=leased, ranges=ranges)
         now = time.time()
 
         async def seen(lease: Lease) -> LeaseStatus:
             whole = await self._container.read(lease.range_id) or lease
-            return _lease_seen(whole, await self._lag(whole, problems), now)
+            return _lease_seen(whole, await _lag(unread, whole, problems), now)
 
         return Snapshot(
             at=datetime.fromtimestamp(now, UTC),
@@ -120,30 +129,30 @@ class FleetInspector:
             expiration=self._settings.leases.expiration,
             members=sorted((_member_seen(x, now) for x in members), key=lambda x: x.name),
             leases=await _each(seen, sorted(leases, key=lambda x: x.range_id)),
-            ranges_without_lease=await self._without_lease(
-                {x.range_id for x in leases}, problems
-            ),
+            ranges_without_lease=[
+                x.id for x in ranges if leased.isdisjoint((x.id, *x.parents))
+            ],
             problems=problems,
         )
 
-    async def _lag(self, lease: Lease, problems: list[str]) -> int | None:
-        if self._feed is None or lease.continuation is None or lease.ended:
-            return None
-        try:
-            return await self._feed.lag(lease.range_id, lease.continuation)
-        except FeedError as error:
-            problems.append(str(error))
-            return None
-
-    async def _without_lease(self, known: set[RangeId], problems: list[str]) -> Sequence[str]:
+    async def _ranges(self, problems: list[str]) -> Sequence[FeedRange]:
         if self._feed is None:
             return []
         try:
-            ranges = await self._feed.ranges()
-            return [x.id for x in ranges if known.isdisjoint((x.id, *x.parents))]
+            return await self._feed.ranges()
         except FeedError as error:
             problems.append(str(error))
             return []
+
+
+async def _lag(unread: Unread | None, lease: Lease, problems: list[str]) -> int | None:
+    if unread is None or lease.continuation is None or lease.ended:
+        return None
+    try:
+        return await unread.behind(lease.range_id, lease.continuation)
+    except FeedError as error:
+        problems.append(str(error))
+        return None
 
 
 async def _each(

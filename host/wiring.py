@@ -11,6 +11,7 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -37,10 +38,15 @@ from changefeed.runtime.telemetry import own_metrics
 Opened = TypeVar("Opened")
 
 
-def open_leases(settings: Settings) -> AbstractAsyncContextManager[LeaseContainer]:
-    """Open the container that the settings name: one, or two stores that act as one."""
+def open_leases(
+    settings: Settings, *, only_look: bool = False
+) -> AbstractAsyncContextManager[LeaseContainer]:
+    """Open the container that the settings name: one, or two stores that act as one.
+
+    With ``only_look`` nothing will be written, and leases that cannot be shared are shown.
+    """
     leases = settings.leases
-    options = settings.open_options
+    options = replace(settings.open_options, only_look=only_look)
     if leases.ownership is not None and leases.checkpoints is not None:
         return open_stores(leases.ownership, leases.checkpoints, options)
     return open_container(leases.container, options)

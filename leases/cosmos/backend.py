@@ -17,7 +17,13 @@ _ALL_VERSIONS = "mode=all-versions"
 def _container(
     at: Address, options: OpenOptions
 ) -> AbstractAsyncContextManager[LeaseContainer]:
-    return opening.open_leases(at.scheme, at.place, options.cosmos, create=options.create)
+    return opening.open_leases(
+        at.scheme,
+        at.place,
+        options.cosmos,
+        create=options.create,
+        only_look=options.only_look,
+    )
 
 
 def _ownership(

@@ -37,21 +37,26 @@ _ATTEMPTS = 5  # each lost to somebody who wrote in between
 
 
 class CosmosLeases(CosmosMembers):
-    """Ownership and checkpoint in one document: a ``LeaseContainer``."""
+    """Ownership and checkpoint in one document: a ``LeaseContainer``.
 
-    def __init__(self, items: Items, form: Form) -> None:
+    With ``only_look``, leases of a Java processor are returned as well, and nothing written.
+    """
+
+    def __init__(self, items: Items, form: Form, *, only_look: bool = False) -> None:
         super().__init__(items, form.names)
         self._items = items
         self._form = form
         self._markers = Markers(items, form.names)
         self._parts: Sequence[Lease] = ()
+        self._only_look = only_look
 
     async def list(self) -> Sequence[Lease]:
         found = await self._items.query(documents.LISTED, begin=self._form.names.leases)
         leases = [documents.lease_in(self._ours(x)) for x in found if documents.started(x)]
         self._parts = [x for x in leases if documents.is_part(x.range)]
-        # Whoever lists has created what was missing at the last look.
-        await self._markers.finish()
+        if not self._only_look:
+            # A host that lists has created what was missing at its last look.
+            await self._markers.finish()
         return leases
 
     async def read(self, range_id: RangeId) -> Lease | None:
@@ -62,7 +67,7 @@ class CosmosLeases(CosmosMembers):
 
     async def create(self, lease: Lease) -> Lease:
         require_continuation(lease)
-        self._refuse_what_is_in_parts(lease)
+        self._refuse_whole_of_parts(lease)
         await self._markers.begin()
         for _ in range(_ATTEMPTS):
             document = documents.new_document(self._form, lease, uuid4().hex)
@@ -168,13 +173,14 @@ class CosmosLeases(CosmosMembers):
             return None
         return documents.lease_in(self._ours(written))
 
-    def _refuse_what_is_in_parts(self, lease: Lease) -> None:
+    def _refuse_whole_of_parts(self, lease: Lease) -> None:
         """Refuse a range over leases of parts of it, which .NET keeps after a merge.
 
         Their positions cannot be brought together without reading the parts to their end.
+        A range that lies within a part is what the part goes on in after a split.
         """
         for part in self._parts:
-            if not part.ended and documents.overlap(part.range, lease.range):
+            if not part.ended and documents.exceeds(lease.range, part.range):
                 raise ContainerRefused(
                     f"there is no lease of range {lease.range_id!r}, but one of a part of "
                     f"it, {part.range_id!r}, as .NET keeps them after a merge: a lease of "
@@ -184,7 +190,8 @@ class CosmosLeases(CosmosMembers):
 
     def _ours(self, document: Document) -> Document:
         documents.check_mode(document, self._form.mode)
-        documents.check_not_java(document)
+        if not self._only_look:
+            documents.check_not_java(document)
         return document
 
     def _name(self, lease: Lease) -> str:

@@ -231,11 +231,11 @@ def is_part(place: FeedRange) -> bool:
     return bool(place.high) and place.id == f"{place.low}-{place.high}"
 
 
-def overlap(one: FeedRange, other: FeedRange) -> bool:
-    """Whether two ranges have hashes in common; none are known where bounds are empty."""
-    if not one.high or not other.high or one.id == other.id:
+def exceeds(one: FeedRange, part: FeedRange) -> bool:
+    """Whether a range holds hashes of a part and others; none are known without bounds."""
+    if not one.high or not part.high or not one.shares_keys_with(part):
         return False
-    return one.low < other.high and other.low < one.high
+    return one.low < part.low or part.high < one.high
 
 
 def version_of(seen: VersionToken) -> Version:

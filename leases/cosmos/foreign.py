@@ -33,12 +33,8 @@ class ForeignLease:
     stamp: float | None
 
     def may_be_alive(self, *, now: float, expiration: float) -> bool:
-        """Whether somebody owns it and has written lately, by the clocks of both sides."""
-        return (
-            self.owner is not None
-            and self.stamp is not None
-            and (now - self.stamp < expiration)
-        )
+        """Whether it has an owner who has written lately, by the clocks of both sides."""
+        return bool(self.owner) and self.stamp is not None and now - self.stamp < expiration
 
 
 async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[ForeignLease]:
@@ -53,6 +49,17 @@ async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[Fo
     for document in found:
         documents.check_mode(document, opened.form.mode)
     return [_foreign(x) for x in found]
+
+
+def moved(before: Sequence[ForeignLease], after: Sequence[ForeignLease]) -> list[str]:
+    """Return the owners that have written between two looks: they live.
+
+    An owner that has stopped may leave its name and a fresh stamp behind, as Java's does.
+    """
+    stamps = {x.range.id: x.stamp for x in before}
+    return sorted(
+        {str(x.owner) for x in after if x.owner and x.stamp != stamps.get(x.range.id)}
+    )
 
 
 def imported(found: Sequence[ForeignLease], ranges: Sequence[FeedRange]) -> list[Lease]:

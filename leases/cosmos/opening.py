@@ -59,10 +59,15 @@ class Opened:
 
 @asynccontextmanager
 async def open_leases(
-    scheme: str, place: str, access: CosmosAccess, *, create: bool = False
+    scheme: str,
+    place: str,
+    access: CosmosAccess,
+    *,
+    create: bool = False,
+    only_look: bool = False,
 ) -> AsyncIterator[CosmosLeases]:
     async with open_container_at(scheme, place, access, create=create) as opened:
-        yield CosmosLeases(opened.items, opened.form)
+        yield CosmosLeases(opened.items, opened.form, only_look=only_look)
 
 
 @asynccontextmanager

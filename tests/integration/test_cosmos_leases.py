@@ -1,6 +1,8 @@
 """Leases in Cosmos DB, over the emulator: sharing with .NET, markers, faults, refusals."""
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -35,6 +37,16 @@ HALVES = [
     FeedRange(id=RangeId("0"), high="1F"),
     FeedRange(id=RangeId("1"), low="1F", high="FF"),
 ]
+_STATE = {"Continuation": {"Continuation": [{"token": '"42"'}]}}
+JAVA_LEASE = {
+    "id": "p..-FF",
+    "LeaseToken": "-FF",
+    "version": 1,
+    "feedRange": {"Range": {"min": "", "max": "FF"}},
+    "ContinuationToken": base64.b64encode(json.dumps(_STATE).encode()).decode(),
+    "timestamp": "2026-08-01T10:00:00.123456Z[UTC]",
+    "Owner": "java-1",
+}
 T = TypeVar("T")
 A, A1 = HostName("a"), Incarnation("a-1")
 C0, C1 = Continuation('"0"'), Continuation('"17"')
@@ -209,6 +221,18 @@ async def test_leases_of_java_are_not_worked_with(place: Place) -> None:
         await leases.list()
     with pytest.raises(ContainerRefused, match="changefeed leases import"):
         await leases.read(RangeId("-FF"))
+
+
+async def test_leases_of_java_are_shown_to_those_who_only_look(place: Place) -> None:
+    container = await place.raw()
+    await container.create_item(JAVA_LEASE)
+    leases = await place.leases(create=False, only_look=True)
+    (listed,) = await leases.list()
+    whole = await leases.read(listed.range_id)
+    assert whole is not None
+    assert (whole.range_id, whole.owner, whole.continuation) == ("-FF", "java-1", '"42"')
+    names = [x["id"] async for x in container.read_all_items()]
+    assert names == [JAVA_LEASE["id"]]  # nothing was written beside it
 
 
 async def test_leases_of_another_mode_stop_the_host(place: Place) -> None:

@@ -46,6 +46,21 @@ class Seen:
             )
 
 
+def in_file(path: Path) -> LeaseSettings:
+    return lease_settings(f"sqlite:{path}")
+
+
+def lease_settings(container: str) -> LeaseSettings:
+    return LeaseSettings(
+        container=container,
+        create_container=True,
+        balance_interval=0.05,
+        rebalance_delay=0,
+        expiration=4,
+        renew_interval=1,
+    )
+
+
 def settings(world: CosmosWorld, path: Path, **feed: object) -> Settings:
     address = world.url.replace("http://", "cosmos+http://") + "d/c"
     return Settings(
@@ -53,13 +68,7 @@ def settings(world: CosmosWorld, path: Path, **feed: object) -> Settings:
         feed=FeedSettings.model_validate(
             {"address": address, "poll_interval": 0.05, "ranges_interval": 0.1, **feed}
         ),
-        leases=LeaseSettings(
-            container=f"sqlite:{path}",
-            balance_interval=0.05,
-            rebalance_delay=0,
-            expiration=4,
-            renew_interval=1,
-        ),
+        leases=in_file(path),
         web=WebSettings(enabled=False),
     )
 
@@ -126,6 +135,26 @@ async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
         await seen.reach(3)
         await asyncio.sleep(0.5)
     assert seen.steps == {x: [0, 1, 2, 3] for x in KEYS}
+
+
+async def test_a_merged_range_that_is_split_elsewhere_is_read_on_in_a_cosmos_container(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    container = world.url.replace("http://", "cosmos+http://") + "leases/leases"
+    told, seen = settings(world, tmp_path / "none", page_size=5), Seen()
+    told = told.model_copy(update={"leases": lease_settings(container)})
+    low, high = await world.by_hand.split(range="0")
+    await write(world, 0)
+    async with running_host(told, seen):
+        await seen.reach(0)
+        merged = await world.by_hand.merge(low["id"], high["id"])
+        await write(world, 1)
+        await seen.reach(1)  # by leases of two parts, named by their bounds
+        await world.by_hand.split(range=merged["id"], at="10")
+        await write(world, 2)
+        await seen.reach(2)
+        await asyncio.sleep(0.5)
+    assert seen.steps == {x: [0, 1, 2] for x in KEYS}
 
 
 async def test_what_a_host_made_before_it_died_at_the_end_of_a_range_is_not_read_beside_others(

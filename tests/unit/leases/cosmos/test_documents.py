@@ -337,3 +337,23 @@ def test_no_marker_or_record_looks_like_a_lease() -> None:
     names = Names("p")
     beside = [names.info, names.lock, names.record("host", ".."), names.record("owner", "")]
     assert not any(x.startswith(names.leases) for x in beside)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "exceeds"),
+    [
+        ("10", "20", False),  # the part itself
+        ("10", "18", False),  # what it goes on in after a split
+        ("12", "20", False),
+        ("00", "20", True),
+        ("10", "FF", True),
+        ("00", "18", True),
+        ("20", "FF", False),  # its neighbour
+        ("10", "", False),  # bounds are not known
+    ],
+)
+def test_a_range_exceeds_a_part_if_it_holds_its_keys_and_others(
+    low: str, high: str, *, exceeds: bool
+) -> None:
+    part = FeedRange(id=RangeId("10-20"), low="10", high="20")
+    assert documents.exceeds(FeedRange(id=RangeId("7"), low=low, high=high), part) == exceeds

@@ -1,9 +1,11 @@
 """Leases of other processors, fitted to the ranges that a feed has."""
 
+from dataclasses import replace
+
 import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.cosmos.foreign import ForeignLease, imported
+from changefeed.leases.cosmos.foreign import ForeignLease, imported, moved
 
 MIDDLE = "1FFFFFFFFFFFFFFF"
 LOWER = FeedRange(id=RangeId("1"), high=MIDDLE, parents=(RangeId("0"),))
@@ -47,3 +49,12 @@ def test_a_range_that_was_never_read_starts_where_the_settings_say() -> None:
 @pytest.mark.parametrize(("now", "alive"), [(100.0, True), (159.0, True), (160.0, False)])
 def test_who_wrote_lately_may_be_alive(now: float, alive: bool) -> None:  # noqa: FBT001
     assert foreign("1").may_be_alive(now=now, expiration=60.0) == alive
+
+
+def test_a_fleet_that_stopped_a_moment_ago_is_not_taken_for_a_living_one() -> None:
+    before = [foreign("1"), foreign("2")]
+    assert moved(before, before) == []
+    assert moved(before, [foreign("1"), replace(foreign("2"), stamp=117.0)]) == ["java-1"]
+    released = replace(foreign("2"), owner="", stamp=117.0)
+    assert moved(before, [foreign("1"), released]) == []
+    assert moved([], [foreign("1")]) == ["java-1"]
