@@ -60,9 +60,7 @@ class HostFlags(FeedFlags, ObserverFlags):
     ] = None
     create_leases: Annotated[
         bool,
-        typer.Option(
-            "--create-lease-container", help="Create it in Cosmos DB if it is not there."
-        ),
+        typer.Option("--create-lease-container", help="Create it if it is not there."),
         Sets(("leases", "create_container")),
     ] = False
     name: Annotated[

@@ -64,10 +64,11 @@ class LeaseSettings(Section):
     """Where leases are kept, and how they live and die."""
 
     container: str = "sqlite:data/leases.db"
-    """``sqlite:FILE`` or ``cosmos://HOST/DATABASE/CONTAINER``: leases and checkpoints
+    """``sqlite:FILE``, ``cosmos://HOST/DATABASE/CONTAINER``, ``postgresql://HOST/DATABASE``,
+    ``redis://HOST`` or ``blob://ACCOUNT/CONTAINER/PREFIX``: leases and checkpoints
     together."""
     create_container: bool = False
-    """Create a container of Cosmos DB for the leases if there is none, ready for use."""
+    """Create the container (Cosmos DB, Blob) or the tables (PostgreSQL) if there are none."""
     ownership: str | None = None
     """With ``checkpoints``, instead of ``container``: the two kept apart."""
     checkpoints: str | None = None
