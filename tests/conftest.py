@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 import hypothesis
 import pytest
 
+from changefeed.testing.virtual_time import VirtualTimeLoop
 from tests.support import servers
-from tests.support.virtual_time import VirtualTimeLoop
+
+pytest.register_assert_rewrite(
+    "changefeed.testing.feed_suite",
+    "changefeed.testing.lease_suite",
+)
 
 # A busy machine is no reason to fail; what takes long is measured in benchmarks.
 hypothesis.settings.register_profile("patient", deadline=None)

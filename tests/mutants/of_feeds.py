@@ -3,7 +3,7 @@
 from .mutant import Mutant
 
 _DAMAGE = "tests/integration/test_eventlog_damage.py"
-_CONTRACT = "tests/contract/test_feed_contract.py"
+_CONTRACT = "tests/contract/test_feeds.py"
 _RACES = "tests/integration/test_eventlog_races.py"
 _EVENTLOG = "tests/integration/test_eventlog.py"
 

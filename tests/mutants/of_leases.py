@@ -2,7 +2,7 @@
 
 from .mutant import Mutant
 
-_CONTRACT = "tests/contract/test_lease_container_contract.py"
+_CONTRACT = "tests/contract/test_lease_containers.py"
 _SEPARATE = "tests/unit/leases/test_separate_stores.py"
 _SQLITE = "tests/unit/leases/test_sqlite.py"
 _EXPIRY = "tests/unit/leases/test_expiry.py"

@@ -14,6 +14,7 @@ from changefeed.feeds.cosmos import CosmosFeed, Mode, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.eventlog import Record
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
+from changefeed.testing.feed_suite import FeedAbility
 from tests.integration.emulator.running import DOCS, Hand, running
 
 THROUGHPUT_OF_A_RANGE = 10_000
@@ -116,7 +117,7 @@ def _unwrapped(change: Change) -> Change:
 class InCosmos:
     """The harness of the contract suite: each record is an item of its own."""
 
-    can: frozenset[str] = frozenset()
+    can: frozenset[FeedAbility] = frozenset()
 
     def __init__(self, world: CosmosWorld, feed: CosmosFeed) -> None:
         self.feed: Feed = Unwrapped(feed)

@@ -1,29 +1,9 @@
 """Changes to observe, and a context that only remembers."""
 
-from dataclasses import dataclass, field
-
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
+from changefeed.testing.observers import RecordingContext as RememberingContext
 
-
-@dataclass(kw_only=True)
-class RememberingContext:
-    """What an observer is told, without a host: it keeps the checkpoints it is given."""
-
-    range: FeedRange = field(default_factory=lambda: FeedRange(id=RangeId("r1")))
-    host: str = "anna"
-    epoch: int = 1
-    handing_over: bool = False
-    checkpoints: list[int] = field(default_factory=list)
-    acknowledged: list[int] = field(default_factory=list)
-
-    def checkpoint(self, change: Change) -> None:
-        self.checkpoints.append(change.sequence)
-
-    def acknowledge(self, change: Change) -> None:
-        self.acknowledged.append(change.sequence)
-
-    async def flush(self) -> None:
-        """Have nothing to wait for."""
+__all__ = ["RememberingContext", "change", "on_range"]
 
 
 def on_range(name: str) -> RememberingContext:

@@ -1,39 +1,5 @@
-"""An event loop for tests: it never waits, it moves its clock instead."""
+"""The loop of virtual time, which is a part of what users get."""
 
-import asyncio
-import selectors
+from changefeed.testing.virtual_time import NothingCanHappen, VirtualTimeLoop
 
-
-class NothingCanHappen(AssertionError):
-    """Every task waits, and no timer is set: a real program would hang here."""
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """``loop.time()`` starts at zero and jumps to the next timer when nothing is ready."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-        super().__init__(_Skipping(self))
-
-    def time(self) -> float:
-        return self._now
-
-    def skip(self, seconds: float) -> None:
-        """Let time pass, as a process that is paused would see it pass."""
-        self._now += seconds
-
-
-class _Skipping(selectors.DefaultSelector):
-    def __init__(self, loop: VirtualTimeLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout == 0:  # something is ready to run: nobody waits, so nobody need be asked
-            return []
-        ready = super().select(0)
-        if not ready and timeout is None:
-            raise NothingCanHappen("all tasks are waiting and no timer is set")
-        if not ready and timeout is not None:
-            self._loop.skip(timeout)
-        return ready
+__all__ = ["NothingCanHappen", "VirtualTimeLoop"]

@@ -1,6 +1,7 @@
 """The list of mutants does not rot. That the tests kill them shows ``make mutants``."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +16,10 @@ def test_what_a_mutant_breaks_is_there_and_is_python_afterwards(mutant: Mutant) 
     ast.parse(mutant.broken((ROOT / mutant.file).read_text()))
     for test in mutant.tests:
         path, _, name = test.partition("::")
-        assert name.partition("[")[0] in (ROOT / path).read_text()
+        text = (ROOT / path).read_text()
+        for suite in re.findall(r"suite_of\((\w+)\)", text):  # tests of a contract
+            text += (ROOT / f"changefeed/testing/{suite}.py").read_text()
+        assert name.partition("[")[0] in text
 
 
 def test_each_mutant_has_a_name_of_its_own_and_every_rule_is_broken() -> None:

@@ -1,25 +1,20 @@
-"""What every feed promises. A new feed is a harness, and one more line in FEEDS."""
+"""What every feed promises, as tests over the fixture ``given``: a ``FeedHarness``."""
 
 import asyncio
+import enum
 import pickle
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
 import pytest
 
-from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import (
     FeedRefused,
-    FeedUnavailable,
-    RangeDamaged,
     RangeRefused,
     RangeUnknown,
 )
-from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
     Continuation,
@@ -31,166 +26,52 @@ from changefeed.feeds.feed import (
     StartAt,
     Successor,
 )
-from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import bounded_feed
-from tests.support.cosmos_feeds import in_cosmos
-from tests.support.succession import replace_partitions
-from tests.support.thirdparty import importable, site_with_shelf
-
-pytestmark = pytest.mark.real_time  # no test waits for time; some feeds have threads
 
 RANGES = 3
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 NEW_YEAR_US = 1_767_225_600_000_000
 
-# What is not in every feed's power, and skipped where it is not.
-RECORDS_AS_GIVEN = "operations, images and commit times are the producer's"
-LARGE = "a change may have any size"
-ENDED_ARE_READ = "a range that has ended can still be read"
+
+class FeedAbility(enum.Enum):
+    """What is not in every feed's power; the tests that need it are skipped where it is not."""
+
+    RECORDS_AS_GIVEN = "operations, images and commit times are the producer's"
+    LARGE = "a change may have any size"
+    ENDED_ARE_READ = "a range that has ended can still be read"
 
 
-class Harness(Protocol):
-    """A fresh feed with ``RANGES`` empty ranges, and the hand that changes it."""
+class FeedHarness(Protocol):
+    """A fresh feed with three empty ranges, and what changes it.
+
+    The commit time of what gives none is the beginning of 2026, UTC, where the feed has
+    ``RECORDS_AS_GIVEN``.
+    """
 
     @property
     def feed(self) -> Feed: ...
 
     @property
-    def can(self) -> frozenset[str]: ...
+    def can(self) -> frozenset[FeedAbility]:
+        """What the feed is able to do, of what not every feed is."""
+        ...
 
-    async def append(self, records: Sequence[Record]) -> None: ...
+    async def append(self, records: Sequence[Record]) -> None:
+        """Append changes, each to the open range of its key."""
+        ...
 
-    async def split(self, range_id: RangeId) -> None: ...
+    async def split(self, range_id: RangeId) -> None:
+        """End a range; two fresh ones go on with its keys."""
+        ...
 
     async def merge(self, range_ids: Sequence[RangeId]) -> None:
         """Merge what ``split`` has made of one range."""
         ...
 
 
-class InMemory:
-    can = frozenset({RECORDS_AS_GIVEN, LARGE, ENDED_ARE_READ})
-
-    def __init__(self) -> None:
-        self.feed = MemoryFeed(RANGES, clock=NEW_YEAR.timestamp)
-
-    async def append(self, records: Sequence[Record]) -> None:
-        for x in records:
-            self.feed.append(
-                x.key,
-                x.body,
-                id=x.id,
-                operation=x.operation,
-                previous=x.previous,
-                committed_us=x.committed_us,
-            )
-
-    async def split(self, range_id: RangeId) -> None:
-        self.feed.split(range_id)
-
-    async def merge(self, range_ids: Sequence[RangeId]) -> None:
-        self.feed.merge(*range_ids)
-
-
-class InEventLog:
-    can = frozenset({RECORDS_AS_GIVEN, LARGE, ENDED_ARE_READ})
-
-    def __init__(self, path: Path, feed: EventLog, writer: EventLogWriter) -> None:
-        self.feed = feed
-        self._path = path
-        self._writer = writer
-
-    async def append(self, records: Sequence[Record]) -> None:
-        await self._writer.append(records)
-
-    async def split(self, range_id: RangeId) -> None:
-        part = int(range_id.split(".")[1][1:])
-        await replace_partitions(self._path, [range_id], [(part, 0, 127), (part, 128, 255)])
-
-    async def merge(self, range_ids: Sequence[RangeId]) -> None:
-        part = int(range_ids[0].split(".")[1][1:])
-        await replace_partitions(self._path, range_ids, [(part, 0, 255)])
-
-
-@asynccontextmanager
-async def in_memory(_path: Path) -> AsyncIterator[Harness]:
-    yield InMemory()
-
-
-@asynccontextmanager
-async def in_event_log(path: Path) -> AsyncIterator[Harness]:
-    await create_log(path, RANGES)
-    async with (
-        EventLogWriter.open(path, synchronous="off", clock=NEW_YEAR.timestamp) as writer,
-        EventLog.open(path) as log,
-    ):
-        yield InEventLog(path, log, writer)
-
-
-@asynccontextmanager
-async def in_emulator(_path: Path) -> AsyncIterator[Harness]:
-    async with in_cosmos(RANGES) as harness:
-        yield harness
-
-
-class InShelf:
-    """A feed of another package; its journal is written as any producer would."""
-
-    can = frozenset({RECORDS_AS_GIVEN, LARGE, ENDED_ARE_READ})
-
-    def __init__(self, journal: Path, feed: Feed) -> None:
-        self.feed = feed
-        self._journal = journal
-
-    async def append(self, records: Sequence[Record]) -> None:
-        for x in records:
-            self._write(
-                append={
-                    "key": x.key,
-                    "body": x.body.decode(),
-                    "id": x.id,
-                    "operation": x.operation,
-                    "previous": None if x.previous is None else x.previous.decode(),
-                    "committed_us": x.committed_us or NEW_YEAR_US,
-                }
-            )
-
-    async def split(self, range_id: RangeId) -> None:
-        self._write(split=range_id)
-
-    async def merge(self, range_ids: Sequence[RangeId]) -> None:
-        self._write(merge=range_ids)
-
-    def _write(self, **entry: Any) -> None:
-        with self._journal.open("ab") as opened:
-            opened.write(msgspec.json.encode(entry) + b"\n")
-
-
-@asynccontextmanager
-async def in_shelf(path: Path) -> AsyncIterator[Harness]:
-    await asyncio.to_thread(path.write_text, f'{{"ranges": {RANGES}}}\n')
-    with importable(site_with_shelf(path.with_name("site"))):
-        async with open_feed(f"shelf:{path}") as feed:
-            yield InShelf(path, feed)
-
-
-FEEDS = [
-    pytest.param(in_memory, id="memory"),
-    pytest.param(in_event_log, id="event-log"),
-    pytest.param(in_emulator, id="cosmos"),
-    pytest.param(in_shelf, id="third-party"),
-]
-
-
-@pytest.fixture(params=FEEDS)
-async def given(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    make: Callable[[Path], AbstractAsyncContextManager[Harness]] = request.param
-    async with make(tmp_path / "feed") as harness:
-        yield harness
-
-
-def needs(given: Harness, trait: str) -> None:
+def needs(given: FeedHarness, trait: FeedAbility) -> None:
     if trait not in given.can:
-        pytest.skip(f"not this feed: {trait}")
+        pytest.skip(f"not this feed: {trait.value}")
 
 
 def numbered(count: int, begin: int = 0) -> list[Record]:
@@ -247,31 +128,26 @@ async def to_its_end(
 
 
 async def test_every_change_is_in_one_range_and_comes_back_as_it_went_in(
-    given: Harness,
+    given: FeedHarness,
 ) -> None:
     await given.append(numbered(300))
     found = [x for r in await given.feed.ranges() for x in await whole(given.feed, r.id)]
     assert {x.key: x.body for x in found} == {x.key: x.body for x in numbered(300)}
     assert len(found) == 300
     assert {(x.id == x.key, x.previous) for x in found} == {(True, None)}
-    if RECORDS_AS_GIVEN in given.can:
+    if FeedAbility.RECORDS_AS_GIVEN in given.can:
         assert {x.operation for x in found} == {Operation.INSERT}
         assert {x.committed_us for x in found} == {NEW_YEAR_US}
 
 
-async def test_a_feed_has_one_identity_for_all_its_readers_and_no_other_feed_has_it(
-    given: Harness, tmp_path: Path
-) -> None:
+async def test_a_feed_has_one_identity_for_all_its_readers(given: FeedHarness) -> None:
     assert given.feed.identity
     assert bounded_feed(given.feed, timeout=1.0).identity == given.feed.identity
-    for make in (in_memory, in_event_log):
-        async with make(tmp_path / "other") as other:
-            assert other.feed.identity != given.feed.identity
 
 
 @pytest.mark.parametrize("limit", [1, 7, 256, 1000])
 async def test_pages_of_any_size_give_the_same_changes_in_the_same_order(
-    given: Harness, limit: int
+    given: FeedHarness, limit: int
 ) -> None:
     for begin in range(0, 900, 300):
         await given.append(numbered(300, begin))
@@ -283,7 +159,7 @@ async def test_pages_of_any_size_give_the_same_changes_in_the_same_order(
         assert {x.range_id for x in changes} == {r.id}
 
 
-async def test_reading_goes_on_after_any_change_with_the_next_one(given: Harness) -> None:
+async def test_reading_goes_on_after_any_change_with_the_next_one(given: FeedHarness) -> None:
     await given.append(numbered(200))
     range_id = await busiest(given.feed)
     changes = await whole(given.feed, range_id)
@@ -294,7 +170,7 @@ async def test_reading_goes_on_after_any_change_with_the_next_one(given: Harness
         assert await given.feed.lag(range_id, after) == len(changes) - n - 1
 
 
-async def test_the_same_position_gives_the_same_changes_again(given: Harness) -> None:
+async def test_the_same_position_gives_the_same_changes_again(given: FeedHarness) -> None:
     await given.append(numbered(50))
     range_id = await busiest(given.feed)
     beginning = await given.feed.resolve_start(range_id, "beginning")
@@ -304,16 +180,16 @@ async def test_the_same_position_gives_the_same_changes_again(given: Harness) ->
 
 
 async def test_a_change_larger_than_a_page_should_be_comes_alone_and_whole(
-    given: Harness,
+    given: FeedHarness,
 ) -> None:
-    needs(given, LARGE)
+    needs(given, FeedAbility.LARGE)
     large = b'"' + b"x" * 9_000_000 + b'"'
     await given.append([Record(key="a", body=body) for body in (b"1", large, large, b"2")])
     (range_id,) = [x.id for x in await given.feed.ranges() if await whole(given.feed, x.id)]
     assert [x.body for x in await whole(given.feed, range_id)] == [b"1", large, large, b"2"]
 
 
-async def test_the_position_of_an_empty_page_finds_what_comes_later(given: Harness) -> None:
+async def test_the_position_of_an_empty_page_finds_what_comes_later(given: FeedHarness) -> None:
     empty: dict[RangeId, Continuation] = {}
     for r in await given.feed.ranges():
         page = await given.feed.read(
@@ -329,7 +205,7 @@ async def test_the_position_of_an_empty_page_finds_what_comes_later(given: Harne
         assert not (await given.feed.read(range_id, end, 10)).changes
 
 
-async def test_now_is_settled_once_and_stays_where_it_was(given: Harness) -> None:
+async def test_now_is_settled_once_and_stays_where_it_was(given: FeedHarness) -> None:
     await given.append(numbered(60))
     ranges = await given.feed.ranges()
     settled = {x.id: await given.feed.resolve_start(x.id, "now") for x in ranges}
@@ -358,9 +234,9 @@ def at(seconds: int) -> Record:
     ],
 )
 async def test_a_time_is_before_the_first_change_committed_at_or_after_it_though_clocks_go_back(
-    given: Harness, start: StartAt, seconds: list[int]
+    given: FeedHarness, start: StartAt, seconds: list[int]
 ) -> None:
-    needs(given, RECORDS_AS_GIVEN)
+    needs(given, FeedAbility.RECORDS_AS_GIVEN)
     for n in (10, 30, 5, 20, 40):
         await given.append([at(n)])
     range_id = await busiest(given.feed)
@@ -370,8 +246,8 @@ async def test_a_time_is_before_the_first_change_committed_at_or_after_it_though
     assert changes == (await whole(given.feed, range_id))[-len(seconds) - 2 :]
 
 
-async def test_a_time_among_many_changes_is_found_exactly(given: Harness) -> None:
-    needs(given, RECORDS_AS_GIVEN)
+async def test_a_time_among_many_changes_is_found_exactly(given: FeedHarness) -> None:
+    needs(given, FeedAbility.RECORDS_AS_GIVEN)
     await given.append([at(n * 7919 % 2000) for n in range(2000)])
     range_id = await busiest(given.feed)
     changes = await whole(given.feed, range_id)
@@ -382,13 +258,13 @@ async def test_a_time_among_many_changes_is_found_exactly(given: Harness) -> Non
         assert first == next(x for x in changes if x.committed_at >= time)
 
 
-async def test_a_time_without_a_zone_is_refused(given: Harness) -> None:
+async def test_a_time_without_a_zone_is_refused(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
     with pytest.raises(FeedRefused, match=r"time zone.*\+00:00"):
         await given.feed.resolve_start(r.id, NEW_YEAR.replace(tzinfo=None))
 
 
-async def test_lag_counts_exactly_what_lies_after_a_position(given: Harness) -> None:
+async def test_lag_counts_exactly_what_lies_after_a_position(given: FeedHarness) -> None:
     ranges = [x.id for x in await given.feed.ranges()]
     starts = {x: await given.feed.resolve_start(x, "beginning") for x in ranges}
     assert [await given.feed.lag(x, starts[x]) for x in ranges] == [0] * RANGES
@@ -401,7 +277,7 @@ async def test_lag_counts_exactly_what_lies_after_a_position(given: Harness) -> 
     ] == [0] * RANGES
 
 
-async def test_an_unknown_range_is_unknown_to_every_method(given: Harness) -> None:
+async def test_an_unknown_range_is_unknown_to_every_method(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
     start = await given.feed.resolve_start(r.id, "beginning")
     nowhere = RangeId("nowhere")
@@ -414,7 +290,7 @@ async def test_an_unknown_range_is_unknown_to_every_method(given: Harness) -> No
 
 
 async def test_what_is_no_position_of_a_range_is_refused_for_this_range_only(
-    given: Harness,
+    given: FeedHarness,
 ) -> None:
     (r, *_) = await given.feed.ranges()
     await given.append(numbered(30))
@@ -429,9 +305,9 @@ async def test_what_is_no_position_of_a_range_is_refused_for_this_range_only(
 
 
 async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
-    given: Harness,
+    given: FeedHarness,
 ) -> None:
-    needs(given, ENDED_ARE_READ)
+    needs(given, FeedAbility.ENDED_ARE_READ)
     await given.append(numbered(100))
     parent = await busiest(given.feed)
     before = await whole(given.feed, parent)
@@ -461,7 +337,7 @@ async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
 
 
 async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
-    given: Harness,
+    given: FeedHarness,
 ) -> None:
     await given.append(numbered(100))
     parent = await busiest(given.feed)
@@ -480,7 +356,7 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
     assert sorted(keys) == sorted([*owned, *owned])
 
 
-async def test_a_range_that_ended_empty_still_names_its_successors(given: Harness) -> None:
+async def test_a_range_that_ended_empty_still_names_its_successors(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
     start = await given.feed.resolve_start(r.id, "beginning")
     now = await given.feed.resolve_start(r.id, "now")
@@ -488,7 +364,7 @@ async def test_a_range_that_ended_empty_still_names_its_successors(given: Harnes
     assert await ended(given.feed, r.id, start) == await ended(given.feed, r.id, now)
 
 
-async def test_each_key_keeps_its_order_through_splits_and_merges(given: Harness) -> None:
+async def test_each_key_keeps_its_order_through_splits_and_merges(given: FeedHarness) -> None:
     keys = [f"key-{n}" for n in range(40)]
     step = 0
 
@@ -515,9 +391,9 @@ async def test_each_key_keeps_its_order_through_splits_and_merges(given: Harness
 
 
 async def test_parents_are_listed_before_their_children_and_bounds_are_passed_on(
-    given: Harness,
+    given: FeedHarness,
 ) -> None:
-    needs(given, ENDED_ARE_READ)
+    needs(given, FeedAbility.ENDED_ARE_READ)
     first = await given.feed.ranges()
     assert len(first) == RANGES
     await given.split(first[1].id)
@@ -535,7 +411,7 @@ async def test_parents_are_listed_before_their_children_and_bounds_are_passed_on
     )
 
 
-async def test_many_tasks_read_at_once_while_changes_arrive(given: Harness) -> None:
+async def test_many_tasks_read_at_once_while_changes_arrive(given: FeedHarness) -> None:
     await given.append(numbered(500))
     ranges = [x.id for x in await given.feed.ranges()]
 
@@ -577,16 +453,16 @@ async def test_many_tasks_read_at_once_while_changes_arrive(given: Harness) -> N
         "long",
     ],
 )
-async def test_any_text_can_be_a_key_and_an_id(given: Harness, key: str) -> None:
+async def test_any_text_can_be_a_key_and_an_id(given: FeedHarness, key: str) -> None:
     if len(key) > 2000:
-        needs(given, LARGE)
+        needs(given, FeedAbility.LARGE)
     await given.append([Record(key=key, id=key + "!", body='"ü"'.encode())])
     (change,) = [x for r in await given.feed.ranges() for x in await whole(given.feed, r.id)]
     assert (change.key, change.id, change.value()) == (key, key + "!", "ü")
 
 
-async def test_deletes_and_images_before_the_change_are_carried(given: Harness) -> None:
-    needs(given, RECORDS_AS_GIVEN)
+async def test_deletes_and_images_before_the_change_are_carried(given: FeedHarness) -> None:
+    needs(given, FeedAbility.RECORDS_AS_GIVEN)
     await given.append(
         [
             Record(key="a", body=b"1"),
@@ -605,7 +481,7 @@ async def test_deletes_and_images_before_the_change_are_carried(given: Harness) 
 
 
 async def test_changes_and_successors_survive_the_trip_between_processes(
-    given: Harness,
+    given: FeedHarness,
 ) -> None:
     await given.append(numbered(30))
     range_id = await busiest(given.feed)
@@ -616,20 +492,3 @@ async def test_changes_and_successors_survive_the_trip_between_processes(
         await pages_from(given.feed, range_id, given.feed.continuation_after(changes[-1]), 10)
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.successors, str(again)) == (caught.value.successors, str(caught.value))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        FeedUnavailable("busy", 2.5),
-        FeedRefused("made anew"),
-        RangeRefused(RangeId("r7"), "no position"),
-        RangeDamaged(RangeId("r7"), "the log is damaged"),
-        RangeUnknown(RangeId("r7")),
-        RangeEnded(RangeId("r7"), ()),
-    ],
-    ids=lambda x: type(x).__name__,
-)
-def test_errors_survive_the_trip_between_processes(error: Exception) -> None:
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

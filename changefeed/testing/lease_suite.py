@@ -1,61 +1,28 @@
-"""What every lease container promises. A new container is one more line in CONTAINERS.
+"""What every lease container promises, as tests over the fixtures ``connect`` and ``leases``.
 
-A harness makes a fresh container and hands out clients to it (see
-``tests.support.lease_containers``). All run on an ordinary event loop, since some have
-threads or sockets behind them; nothing here depends on time.
+Nothing here depends on time.
 """
 
 import asyncio
-import pickle
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
-    ContainerRefused,
     ContainerUnavailable,
     LeaseConflict,
     LeaseError,
     LeaseGone,
-    LeaseLost,
     MemberConflict,
 )
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version, WriteId
-from changefeed.leases.memory import MemoryLeases
-from tests.support import lease_containers as made
-from tests.support import store_containers as stores
-from tests.support.lease_containers import Connect
-from tests.support.proxies import Cutting, proxied
+from changefeed.testing.proxies import Cutting, proxied
 
-pytestmark = pytest.mark.real_time
-
-CONTAINERS = [
-    pytest.param(made.same_object(MemoryLeases), id="memory"),
-    pytest.param(made.same_object(made.memory_separate), id="memory-separate"),
-    pytest.param(made.same_object(made.memory_delayed), id="memory-delayed"),
-    pytest.param(made.same_object(made.memory_separate_delayed), id="memory-separate-delayed"),
-    pytest.param(made.opened_each(made.sqlite), id="sqlite"),
-    pytest.param(made.opened_each(made.sqlite_separate), id="sqlite-separate"),
-    pytest.param(made.cosmos, id="cosmos"),
-    pytest.param(made.cosmos_separate, id="cosmos-separate"),
-    pytest.param(made.cosmos_independent, id="cosmos-independent"),
-    pytest.param(made.third_party, id="third-party"),
-    pytest.param(stores.combined("postgres"), id="postgres"),
-    pytest.param(stores.combined("redis"), id="redis"),
-    pytest.param(stores.combined("blob"), id="blob"),
-    pytest.param(stores.apart("postgres", "postgres"), id="postgres-separate"),
-    pytest.param(stores.apart("redis", "redis"), id="redis-separate"),
-    pytest.param(stores.apart("redis", "blob"), id="redis-with-blob"),
-    pytest.param(stores.apart("redis", "postgres"), id="redis-with-postgres"),
-    pytest.param(stores.apart("blob", "sqlite"), id="blob-with-sqlite"),
-    pytest.param(stores.apart("postgres", "blob"), id="postgres-with-blob"),
-]
+Connect = Callable[[], Awaitable[LeaseContainer]]
+"""Makes one more client to the same data; it is closed with the container."""
 
 A, B = HostName("a"), HostName("b")
 A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")
@@ -74,17 +41,6 @@ GARBAGE = [
     "ü\0",
     "v" * 4096,
 ]
-
-
-@pytest.fixture(params=CONTAINERS)
-async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Connect]:
-    async with request.param(tmp_path) as connect:
-        yield connect
-
-
-@pytest.fixture
-async def leases(connect: Connect) -> LeaseContainer:
-    return await connect()
 
 
 def new(range_id: RangeId = R0) -> Lease:
@@ -558,75 +514,6 @@ async def test_names_and_positions_may_be_any_text(leases: LeaseContainer, text:
     assert [x.range_id for x in await leases.list()] == ["other"]
 
 
-TEXT = st.text(max_size=20)
-COUNTS = st.integers(min_value=0, max_value=2**53)
-STAMPS = st.none() | st.floats(min_value=0, max_value=1e11)
-RANGES = st.builds(
-    FeedRange, id=TEXT, low=TEXT, high=TEXT, parents=st.lists(TEXT, max_size=3).map(tuple)
-)
-LEASES = st.builds(
-    Lease,
-    range=RANGES,
-    owner=st.none() | TEXT,
-    incarnation=st.none() | TEXT,
-    epoch=COUNTS,
-    renewals=COUNTS,
-    next_owner=st.none() | TEXT,
-    ended=st.booleans(),
-    paused=st.none() | TEXT,
-    stamp=STAMPS,
-    continuation=TEXT,
-    checkpoint_epoch=COUNTS,
-    write_id=st.none() | TEXT,
-    version=st.just(""),
-)
-MEMBERS = st.builds(
-    Member,
-    name=TEXT,
-    incarnation=TEXT,
-    heartbeats=COUNTS,
-    stopping=st.booleans(),
-    stamp=STAMPS,
-    address=TEXT,
-    version=st.just(""),
-)
-any_example = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # each example cleans up
-)
-
-
-@any_example
-@given(first=LEASES, second=LEASES)
-async def test_every_field_of_a_lease_comes_back(
-    leases: LeaseContainer, first: Lease, second: Lease
-) -> None:
-    await leases.create(first)
-    found = await whole(leases, first.range_id)
-    assert as_written(found) == first
-    wanted = replace(second, range=replace(second.range, id=first.range_id), epoch=first.epoch)
-    await leases.replace(replace(wanted, version=found.version))
-    found = await whole(leases, first.range_id)
-    assert as_written(found) == wanted
-    (listed,) = await leases.list()
-    assert as_written(listed) == wanted.without_continuation()
-    await leases.delete(listed)
-
-
-@any_example
-@given(first=MEMBERS, second=MEMBERS)
-async def test_every_field_of_a_member_comes_back(
-    leases: LeaseContainer, first: Member, second: Member
-) -> None:
-    stored = await leases.put_member(first)
-    assert replace(stored, version=Version("")) == first
-    stored = await leases.put_member(replace(second, name=first.name, version=stored.version))
-    assert list(await leases.members()) == [stored]
-    assert replace(stored, version=Version("")) == replace(second, name=first.name)
-    await leases.remove_member(stored)
-
-
 # Members
 
 
@@ -692,24 +579,3 @@ async def test_a_removed_member_cannot_go_on_as_if_it_were_there(
         await leases.put_member(replace(removed, heartbeats=1))
     again = await leases.put_member(Member(name=A, incarnation=A2))
     assert again.version != removed.version
-
-
-# Errors
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        LeaseConflict(new(), "written since"),
-        LeaseGone(new(), "there is no such lease"),
-        LeaseLost(new().taken_by(B, B1), "now held by 'b'"),
-        MemberConflict(Member(name=A, incarnation=A1), "written by another"),
-        ContainerUnavailable("busy", retry_after=1.5),
-        ContainerRefused("not a lease container"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_errors_survive_the_trip_between_processes(error: Exception) -> None:
-    copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is type(error)
-    assert (str(copy), vars(copy)) == (str(error), vars(error))

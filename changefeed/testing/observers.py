@@ -1,0 +1,190 @@
+"""Calling an observer without a host: changes to give it, and what it did with them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
+from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.observers.adapters import adapt
+from changefeed.observers.observer import CloseReason
+
+_NEW_YEAR_US = 1_767_225_600_000_000
+
+
+@dataclass(kw_only=True)
+class RecordingContext:
+    """What an observer is given as ``context``: it records what the observer says.
+
+    ``checkpoints`` and ``acknowledged`` are sequences, in the order in which they were said.
+    """
+
+    range: FeedRange = field(default_factory=lambda: FeedRange(id=RangeId("r1")))
+    host: str = "anna"
+    epoch: int = 1
+    handing_over: bool = False
+    checkpoints: list[int] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
+    flushes: int = 0
+
+    def checkpoint(self, change: Change) -> None:
+        self.checkpoints.append(change.sequence)
+
+    def acknowledge(self, change: Change) -> None:
+        self.acknowledged.append(change.sequence)
+
+    async def flush(self) -> None:
+        self.flushes += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """What became of the changes that an observer was called with.
+
+    ``changes`` are those it was called with, ``failure`` is what it raised; after that it was
+    not called again, but to be closed. ``done_up_to`` is the sequence up to which everything is
+    done, as a checkpoint would store it, and ``None`` if that is nothing.
+    """
+
+    changes: Sequence[Change]
+    failure: BaseException | None
+    done_up_to: int | None
+    acknowledged: Sequence[int]
+    checkpoints: Sequence[int]
+
+    @property
+    def unfinished(self) -> Sequence[Change]:
+        """The changes that would be delivered again, if the host died now."""
+        done = -1 if self.done_up_to is None else self.done_up_to
+        return [x for x in self.changes if x.sequence > done]
+
+
+async def deliver(
+    observer: Any,
+    changes: Iterable[Change],
+    *,
+    options: Mapping[str, object] | None = None,
+    batch_size: int = 1000,
+    manual: bool = False,
+    context: RecordingContext | None = None,
+    reason: CloseReason = CloseReason.STOPPING,
+) -> Delivered:
+    """Call an observer as a host does: open it, hand it the changes in order, and close it.
+
+    ``observer`` is a class or a function, as for ``open_host``, and ``options`` are the
+    arguments of its constructor. All changes must be of one range. ``manual`` is for an
+    observer that acknowledges by itself (``observer.checkpoint`` is ``manual``); for any other,
+    what it returned from is done. Nothing is tried again and nothing is put aside. An observer
+    that fails is closed with ``FAILED``, any other with ``reason``.
+
+    Raise ``ObserverRefused`` for what no host could call, and ``ValueError`` for an
+    acknowledgement of what was not delivered, as in a host.
+    """
+    ordered = list(changes)
+    context = context or RecordingContext(range=_range_of(ordered))
+    counted = _CountingContext(context, manual=manual)
+    called = adapt(observer, options)()
+    given: list[Change] = []
+    failure: BaseException | None = None
+    try:
+        await called.open(counted)
+        for first in range(0, len(ordered), batch_size):
+            batch = ordered[first : first + batch_size]
+            given += batch
+            counted.deliver(batch)
+            await called.process(counted, batch)
+            counted.returned(batch)
+    except Exception as error:  # noqa: BLE001 - what it raises is what is asked for
+        failure = error
+    await called.close(counted, reason if failure is None else CloseReason.FAILED)
+    return Delivered(
+        changes=given,
+        failure=failure,
+        done_up_to=counted.watermark,
+        acknowledged=context.acknowledged,
+        checkpoints=context.checkpoints,
+    )
+
+
+class _CountingContext:
+    """Passes on to the recording context, and counts as a worker counts."""
+
+    def __init__(self, inner: RecordingContext, *, manual: bool) -> None:
+        self._inner = inner
+        self._manual = manual
+        self._acknowledgements = Acknowledgements()
+        self.watermark: int | None = None
+
+    @property
+    def range(self) -> FeedRange:
+        return self._inner.range
+
+    @property
+    def host(self) -> str:
+        return self._inner.host
+
+    @property
+    def epoch(self) -> int:
+        return self._inner.epoch
+
+    @property
+    def handing_over(self) -> bool:
+        return self._inner.handing_over
+
+    def deliver(self, batch: Sequence[Change]) -> None:
+        self._acknowledgements.deliver(batch)
+
+    def returned(self, batch: Sequence[Change]) -> None:
+        if not self._manual:
+            self._acknowledgements.all_done()
+            self.watermark = batch[-1].sequence
+
+    def checkpoint(self, change: Change) -> None:
+        self._inner.checkpoint(change)
+        self._count(self._acknowledgements.done_up_to, change)
+
+    def acknowledge(self, change: Change) -> None:
+        self._inner.acknowledge(change)
+        self._count(self._acknowledgements.done, change)
+
+    async def flush(self) -> None:
+        await self._inner.flush()
+
+    def _count(self, count: Callable[[Change], Change | None], change: Change) -> None:
+        known = self._acknowledgements.was_delivered(change)
+        if change.range_id != self.range.id or not known:
+            raise ValueError(
+                f"change {change.sequence} of range {change.range_id!r} was not delivered to "
+                f"the observer of range {self.range.id!r}, so it cannot be done"
+            )
+        moved = count(change)
+        if moved is not None:
+            self.watermark = moved.sequence
+
+
+def make_changes(*given: tuple[str, Any], range_id: str = "r1", begin: int = 1) -> list[Change]:
+    """Make inserts of one range of ``(key, value)``, numbered from ``begin``.
+
+    A value is anything that JSON can say; ``None`` makes a delete without an image.
+    """
+    return [
+        Change(
+            range_id=RangeId(range_id),
+            sequence=begin + n,
+            key=key,
+            id=key,
+            operation=Operation.DELETE if value is None else Operation.INSERT,
+            body=b"" if value is None else msgspec.json.encode(value),
+            committed_us=_NEW_YEAR_US + begin + n,
+        )
+        for n, (key, value) in enumerate(given)
+    ]
+
+
+def _range_of(changes: Sequence[Change]) -> FeedRange:
+    ranges = {x.range_id for x in changes}
+    if len(ranges) > 1:
+        raise ValueError(f"an observer sees one range; these changes are of {sorted(ranges)}")
+    return FeedRange(id=next(iter(ranges), RangeId("r1")))

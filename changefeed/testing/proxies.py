@@ -1,0 +1,78 @@
+"""Puts something between a caller and the async methods of an object: a delay, a fault."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+Around = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Gets the name of the method and the call; returns what the caller is to see."""
+
+
+def proxied(inner: T, around: Around) -> T:
+    return cast("T", _Proxy(inner, around))
+
+
+class _Proxy:
+    def __init__(self, inner: object, around: Around) -> None:
+        self._inner = inner
+        self._around = around
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if not callable(method):
+            return method
+        return lambda *arguments: self._around(name, lambda: method(*arguments))
+
+
+def delaying(chance: Random) -> Around:
+    """Let other tasks run between request and effect, and between effect and answer.
+
+    The delays are turns of the event loop: the same seed gives the same interleaving.
+    """
+
+    async def some_turns() -> None:
+        for _ in range(chance.randrange(5)):
+            await asyncio.sleep(0)
+
+    async def around(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        await some_turns()
+        try:
+            return await call()
+        finally:
+            await some_turns()
+
+    return around
+
+
+class Cutting:
+    """Fails one call, by its number from 1, before or after it took effect."""
+
+    def __init__(
+        self,
+        error: Exception,
+        *,
+        at: int = 0,
+        after: bool = False,
+        only: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self._error = error
+        self._at = at
+        self._after = after
+        self._only = only
+        self.calls = 0
+
+    @property
+    def has_cut(self) -> bool:
+        return self.calls >= self._at
+
+    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if not self._only(name):
+            return await call()
+        self.calls += 1
+        if self.calls != self._at:
+            return await call()
+        if self._after:
+            await call()
+        raise self._error

@@ -1,0 +1,56 @@
+"""An event loop for tests: it never waits, it moves its clock instead.
+
+A test of an hour takes milliseconds, and the same calls come in the same order each time.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class NothingCanHappen(AssertionError):
+    """Every task waits, and no timer is set: a real program would hang here."""
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """``loop.time()`` starts at zero and jumps to the next timer when nothing is ready.
+
+    For code that waits by ``asyncio.sleep`` and timeouts. Threads and sockets do not wait for
+    its clock: what depends on them belongs on an ordinary loop.
+    """
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        super().__init__(_Skipping(self))
+
+    def time(self) -> float:
+        return self._now
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass, as a process that is paused would see it pass."""
+        self._now += seconds
+
+
+class _Skipping(selectors.DefaultSelector):
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:  # something is ready to run, so no socket need be asked
+            return []
+        ready = super().select(0)
+        if not ready and timeout is None:
+            raise NothingCanHappen("all tasks are waiting and no timer is set")
+        if not ready and timeout is not None:
+            self._loop.skip(timeout)
+        return ready
+
+
+def run_in_virtual_time(story: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, as ``asyncio.run`` does, in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(story)

@@ -1,0 +1,186 @@
+"""Our feeds keep the contract. A new feed is a harness, and one more line in FEEDS."""
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.errors import (
+    FeedRefused,
+    FeedUnavailable,
+    RangeDamaged,
+    RangeRefused,
+    RangeUnknown,
+)
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.feed import Feed, RangeEnded, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.testing import feed_suite
+from changefeed.testing.contracts import suite_of
+from changefeed.testing.feed_suite import (
+    NEW_YEAR,
+    NEW_YEAR_US,
+    RANGES,
+    FeedAbility,
+    FeedHarness,
+)
+from tests.support.cosmos_feeds import in_cosmos
+from tests.support.succession import replace_partitions
+from tests.support.thirdparty import importable, site_with_shelf
+
+pytestmark = pytest.mark.real_time  # no test waits for time; some feeds have threads
+
+
+class InMemory:
+    can = frozenset(FeedAbility)
+
+    def __init__(self) -> None:
+        self.feed = MemoryFeed(RANGES, clock=NEW_YEAR.timestamp)
+
+    async def append(self, records: Sequence[Record]) -> None:
+        for x in records:
+            self.feed.append(
+                x.key,
+                x.body,
+                id=x.id,
+                operation=x.operation,
+                previous=x.previous,
+                committed_us=x.committed_us,
+            )
+
+    async def split(self, range_id: RangeId) -> None:
+        self.feed.split(range_id)
+
+    async def merge(self, range_ids: Sequence[RangeId]) -> None:
+        self.feed.merge(*range_ids)
+
+
+class InEventLog:
+    can = frozenset(FeedAbility)
+
+    def __init__(self, path: Path, feed: EventLog, writer: EventLogWriter) -> None:
+        self.feed = feed
+        self._path = path
+        self._writer = writer
+
+    async def append(self, records: Sequence[Record]) -> None:
+        await self._writer.append(records)
+
+    async def split(self, range_id: RangeId) -> None:
+        part = int(range_id.split(".")[1][1:])
+        await replace_partitions(self._path, [range_id], [(part, 0, 127), (part, 128, 255)])
+
+    async def merge(self, range_ids: Sequence[RangeId]) -> None:
+        part = int(range_ids[0].split(".")[1][1:])
+        await replace_partitions(self._path, range_ids, [(part, 0, 255)])
+
+
+@asynccontextmanager
+async def in_memory(_path: Path) -> AsyncIterator[FeedHarness]:
+    yield InMemory()
+
+
+@asynccontextmanager
+async def in_event_log(path: Path) -> AsyncIterator[FeedHarness]:
+    await create_log(path, RANGES)
+    async with (
+        EventLogWriter.open(path, synchronous="off", clock=NEW_YEAR.timestamp) as writer,
+        EventLog.open(path) as log,
+    ):
+        yield InEventLog(path, log, writer)
+
+
+@asynccontextmanager
+async def in_emulator(_path: Path) -> AsyncIterator[FeedHarness]:
+    async with in_cosmos(RANGES) as harness:
+        yield harness
+
+
+class InShelf:
+    """A feed of another package; its journal is written as any producer would."""
+
+    can = frozenset(FeedAbility)
+
+    def __init__(self, journal: Path, feed: Feed) -> None:
+        self.feed = feed
+        self._journal = journal
+
+    async def append(self, records: Sequence[Record]) -> None:
+        for x in records:
+            self._write(
+                append={
+                    "key": x.key,
+                    "body": x.body.decode(),
+                    "id": x.id,
+                    "operation": x.operation,
+                    "previous": None if x.previous is None else x.previous.decode(),
+                    "committed_us": x.committed_us or NEW_YEAR_US,
+                }
+            )
+
+    async def split(self, range_id: RangeId) -> None:
+        self._write(split=range_id)
+
+    async def merge(self, range_ids: Sequence[RangeId]) -> None:
+        self._write(merge=range_ids)
+
+    def _write(self, **entry: Any) -> None:
+        with self._journal.open("ab") as opened:
+            opened.write(msgspec.json.encode(entry) + b"\n")
+
+
+@asynccontextmanager
+async def in_shelf(path: Path) -> AsyncIterator[FeedHarness]:
+    await asyncio.to_thread(path.write_text, f'{{"ranges": {RANGES}}}\n')
+    with importable(site_with_shelf(path.with_name("site"))):
+        async with open_feed(f"shelf:{path}") as feed:
+            yield InShelf(path, feed)
+
+
+FEEDS = [
+    pytest.param(in_memory, id="memory"),
+    pytest.param(in_event_log, id="event-log"),
+    pytest.param(in_emulator, id="cosmos"),
+    pytest.param(in_shelf, id="third-party"),
+]
+
+
+@pytest.fixture(params=FEEDS)
+async def given(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FeedHarness]:
+    make: Callable[[Path], AbstractAsyncContextManager[FeedHarness]] = request.param
+    async with make(tmp_path / "feed") as harness:
+        yield harness
+
+
+globals().update(suite_of(feed_suite))
+
+
+async def test_no_other_feed_has_the_identity_of_a_feed(
+    given: FeedHarness, tmp_path: Path
+) -> None:
+    for make in (in_memory, in_event_log):
+        async with make(tmp_path / "other") as other:
+            assert other.feed.identity != given.feed.identity
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FeedUnavailable("busy", 2.5),
+        FeedRefused("made anew"),
+        RangeRefused(RangeId("r7"), "no position"),
+        RangeDamaged(RangeId("r7"), "the log is damaged"),
+        RangeUnknown(RangeId("r7")),
+        RangeEnded(RangeId("r7"), ()),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_errors_survive_the_trip_between_processes(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

@@ -1,0 +1,76 @@
+"""The fleet that users get: an observer of theirs, stories, and what can be waited for."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from changefeed import Change, ContainerRefused, Member, MemoryFeed, MemoryLeases
+from changefeed.testing import Fleet, run_in_virtual_time
+
+
+async def refuses_sevens(changes: Sequence[Change]) -> None:
+    if any(x.key == "key-7" for x in changes):
+        raise ValueError("seven")
+
+
+async def test_a_fleet_balances_and_catches_up() -> None:
+    async with Fleet(ranges=6) as fleet:
+        for name in ("anna", "ben", "carl"):
+            fleet.start(name)
+        await fleet.balanced()
+        assert await fleet.loads() == {"anna": 2, "ben": 2, "carl": 2}
+        for n in range(60):
+            fleet.append(f"key-{n}")
+        await fleet.caught_up()
+        assert (len(fleet.log.times), fleet.log.repeats) == (60, 0)
+        assert set((await fleet.lags()).values()) == {0}
+
+
+async def test_an_era_is_caught_up_with_once_its_ranges_have_leases() -> None:
+    async with Fleet(ranges=2) as fleet:
+        fleet.start("anna")
+        await fleet.balanced()
+        assert isinstance(fleet.feed, MemoryFeed)
+        fleet.append("key-1")
+        fleet.feed.begin_era(3)
+        fleet.append("key-1")
+        await fleet.caught_up()
+        assert sorted(await fleet.owners()) == ["r2", "r3", "r4"]
+        assert [x.key for x in fleet.log.changes] == ["key-1", "key-1"]
+
+
+async def test_an_observer_of_the_users_fails_into_the_dead_letters() -> None:
+    settings = {"observer": {"on_failure": "dead-letter", "retry": {"attempts": 2}}}
+    async with Fleet(ranges=1, observer=refuses_sevens, settings=settings) as fleet:
+        for n in range(10):
+            fleet.append(f"key-{n}")
+        fleet.start("anna")
+        await fleet.caught_up()
+        assert [x.key for x in await fleet.dead_letters()] == ["key-7"]
+        assert {x.key for x in fleet.log.changes} == {f"key-{n}" for n in range(10) if n != 7}
+
+
+async def test_waiting_for_what_never_comes_ends_and_says_how_it_is() -> None:
+    async with Fleet(ranges=2) as fleet:
+        with pytest.raises(AssertionError, match=r"not within 3600 s: \{\}"):
+            await fleet.balanced()
+
+
+async def test_waiting_ends_with_what_a_host_failed_of() -> None:
+    class Refusing(MemoryLeases):
+        async def members(self) -> Sequence[Member]:
+            raise ContainerRefused("not a lease container")
+
+    async with Fleet(container=Refusing()) as fleet:
+        fleet.start("anna")
+        with pytest.raises(ContainerRefused):
+            await fleet.balanced()
+
+
+def test_a_story_runs_without_any_plugin_and_takes_no_time() -> None:
+    async def story() -> float:
+        await asyncio.sleep(3600)
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(story()) == 3600
