@@ -169,6 +169,7 @@ class Fleet:
             HostEvents(HostName("fleet")),
             self._random,
             dead_letters=self._letters if wanted.on_failure == "dead-letter" else None,
+            feed=self.feed.identity,
         )
 
     async def __aenter__(self) -> Self:
