@@ -15,24 +15,23 @@ Limits: ``context.checkpoint`` may be called from any thread, but a plain method
 await ``context.flush``. An observer that is never closed keeps its thread.
 """
 
-import asyncio
-import concurrent.futures
 import inspect
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial, partialmethod
-from queue import SimpleQueue
-from types import FunctionType, SimpleNamespace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context, ObserverFactory
-from changefeed.runtime.logs import get_logger
-
-_log = get_logger(__name__)
+from changefeed.observers.one_thread import OneThread
+from changefeed.observers.shapes import (
+    as_called,
+    check_binds,
+    check_constructor,
+    takes_context,
+)
 
 _METHODS = {"open": "(context)", "process": "(context, changes)", "close": "(context, reason)"}
 
@@ -81,7 +80,7 @@ def _function_plan(target: Any, name: str) -> _Plan:
     return _Plan(
         make=partial(SimpleNamespace, process=process),
         made_in_thread=False,
-        takes_context=_takes_context(process, name),
+        takes_context=takes_context(process, name),
     )
 
 
@@ -94,73 +93,16 @@ def _class_plan(cls: type, maker: Callable[..., Any], options: dict[str, Any]) -
         raise ObserverRefused(
             f"class {name} is abstract; it lacks {', '.join(sorted(missing))}"
         )
-    methods = {x: _as_called(cls, x) for x in _METHODS if hasattr(cls, x)}
+    methods = {x: as_called(cls, x) for x in _METHODS if hasattr(cls, x)}
     for method, function in methods.items():
         if method != "process":
-            _check_binds(function, f"{name}.{method}", _METHODS[method])
-    _check_constructor(maker, name, options)
+            check_binds(function, f"{name}.{method}", _METHODS[method])
+    check_constructor(maker, name, options)
     return _Plan(
         make=partial(maker, **options),
         made_in_thread=not any(map(inspect.iscoroutinefunction, methods.values())),
-        takes_context=_takes_context(methods["process"], f"{name}.process"),
+        takes_context=takes_context(methods["process"], f"{name}.process"),
     )
-
-
-def _as_called(cls: type, method: str) -> Any:
-    """Return the method as an object of ``cls`` would show it, without making an object."""
-    raw = inspect.getattr_static(cls, method)
-    if isinstance(raw, FunctionType | staticmethod | classmethod | partialmethod):
-        return raw.__get__(object(), cls)
-    return raw
-
-
-def _signature(function: Any, name: str) -> inspect.Signature:
-    if not callable(function):
-        raise ObserverRefused(f"{name} is not a method, but {function!r}")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ObserverRefused(
-            f"{name} is a generator: calling it runs nothing. Handle the changes and return, "
-            f"without 'yield'"
-        )
-    try:
-        return inspect.signature(function)
-    except ValueError as error:
-        raise ObserverRefused(
-            f"{name} does not tell its parameters; wrap it in a 'def'"
-        ) from error
-
-
-def _takes_context(function: Any, name: str) -> bool:
-    """Whether it is ``(context, changes)`` rather than ``(changes)``; refuse all else."""
-    parameters = _signature(function, name).parameters.values()
-    needed = [x for x in parameters if x.default is x.empty]
-    by_place = [x for x in needed if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
-    by_name = [x for x in needed if x.kind is x.KEYWORD_ONLY]
-    any_number = any(x.kind is x.VAR_POSITIONAL for x in parameters)
-    if by_name or len(by_place) > 2 or not (by_place or any_number):  # noqa: PLR2004 - as it says
-        raise ObserverRefused(
-            f"{name} must take (context, changes) or (changes); "
-            f"it takes {_signature(function, name)}"
-        )
-    return len(by_place) != 1
-
-
-def _check_binds(function: Any, name: str, wanted: str) -> None:
-    signature = _signature(function, name)
-    try:
-        signature.bind(*wanted.split(","))
-    except TypeError as error:
-        raise ObserverRefused(f"{name} must take {wanted}; it takes {signature}") from error
-
-
-def _check_constructor(maker: Callable[..., Any], name: str, options: dict[str, Any]) -> None:
-    try:
-        inspect.signature(maker).bind(**options)
-    except TypeError as error:
-        given = ", ".join(options) or "none"
-        raise ObserverRefused(
-            f"{name} cannot be made of these options: {error} (given: {given})"
-        ) from error
 
 
 class _Adapted:
@@ -169,7 +111,7 @@ class _Adapted:
     def __init__(self, plan: _Plan) -> None:
         self._plan = plan
         self._object: Any = None
-        self._thread: _Thread | None = None
+        self._thread: OneThread | None = None
         self._name = "observer"
 
     async def open(self, context: Context) -> None:
@@ -206,81 +148,9 @@ class _Adapted:
 
     async def _run(self, function: Callable[..., Any], *arguments: object) -> Any:
         if self._thread is None:
-            self._thread = _Thread(self._name)
+            self._thread = OneThread(self._name)
         return await self._thread.run(function, *arguments)
 
 
 def _nothing() -> None:
     """Be called, so that the calls before have ended."""
-
-
-class _Thread:
-    """One thread that makes one call after the other.
-
-    Not a ``ThreadPoolExecutor``: Python joins those at exit, and one handler that hangs
-    would keep the process alive for ever.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        threading.Thread(target=self._work, name=name, daemon=True).start()
-
-    async def run(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call it in the thread; see the module on what cancellation does."""
-        call = _Call(partial(copy_context().run, function, *arguments))
-        self._calls.put(call)
-        ended = asyncio.wrap_future(call.ended)
-        try:
-            await asyncio.wait({ended})
-        except asyncio.CancelledError:
-            await _outlast(ended, call)
-            raise
-        return ended.result()
-
-    def stop(self) -> None:
-        """Let the thread end once its calls have."""
-        self._calls.put(None)
-
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call.make()
-            del call  # an idle thread holds no changes
-
-
-async def _outlast(ended: asyncio.Future[Any], call: "_Call") -> None:
-    try:
-        await asyncio.wait({ended})
-    except asyncio.CancelledError:
-        call.ended.cancel()  # given up: what has not begun will not begin
-        ended.cancel()  # what has begun may end when this loop is closed
-        call.ended.add_done_callback(_log_what_nobody_awaits)
-        raise
-    ended.exception()  # else asyncio logs it as well
-    _log_what_nobody_awaits(call.ended)
-
-
-def _log_what_nobody_awaits(ended: concurrent.futures.Future[Any]) -> None:
-    if not ended.cancelled() and (error := ended.exception()) is not None:
-        _log.warning("observer failed after it was cancelled", exc_info=error)
-
-
-class _Call:
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.ended: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self._function = function
-
-    def make(self) -> None:
-        if not self.ended.set_running_or_notify_cancel():
-            return
-        try:
-            self.ended.set_result(self._function())
-        except (
-            StopIteration,  # no future can carry it: its awaiter would wait for ever
-            asyncio.CancelledError,  # nobody cancelled us: only the user's own futures
-            concurrent.futures.CancelledError,
-        ) as error:
-            failure = RuntimeError(f"the observer raised {error!r}")
-            failure.__cause__ = error
-            self.ended.set_exception(failure)
-        except BaseException as error:  # noqa: BLE001 - the border of the thread
-            self.ended.set_exception(error)

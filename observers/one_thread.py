@@ -1,0 +1,91 @@
+"""One thread that makes one call after the other, for code that may block.
+
+A thread cannot be interrupted: a call that is cancelled goes on until the function has
+ended, and raises ``CancelledError`` only then. To cancel it a second time is to give it up:
+it is then left to itself, and does not hold up the end of the process.
+"""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from changefeed.runtime.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+class OneThread:
+    """One thread that makes one call after the other.
+
+    Not a ``ThreadPoolExecutor``: Python joins those at exit, and one handler that hangs
+    would keep the process alive for ever.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    async def run(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Call it in the thread; see the module on what cancellation does."""
+        call = _Call(partial(copy_context().run, function, *arguments))
+        self._calls.put(call)
+        ended = asyncio.wrap_future(call.ended)
+        try:
+            await asyncio.wait({ended})
+        except asyncio.CancelledError:
+            await _outlast(ended, call)
+            raise
+        return ended.result()
+
+    def stop(self) -> None:
+        """Let the thread end once its calls have."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.make()
+            del call  # an idle thread holds no changes
+
+
+async def _outlast(ended: asyncio.Future[Any], call: "_Call") -> None:
+    try:
+        await asyncio.wait({ended})
+    except asyncio.CancelledError:
+        call.ended.cancel()  # given up: what has not begun will not begin
+        ended.cancel()  # what has begun may end when this loop is closed
+        call.ended.add_done_callback(_log_what_nobody_awaits)
+        raise
+    ended.exception()  # else asyncio logs it as well
+    _log_what_nobody_awaits(call.ended)
+
+
+def _log_what_nobody_awaits(ended: concurrent.futures.Future[Any]) -> None:
+    if not ended.cancelled() and (error := ended.exception()) is not None:
+        _log.warning("observer failed after it was cancelled", exc_info=error)
+
+
+class _Call:
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.ended: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._function = function
+
+    def make(self) -> None:
+        if not self.ended.set_running_or_notify_cancel():
+            return
+        try:
+            self.ended.set_result(self._function())
+        except (
+            StopIteration,  # no future can carry it: its awaiter would wait for ever
+            asyncio.CancelledError,  # nobody cancelled us: only the user's own futures
+            concurrent.futures.CancelledError,
+        ) as error:
+            failure = RuntimeError(f"the observer raised {error!r}")
+            failure.__cause__ = error
+            self.ended.set_exception(failure)
+        except BaseException as error:  # noqa: BLE001 - the border of the thread
+            self.ended.set_exception(error)
