@@ -4,8 +4,9 @@ from .of_feeds import FEEDS
 from .of_fleet import FLEET
 from .of_holding import HOLDING
 from .of_leases import LEASES
+from .of_lifecycle import LIFECYCLE
 from .of_observers import OBSERVERS
 from .of_pipeline import PIPELINE
 from .of_planning import PLANNING
 
-MUTANTS = (*HOLDING, *FLEET, *LEASES, *OBSERVERS, *FEEDS, *PLANNING, *PIPELINE)
+MUTANTS = (*HOLDING, *FLEET, *LEASES, *OBSERVERS, *FEEDS, *PLANNING, *PIPELINE, *LIFECYCLE)

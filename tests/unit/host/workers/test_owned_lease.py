@@ -84,6 +84,16 @@ async def test_a_renewal_without_an_answer_moves_no_fence() -> None:
     assert owned.time_left == 19
 
 
+async def test_a_checkpoint_moves_no_fence_and_is_no_sign_of_life() -> None:
+    leases = await one_lease()
+    owned = await hold(leases)
+    sign_of_life = (await stored(leases)).sign_of_life
+    await asyncio.sleep(10)
+    await owned.checkpoint(C5)
+    assert owned.time_left == 19
+    assert (await stored(leases)).sign_of_life == sign_of_life
+
+
 async def test_behind_the_fence_nothing_is_delivered_and_nothing_checkpointed() -> None:
     leases = await one_lease()
     owned = await hold(leases)

@@ -1,0 +1,129 @@
+"""Breaks of what a lease, its owner and its reader do in the course of a lease."""
+
+from .mutant import Mutant
+
+_LEASE = "tests/unit/leases/test_lease.py"
+_EXPIRY = "tests/unit/leases/test_expiry.py"
+_OWNED = "tests/unit/host/workers/test_owned_lease.py"
+_DRAIN = "tests/unit/host/workers/test_drain.py"
+_DATABASE = "tests/unit/feeds/eventlog/test_database.py"
+_RANGES = "tests/unit/host/balancing/test_range_sync.py"
+
+LIFECYCLE = (
+    Mutant(
+        name="a checkpoint moves the fence",
+        file="host/workers/owned_lease.py",
+        before="            lambda lease: lease.advanced_to(continuation), self._container.checkpoint\n"
+        "        )\n",
+        after="            lambda lease: lease.advanced_to(continuation), self._container.checkpoint\n"
+        "        )\n        self._fence_at = self._clock() + self._held_for\n",
+        rule=5,
+        tests=(_OWNED,),
+    ),
+    Mutant(
+        name="a checkpoint is a sign of life",
+        file="leases/lease.py",
+        before="return replace(self, continuation=continuation, checkpoint_epoch=self.epoch)",
+        after="return replace(self.renewed(), continuation=continuation, checkpoint_epoch=self.epoch)",
+        rule=1,
+        tests=(_LEASE,),
+    ),
+    Mutant(
+        name="taking a lease leaves the request standing",
+        file="leases/lease.py",
+        before="            next_owner=None,\n        )\n\n    def renewed",
+        after="        )\n\n    def renewed",
+        rule=4,
+        tests=(_LEASE,),
+    ),
+    Mutant(
+        name="a handoff begins no epoch",
+        file="leases/lease.py",
+        before="            incarnation=None,\n            epoch=self.epoch + 1,",
+        after="            incarnation=None,\n            epoch=self.epoch,",
+        rule=4,
+        tests=(_LEASE,),
+    ),
+    Mutant(
+        name="a stamp in the future is old",
+        file="leases/expiry.py",
+        before="at.wall - thing.stamp >= self._longest_still",
+        after="abs(at.wall - thing.stamp) >= self._longest_still",
+        rule=1,
+        tests=(_EXPIRY,),
+    ),
+    Mutant(
+        name="an I/O error of an event log ends its readers",
+        file="feeds/eventlog/database.py",
+        before="    sqlite3.SQLITE_IOERR: ",
+        after="    -1: ",
+        rule=10,
+        tests=(_DATABASE,),
+    ),
+    Mutant(
+        name="a page that SQLite finds damaged ends all ranges",
+        file="feeds/eventlog/database.py",
+        before="if range_id is not None and code == sqlite3.SQLITE_CORRUPT:",
+        after="if range_id is None and code == sqlite3.SQLITE_CORRUPT:",
+        rule=10,
+        tests=(_DATABASE,),
+    ),
+    Mutant(
+        name="a lagging replica moves a reader back",
+        file="feeds/cosmos/feed.py",
+        before="            )\n        return after\n",
+        after="            )\n        return Continuation(answer.etag)\n",
+        rule=12,
+        tests=("tests/integration/cosmos/test_feed_faults.py",),
+    ),
+    Mutant(
+        name="reading begins again before its checkpoint is stored",
+        file="host/workers/delivery.py",
+        before="                await self._checkpoints.written()  # reading begins there again\n",
+        after="",
+        rule=12,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="the parts of a page go on after a request",
+        file="host/workers/delivery.py",
+        before="            if self._drain.reason is not None:\n                return\n"
+        "            self._owned.check()",
+        after="            self._owned.check()",
+        rule=4,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="a stop does not wait for acknowledgements",
+        file="host/workers/delivery.py",
+        before="        await self._until_acknowledged()\n        self._checkpoints.advance()\n"
+        "        return self._drain.reason",
+        after="        self._checkpoints.advance()\n        return self._drain.reason",
+        rule=4,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="the request of a dead host drains its owner",
+        file="host/workers/worker.py",
+        before="elif lease.next_owner is not None and self._environment.is_alive(lease.next_owner):",
+        after="elif lease.next_owner is not None:",
+        rule=4,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="a lease that was read is deleted as an echo",
+        file="host/balancing/range_sync.py",
+        before="        if not lease.epoch and any(_echoes(",
+        after="        if any(_echoes(",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a lease that was read is ended as superseded",
+        file="host/workers/successors.py",
+        before="        not (lease.epoch or lease.ended)\n",
+        after="        not lease.ended\n",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+)

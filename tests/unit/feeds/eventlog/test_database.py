@@ -1,0 +1,58 @@
+"""What an error of SQLite means to the reader or the writer of a log."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
+from changefeed.feeds.eventlog.database import advised
+from changefeed.feeds.feed import RangeId
+
+FILE = Path("log/records.db")
+
+
+def failure(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk trouble")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (sqlite3.SQLITE_IOERR, "Look at the disk"),
+        (sqlite3.SQLITE_IOERR_FSYNC, "Look at the disk"),
+        (sqlite3.SQLITE_IOERR_SHORT_READ, "Look at the disk"),
+        (sqlite3.SQLITE_FULL, "make room, then append again"),
+        (sqlite3.SQLITE_BUSY, "Another process holds it"),
+        (sqlite3.SQLITE_NOMEM, "no memory left"),
+    ],
+)
+def test_what_may_pass_is_asked_again(code: int, advice: str) -> None:
+    said = f"log/records.db: disk trouble. .*{advice}"
+    with pytest.raises(FeedUnavailable, match=said), advised(FILE, RangeId("r")):
+        raise failure(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (sqlite3.SQLITE_READONLY_DIRECTORY, "the right to write the log's directory"),
+        (sqlite3.SQLITE_CANTOPEN, "may this user write its directory"),
+        (sqlite3.SQLITE_NOTADB, "restore its directory from a copy"),
+        (sqlite3.SQLITE_ERROR, "does not look like an event log"),
+    ],
+)
+def test_what_a_person_has_to_mend_is_refused(code: int, advice: str) -> None:
+    with pytest.raises(FeedRefused, match=advice) as refused, advised(FILE, RangeId("r")):
+        raise failure(code)
+    assert not isinstance(refused.value, RangeDamaged)
+
+
+def test_a_page_that_sqlite_finds_damaged_is_damage_of_the_range_that_was_read() -> None:
+    with pytest.raises(RangeDamaged) as refused, advised(FILE, RangeId("r")):
+        raise failure(sqlite3.SQLITE_CORRUPT_INDEX)
+    assert refused.value.range_id == "r"
+    with pytest.raises(FeedRefused, match="restore its directory"), advised(FILE):
+        raise failure(sqlite3.SQLITE_CORRUPT)

@@ -1,0 +1,136 @@
+"""What a worker waits for when it winds down, and what it delivers no more."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.leases.errors import LeaseConflict
+from changefeed.leases.lease import HostName
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.observer import Context
+from tests.support.fleet import Fleet, Parts
+from tests.support.proxies import proxied
+from tests.unit.host.workers.test_worker import Handed, filled, fleet, the_lease
+
+R0 = RangeId("r0")
+MANUAL = {"observer": {"checkpoint": "manual"}}
+
+
+class Later(Handed):
+    """Acknowledges each change some seconds after it was handed over, one by one."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        self._tasks.append(asyncio.create_task(self._acknowledge(context, changes)))
+
+    async def _acknowledge(self, context: Context, changes: Sequence[Change]) -> None:
+        for change in changes:
+            await asyncio.sleep(self._seconds)
+            context.acknowledge(change)
+
+
+async def test_a_stop_waits_for_what_is_not_acknowledged_yet_and_stores_it() -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Later(1.0)
+    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+        running.start("a")
+        while len(observer.changes) < 5:  # noqa: ASYNC110 - the observer sets no event
+            await asyncio.sleep(0.1)
+        await running.stop("a")
+        assert (await the_lease(container)).continuation == "5"
+        running.start("a")
+        await asyncio.sleep(60)
+        assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5]
+
+
+async def test_a_handoff_waits_for_what_is_not_acknowledged_yet() -> None:
+    feed, container = filled(2, 20), MemoryLeases()
+    observers: list[Later] = []
+
+    def make() -> Later:
+        observers.append(Later(2.0))
+        return observers[-1]
+
+    async with fleet(feed, container, make, MANUAL) as running:
+        running.start("a")
+        await asyncio.sleep(8)
+        running.start("b")
+        await asyncio.sleep(120)
+        assert await running.loads() == {"a": 1, "b": 1}
+        delivered = [(x.range_id, x.sequence) for y in observers for x in y.changes]
+        assert len(delivered) == len(set(delivered)) == 20
+
+
+async def test_no_further_part_of_a_page_is_delivered_once_the_lease_is_asked_for() -> None:
+    """A page of 100 comes in parts of 10, a second each; b asks in the midst of one."""
+    feed, container = filled(2, 200), MemoryLeases()
+    parts = {"observer": {"max_unacknowledged": 10}}
+    async with Fleet(feed, container, pace=0.1, parts=parts) as running:
+        running.start("a")
+        await asyncio.sleep(1)
+        running.start("b")
+        while not running.log.closed:  # noqa: ASYNC110 - the log sets no event
+            await asyncio.sleep(0.1)
+        (_, moved, _) = running.log.closed[0]
+        handled_by_a = [x for x in running.log.changes if x.range_id == moved]
+        assert len(handled_by_a) < 100
+        await asyncio.sleep(60)
+        assert set(running.log.times.values()) == {1}
+        assert len(running.log.times) == 200
+
+
+async def test_the_request_of_a_host_that_is_dead_stops_no_reading() -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
+    async with fleet(feed, container, lambda: observer, {}) as running:
+        running.start("a")
+        await asyncio.sleep(15)
+        while True:
+            lease = await the_lease(container)
+            try:
+                await container.replace(lease.asked_by(HostName("ghost")))
+            except LeaseConflict:
+                continue
+            break
+        await asyncio.sleep(25)
+        feed.append("late")
+        await asyncio.sleep(5)
+        assert len(observer.changes) == 6
+        assert len(observer.contexts) == 1  # opened once: it was never drained
+        assert (await the_lease(container)).owner == "a"
+
+
+async def test_reading_begins_again_only_where_its_checkpoint_is_stored() -> None:
+    """The batch of 1 to 3 is done and not written; the next one fails; writes take long."""
+    feed, container = filled(1, 6), MemoryLeases()
+
+    class FailsOnce(Handed):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            await super().process(context, changes)
+            if len(self.epochs) == 2:
+                raise ValueError("not this one")
+
+    observer = FailsOnce()
+
+    async def slowly(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "checkpoint":
+            await asyncio.sleep(3)
+        return await call()
+
+    parts: Parts = {
+        "feed": {"page_size": 3},
+        "observer": {
+            "checkpoint": "interval",
+            "checkpoint_interval": 3600.0,
+            "retry": {"attempts": 1},
+            "reopen_delay": 0.1,
+        },
+    }
+    async with fleet(feed, container, lambda: observer, parts) as running:
+        running.start("a", container=proxied(container, slowly))
+        await asyncio.sleep(60)
+        assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5, 6, 4, 5, 6]

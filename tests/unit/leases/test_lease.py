@@ -1,0 +1,63 @@
+"""What the changes of a lease keep, and what they move."""
+
+from collections.abc import Callable
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+
+A, B = HostName("a"), HostName("b")
+OWNED = Lease(range=FeedRange(id=RangeId("r0")), continuation=Continuation("0")).taken_by(
+    A, Incarnation("a-1")
+)
+ASKED = OWNED.asked_by(B)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.advanced_to(Continuation("5")),
+        lambda x: x.asked_by(B),
+        lambda x: x.paused_because("maintenance"),
+        lambda x: x.stamped(write_id=WriteId("w"), stamp=1.0),
+        Lease.without_continuation,
+    ],
+    ids=["checkpoint", "request", "pause", "stamp", "without continuation"],
+)
+def test_nothing_but_a_renewal_or_another_owner_is_a_sign_of_life(
+    write: Callable[[Lease], Lease],
+) -> None:
+    assert write(OWNED).sign_of_life == OWNED.sign_of_life
+
+
+def test_a_renewal_is_a_sign_of_life_and_begins_no_epoch() -> None:
+    assert OWNED.renewed().sign_of_life != OWNED.sign_of_life
+    assert OWNED.renewed().epoch == OWNED.epoch
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x.taken_by(B, Incarnation("b-1")), Lease.handed_over, Lease.released],
+    ids=["taken", "handed over", "released"],
+)
+def test_a_change_of_owner_answers_the_request_and_is_a_sign_of_life(
+    change: Callable[[Lease], Lease],
+) -> None:
+    assert change(ASKED).next_owner is None
+    assert change(ASKED).sign_of_life != ASKED.sign_of_life
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x.taken_by(A, Incarnation("a-1")), Lease.handed_over, Lease.vacated],
+    ids=["taken", "handed over", "vacated"],
+)
+def test_a_change_of_owner_begins_an_epoch_though_the_name_stays(
+    change: Callable[[Lease], Lease],
+) -> None:
+    assert change(ASKED).epoch == ASKED.epoch + 1
+
+
+def test_a_handoff_names_the_next_owner_and_no_incarnation_of_it_yet() -> None:
+    assert (ASKED.handed_over().owner, ASKED.handed_over().incarnation) == (B, None)
