@@ -1,85 +1,59 @@
-"""The command line. Each command is a module; ``exit_codes`` says how commands end.
+"""The command line. ``app`` has the commands, ``exit_codes`` says how they end."""
 
-A command is imported when it is called: ``changefeed --version`` needs no Cosmos DB client,
-and ``changefeed run`` no Spark.
-"""
+import errno
+import os
+import signal
+import sys
+from io import TextIOWrapper
 
-from collections.abc import Mapping
-from importlib import import_module
-from importlib.metadata import version
-from typing import Annotated, Any
-
-import typer
-from typer.core import TyperGroup
-from typer.main import get_command
-
-COMMANDS: Mapping[str, str] = {
-    "run": "changefeed.cli.run:run",
-    "hosts": "changefeed.cli.hosts:hosts",
-    "status": "changefeed.cli.status:status",
-    "pause": "changefeed.cli.pause:pause",
-    "resume": "changefeed.cli.pause:resume",
-    "release": "changefeed.cli.release:release",
-    "reset": "changefeed.cli.reset:reset",
-    "produce": "changefeed.cli.produce:produce",
-    "init-config": "changefeed.cli.init_config:init_config",
-    "check": "changefeed.cli.check:check",
-    "dead-letters": "changefeed.cli.dead_letters:dead_letters",
-    "leases": "changefeed.cli.lease_import:leases",
-    "emulator": "changefeed.cli.emulator:emulator",
-    "pipeline": "changefeed.cli.pipeline:app",
-}
-"""Where each command is: a function, or a group of commands."""
-
-
-class LazyCommands(TyperGroup):
-    """A group that imports a command when it is asked for."""
-
-    def list_commands(self, _ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
-        place = COMMANDS.get(cmd_name)
-        if place is None:
-            return None
-        module, _, name = place.partition(":")
-        found = getattr(import_module(module), name)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False)
-            alone.command(cmd_name)(found)
-            found = alone
-        command = get_command(found)
-        command.name = cmd_name
-        return command
-
-
-app = typer.Typer(
-    name="changefeed",
-    cls=LazyCommands,
-    help="A change feed processor: hosts share the ranges of a feed through leases.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag
-    if wanted:
-        typer.echo(f"changefeed {version('changefeed-host')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
+_FAILED = 1
+_INTERRUPTED = 130  # as shells have it: 128, and the number of SIGINT
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line. It ends without a traceback, whatever standard output is, and
+    however early Ctrl-C comes.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # An exception would be lost if it came while a module is imported, now and then.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        _fill_closed_streams()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # else it is another's
+                stream.reconfigure(errors="backslashreplace")
+        from changefeed.cli.app import app  # noqa: PLC0415 - it takes a while
+
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    except OSError as error:
+        _leave_output()
+        if error.errno != errno.EPIPE:  # who reads our output has enough of it
+            sys.stderr.write(f"changefeed: {error}\n")
+        sys.exit(_FAILED)
+
+
+def raise_interrupts() -> None:
+    """Let Ctrl-C be ``KeyboardInterrupt`` from here on: all has been imported."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _fill_closed_streams() -> None:
+    """Open what is closed on nothing: else a database gets its number, and what is printed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
+def _leave_output() -> None:
+    """Let Python not try again, at the end of the process, to write what is left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
+from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.feed import Change
 from changefeed.host.settings import ObserverSettings, Settings
 from changefeed.host.wiring import find_observer
@@ -38,7 +37,6 @@ JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one letter 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="As list names them.")]
 All = Annotated[bool, typer.Option("--all", help="All letters.")]
 _LONGEST = 60
-_ENDLESS = 10_000
 
 
 @dead_letters.command("list")
@@ -52,10 +50,7 @@ def list_(flags: ConfigFlags, *, json: JsonLines = False) -> None:
             for letter in letters:
                 typer.echo(json_text.dumps(_head(letter)))
         elif letters:
-            console = Console()
-            if not console.is_terminal:
-                console.width = _ENDLESS  # a letter is a line, whoever reads it
-            console.print(_table(letters))
+            print_whole(_table(letters))
         else:
             typer.echo("there are no dead letters")
 
@@ -206,13 +201,12 @@ def _body(change: Change) -> Any:
 
 
 def _table(letters: Sequence[DeadLetter]) -> Table:
-    table = Table()
-    for name in ("id", "key", "failed at", "attempts", "host", "error"):
-        table.add_column(name, overflow="fold")
-    for x in letters:
-        error = f"{x.failure.kind}: {x.failure.text}"
-        shown = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}…"
-        at = f"{x.failed_at:%Y-%m-%d %H:%M:%S}"
-        told = (x.id, x.key, at, str(x.attempts), x.host, shown)
-        table.add_row(*map(Text, told))  # what others wrote may look like markup
-    return table
+    names = ("id", "key", "failed at", "attempts", "host", "error")
+    return a_table(*names, rows=map(_row, letters))
+
+
+def _row(x: DeadLetter) -> Sequence[str]:
+    error = f"{x.failure.kind}: {x.failure.text}"
+    summary = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}…"
+    at = f"{x.failed_at:%Y-%m-%d %H:%M:%S}"
+    return x.id, x.key, at, str(x.attempts), x.host, summary

@@ -83,7 +83,7 @@ def produce(
         home = Path(log.removeprefix("eventlog:")).expanduser()
         tally = Tally()
         with ExitStack() as stack:
-            source = sys.stdin.fileno() if file == "-" else stack.enter_context(_opened(file))
+            source = _standard_input() if file == "-" else stack.enter_context(_opened(file))
             show = stack.enter_context(_progress(tally, source))
             code = asyncio.run(
                 _produce(
@@ -191,6 +191,12 @@ async def _prepare(home: Path, parts: int | None, *, create: bool) -> None:
 
 def _has_nothing(home: Path) -> bool:
     return not home.exists() or (home.is_dir() and not any(home.iterdir()))
+
+
+def _standard_input() -> int:
+    if sys.stdin is None:
+        raise UserError("standard input is closed: name a file, or give it something to read")
+    return sys.stdin.fileno()
 
 
 @contextmanager

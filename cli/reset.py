@@ -5,21 +5,26 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from changefeed.cli.existing import existing_leases, named
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.reset import Move, RangeInUse, carry_out, planned, refuse_in_use, start_in
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
+
+_FORMS = (
+    "--to is beginning, now, a time with its zone (2026-01-31T12:00Z, "
+    "2026-01-31T13:00+01:00), or a continuation as status shows it"
+)
 
 
 @with_flags
@@ -37,6 +42,9 @@ def reset(
         bool, typer.Option("--all", help="All ranges that have not ended.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+    ] = False,
 ) -> None:
     """Move ranges to another position: what lies after it is delivered, once more or not.
 
@@ -46,7 +54,7 @@ def reset(
     with exit_on_error():
         settings = flags.settings()
         _check(ranges or [], to, all_=all_)
-        done = asyncio.run(_reset(settings, ranges or [], to, yes=yes))
+        done = asyncio.run(_reset(settings, ranges or [], to, yes=yes, dry_run=dry_run))
     raise typer.Exit(0 if done else FAILED)
 
 
@@ -60,20 +68,30 @@ def _check(ranges: Sequence[str], to: str, *, all_: bool) -> None:
     if start is None and len(ranges) != 1:
         raise UserError(
             f"{to!r} can only be a continuation, which is a position in one range: name that "
-            f"one. For several there are beginning, now, or a time (2026-01-31T12:00Z)"
+            f"one, or move all of them to another position: {_FORMS}"
         )
 
 
-async def _reset(settings: Settings, names: Sequence[str], to: str, *, yes: bool) -> bool:
+async def _reset(
+    settings: Settings, names: Sequence[str], to: str, *, yes: bool, dry_run: bool
+) -> bool:
     async with (
         existing_leases(settings) as container,
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
         feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
         meant = _meant(await container.list(), names)
-        await _refuse_in_use(container, settings, meant)
-        moves = [await planned(feed, container, x.range_id, to) for x in meant]
-        Console().print(_table(moves))
+        if not dry_run:
+            await _refuse_in_use(container, settings, meant)
+        try:
+            moves = [await planned(feed, container, x.range_id, to) for x in meant]
+        except FeedRefused as error:
+            if start_in(to) is not None:
+                raise
+            raise UserError(f"{to!r} is no position to move to: {_FORMS}. {error}") from error
+        print_whole(_table(moves))
+        if dry_run:
+            return True
         if moves and not yes and not typer.confirm(f"Move {_count(moves)}?"):
             typer.echo("nothing was changed")
             return False
@@ -119,11 +137,8 @@ async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
 
 
 def _table(moves: Sequence[Move]) -> Table:
-    table = Table("range", "from", "to", "which means")
-    for x in moves:
-        told = (x.range_id, x.lease.continuation or "", x.to, _meaning(x.again))
-        table.add_row(*map(Text, told))  # a position may look like markup
-    return table
+    rows = ((x.range_id, x.lease.continuation or "", x.to, _meaning(x.again)) for x in moves)
+    return a_table("range", "from", "to", "which means", rows=rows)
 
 
 def _meaning(again: int | None) -> str:

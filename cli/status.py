@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,7 @@ from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
 from changefeed.leases.errors import ContainerUnavailable
@@ -46,7 +47,7 @@ def status(
 async def _print_tables(settings: Settings, *, watch: bool) -> None:
     assert not watch, "a display that refreshes is another one"
     async with FleetInspector.of(settings) as fleet:
-        Console().print(rendered(await fleet.look()))
+        print_whole(rendered(await fleet.look()))
 
 
 async def _print_json(settings: Settings, *, watch: bool) -> None:
@@ -103,25 +104,33 @@ def rendered(seen: Snapshot) -> RenderableType:
 
 
 def _members(members: Iterable[MemberStatus]) -> Table:
-    table = Table("member", "stamp age", "state", "web", "incarnation", title_justify="left")
-    for x in members:
-        state = "stopping" if x.stopping else "running"
-        table.add_row(x.name, _seconds(x.stamp_age), state, x.address, x.incarnation[:8])
-    return table
+    names = ("member", "stamp age", "state", "web", "incarnation")
+    rows = (
+        (
+            x.name,
+            _seconds(x.stamp_age),
+            "stopping" if x.stopping else "running",
+            x.address,
+            x.incarnation,
+        )
+        for x in members
+    )
+    return a_table(*names, rows=rows)
 
 
 def _leases(leases: Iterable[LeaseStatus]) -> Table:
-    table = Table("range", "owner", "state", "epoch", "position", "lag", "stamp age")
-    for x in leases:
-        owner = x.owner or ("-" if _state(x) == "without owner" else "")
-        if x.next_owner is not None:
-            owner = f"{owner} → {x.next_owner}"
-        lag = "" if x.lag is None else f"{x.lag:,}"
-        position = Text(x.continuation or "")  # it may look like markup
-        state = _state(x) if _state(x) in ("paused", "ended") else ""
-        age = _seconds(x.stamp_age)
-        table.add_row(x.range, owner, state, str(x.epoch), position, lag, age)
-    return table
+    names = ("range", "owner", "state", "epoch", "position", "lag", "stamp age")
+    return a_table(*names, rows=map(_row, leases))
+
+
+def _row(x: LeaseStatus) -> Sequence[str]:
+    owner = x.owner or ("-" if _state(x) == "without owner" else "")
+    if x.next_owner is not None:
+        owner = f"{owner} → {x.next_owner}"
+    lag = "" if x.lag is None else f"{x.lag:,}"
+    state = _state(x) if _state(x) in ("paused", "ended") else ""
+    age = _seconds(x.stamp_age)
+    return x.range, owner, state, str(x.epoch), x.continuation or "", lag, age
 
 
 def _state(lease: LeaseStatus) -> str:

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
+from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.cli.pipeline.flags import PipelineFlags
 from changefeed.pipeline.status import TableStatus, tables_status
 
@@ -27,7 +27,7 @@ def status(
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
             return
         for one in found:
-            Console().print(_rendered(one))
+            print_whole(_rendered(one))
 
 
 def _rendered(seen: TableStatus) -> RenderableType:
@@ -36,7 +36,7 @@ def _rendered(seen: TableStatus) -> RenderableType:
     heading = Text(f"{seen.table}: {state}, {running}", style="bold")
     if not seen.ranges:
         return heading
-    table = Table("range", "position", "lag")
-    for x in seen.ranges:
-        table.add_row(Text(x.range), Text(x.continuation), "ended" if x.ended else f"{x.lag:,}")
-    return Group(heading, table)
+    rows = (
+        (x.range, x.continuation, "ended" if x.ended else f"{x.lag:,}") for x in seen.ranges
+    )
+    return Group(heading, a_table("range", "position", "lag", rows=rows))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from changefeed.cli import app
+from changefeed.cli.app import app
 from changefeed.feeds.addresses import open_feed
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
@@ -165,6 +165,10 @@ async def test_a_reset_says_what_it_means_asks_and_delivers_again(place: Path) -
     assert "Move 4 ranges?" in refused.stdout
     assert "nothing was changed" in refused.stdout
     assert positions(place) == before
+    tried = operate(place, *reset, "--dry-run")
+    assert (tried.returncode, "Move" in tried.stdout) == (0, False)
+    assert re.findall(r"(\d+) delivered again", tried.stdout)
+    assert positions(place) == before
     said = operate(place, *reset, "--yes")
     assert said.returncode == 0
     counts = [int(x) for x in re.findall(r"(\d+) delivered again", said.stdout)]
@@ -211,14 +215,16 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
         await stopped(host)
 
     def letters(*arguments: str) -> CompletedProcess[str]:
-        wide = {"COLUMNS": "150"}
-        return changefeed("dead-letters", *arguments, kept, cwd=place, env=wide)
+        narrow = {"COLUMNS": "40"}  # of a pipe this says nothing
+        return changefeed("dead-letters", *arguments, kept, cwd=place, env=narrow)
 
     listed = [json.loads(x) for x in letters("list", "--json").stdout.splitlines()]
     assert [(x["key"], x["kind"]) for x in listed] == [("key-7", "ValueError")] * 2
     assert "body" not in listed[0]
     assert "I want no [bold]sevens" in letters("list").stdout
     first, second = (x["id"] for x in listed)
+    table = letters("list").stdout.splitlines()
+    assert [sum(x["id"] in line for line in table) for x in listed] == [1, 1], "none is cut"
     shown = json.loads(letters("show", first, "--json").stdout)
     assert shown["body"] == {"k": "key-7", "n": 7}
     assert "raise ValueError" in shown["trace"]
@@ -253,6 +259,11 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
         (["reset", "--all", "--to=7/3"], "which is a position in one range"),
         (["reset", RANGES[0], "--to=2026-01-31"], "has no zone"),
         (["reset", RANGES[0], "--to=12345678/3"], "is of another log than this one"),
+        (
+            ["reset", RANGES[0], "--to=yesterday"],
+            "--to is beginning, now, a time with its zone",
+        ),
+        (["reset", "--all", "--to=yesterday"], "2026-01-31T13:00+01:00), or a continuation"),
         (["reset", RANGES[0], "--to=now", "--feed=eventlog:none"], "none"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",

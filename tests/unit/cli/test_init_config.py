@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from changefeed.cli import app
+from changefeed.cli.app import app
 from changefeed.cli.config_file import config_text
 from changefeed.cli.init_config import HEAD
 from changefeed.host.settings import Settings, load_settings

@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
-from changefeed.cli import app as host
+from changefeed.cli.app import app as host
 from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline import session as surroundings
 from changefeed.cli.pipeline.flags import PipelineFlags, from_leases

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from changefeed.cli import app
+from changefeed.cli.app import app
 from changefeed.host.host import Host
 from changefeed.host.settings import Settings
 from changefeed.runtime.settings_schema import names

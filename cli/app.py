@@ -1,0 +1,81 @@
+"""All commands. Each is a module, which is imported when the command is called:
+``changefeed --version`` needs no Cosmos DB client, and ``changefeed run`` no Spark.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from changefeed.cli import raise_interrupts
+
+COMMANDS: Mapping[str, str] = {
+    "run": "changefeed.cli.run:run",
+    "hosts": "changefeed.cli.hosts:hosts",
+    "status": "changefeed.cli.status:status",
+    "pause": "changefeed.cli.pause:pause",
+    "resume": "changefeed.cli.pause:resume",
+    "release": "changefeed.cli.release:release",
+    "reset": "changefeed.cli.reset:reset",
+    "produce": "changefeed.cli.produce:produce",
+    "init-config": "changefeed.cli.init_config:init_config",
+    "check": "changefeed.cli.check:check",
+    "dead-letters": "changefeed.cli.dead_letters:dead_letters",
+    "leases": "changefeed.cli.lease_import:leases",
+    "emulator": "changefeed.cli.emulator:emulator",
+    "pipeline": "changefeed.cli.pipeline:app",
+}
+"""Where each command is: a function, or a group of commands."""
+
+
+class LazyCommands(TyperGroup):
+    """A group that imports a command when it is asked for."""
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module, _, name = place.partition(":")
+        found = getattr(import_module(module), name)
+        raise_interrupts()
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False)
+            alone.command(cmd_name)(found)
+            found = alone
+        command = get_command(found)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    name="changefeed",
+    cls=LazyCommands,
+    help="A change feed processor: hosts share the ranges of a feed through leases.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag
+    if wanted:
+        typer.echo(f"changefeed {version('changefeed-host')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass

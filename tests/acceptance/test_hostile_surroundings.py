@@ -1,0 +1,99 @@
+"""Commands under odd locales, without room or streams, and interrupted: no traceback."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import COMMAND, a_log_of
+
+pytestmark = pytest.mark.real_time
+
+
+def run(arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run ``changefeed`` with arguments and redirections that a shell reads."""
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {arguments}', "sh", *COMMAND],
+        cwd=cwd,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "leases import"])
+def test_help_is_printed_where_the_locale_has_no_such_letters(
+    tmp_path: Path, command: str
+) -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run(f"{command} --help", tmp_path, **ascii_only)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage:" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["--version", "--help", "status"])
+def test_a_full_output_is_said_in_one_line(tmp_path: Path, command: str) -> None:
+    a_log_of(5, tmp_path)
+    places = "" if command[0] == "-" else "--feed=eventlog:log --leases=sqlite:leases.db"
+    (tmp_path / "leases.db").touch()
+    done = run(f"{command} {places} >/dev/full", tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "changefeed: [Errno 28] No space left on device\n",
+    )
+
+
+def test_a_reader_that_has_enough_is_no_failure_to_speak_of(tmp_path: Path) -> None:
+    done = run("run --help | true", tmp_path)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
+    done = run(f"produce log people.jsonl --key=name {closed}", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+def test_nothing_can_be_produced_from_a_standard_input_that_is_closed(tmp_path: Path) -> None:
+    done = run("produce log - --key=name <&-", tmp_path)
+    assert (
+        done.returncode,
+        done.stderr.startswith("changefeed: standard input is closed"),
+    ) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize("delay", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize(
+    "command", ["status --watch", "run --observer=log", "produce log - --key=k"]
+)
+def test_ctrl_c_shows_no_traceback_however_early_it_comes(
+    tmp_path: Path, command: str, delay: float
+) -> None:
+    a_log_of(5, tmp_path)
+    (tmp_path / "leases.db").touch()
+    places = ("--feed=eventlog:log", "--leases=sqlite:leases.db")
+    with subprocess.Popen(
+        # Python itself, before it runs anything of ours, cannot be kept from a traceback.
+        [*COMMAND, *command.split(), *(() if "produce" in command else places)],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, said = process.communicate(timeout=15)
+        finally:
+            process.kill()
+    assert "Traceback" not in said or "changefeed/cli" not in said, said
+    assert process.returncode in (0, 1, 130, -signal.SIGINT)
