@@ -18,7 +18,15 @@ from datetime import datetime
 from uuid import uuid4
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, StartAt
+from changefeed.feeds.feed import (
+    Continuation,
+    Feed,
+    FeedRange,
+    RangeEnded,
+    RangeId,
+    RemembersRanges,
+    StartAt,
+)
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
@@ -86,6 +94,8 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
     lease = await container.read(range_id)
     if lease is None or lease.continuation is None:
         raise LeaseGone(lease or _missing(range_id), "there is no such lease")
+    if isinstance(feed, RemembersRanges):
+        feed.remember_ranges(x.range for x in await container.list())
     start = start_in(to)
     if start is not None:
         position = await feed.resolve_start(range_id, start)

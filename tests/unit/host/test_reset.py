@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.reset import RangeInUse, carry_out, planned, refuse_in_use, start_in
 from changefeed.host.settings import LeaseSettings
@@ -15,6 +15,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from tests.support.fleet import Fleet
 from tests.support.proxies import proxied
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0 = RangeId("r0")
 BETA = HostName("beta")
@@ -52,6 +53,16 @@ async def test_what_lies_after_the_new_position_is_delivered_again() -> None:
         fleet.start("anna")
         await asyncio.sleep(20)
         assert [n for _, _, n in fleet.log.delivered] == list(range(1, 11))
+
+
+async def test_a_half_of_a_merged_range_is_reset_from_a_feed_that_never_saw_it_alive() -> None:
+    store, container = ShiftingStore(), MemoryLeases()
+    store.split(RangeId("0"))
+    for half in store.physical:
+        await container.create(Lease(range=half, continuation=Continuation('"0"')))
+    store.merge(0)
+    move = await planned(ShiftingReader(store), container, RangeId("1"), '"0"')
+    assert (move.range_id, move.to) == ("1", '"0"')
 
 
 async def test_a_position_further_on_skips_and_says_how_much() -> None:
