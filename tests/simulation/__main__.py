@@ -1,7 +1,9 @@
 """Live through many seeds: ``make simulate SEEDS=10000``, or one: ``make simulate SEED=7``.
 
-A seed says what happens; over which feed is said apart: two of three are lived through over
-the feed in memory, the third over one whose ranges come and go as those of Cosmos DB.
+A seed says what happens; over which feed, in which lease container, and whether people
+interfere, is said apart. Two of three are lived through over the feed in memory, the third
+over one whose ranges come and go as those of Cosmos DB; every second world is wild; half of
+them keep their leases in memory, a quarter each in documents of Cosmos DB and in SQLite.
 
 Exit code 1 if any of them violates an invariant; each is printed with its story and the
 command that tells it again.
@@ -22,10 +24,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .checkers import Violation
+from .stores import StoreKind
 from .world import FeedKind, Outcome, simulate
 
 _CHUNK = 5
-_MIXTURE: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
 _out = Console()
 
 
@@ -34,35 +36,59 @@ def _quietly() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """What worlds are made of, beside their seeds."""
+
+    feed: FeedKind = "memory"
+    leases: StoreKind = "memory"
+    wild: bool = False
+
+    def live(self, seed: int) -> Outcome:
+        return simulate(seed, self.feed, self.leases, wild=self.wild)
+
+    @property
+    def flags(self) -> str:
+        wild = "--wild" if self.wild else "--calm"
+        return f"--feed={self.feed} --leases={self.leases} {wild}"
+
+
+_FEEDS: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
+_LEASES: Final[Sequence[StoreKind]] = ("memory", "memory", "cosmos", "sqlite")
+_MIXTURE = [
+    _Kind(feed=feed, leases=leases, wild=wild)
+    for leases in _LEASES
+    for wild in (True, False)
+    for feed in _FEEDS
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     """A seed that does not hold."""
 
     seed: int
-    feed: FeedKind
-    wild: bool
+    kind: _Kind
     text: str
 
 
-def _live_through(
-    seeds: range, feed: FeedKind, *, wild: bool
-) -> tuple[list[Outcome], list[_Found]]:
+def _live_through(seeds: range, kind: _Kind) -> tuple[list[Outcome], list[_Found]]:
     lived, violations = [], []
     for seed in seeds:
         try:
-            lived.append(simulate(seed, feed, wild=wild))
+            lived.append(kind.live(seed))
         except Violation as violation:
-            violations.append(_Found(seed=seed, feed=feed, wild=wild, text=str(violation)))
+            violations.append(_Found(seed=seed, kind=kind, text=str(violation)))
         except Exception as error:  # noqa: BLE001 - a seed that breaks the story is a find, too
             text = f"{type(error).__name__}: {error}"
-            violations.append(_Found(seed=seed, feed=feed, wild=wild, text=text))
+            violations.append(_Found(seed=seed, kind=kind, text=text))
     return lived, violations
 
 
-def _one(seed: int, feed: FeedKind, *, wild: bool) -> None:
+def _one(seed: int, kind: _Kind) -> None:
     """Tell the story of one seed, with the log of its hosts."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
-        outcome = simulate(seed, feed, wild=wild)
+        outcome = kind.live(seed)
     except Violation as violation:
         _out.print(str(violation), style="red", markup=False)
         raise typer.Exit(1) from None
@@ -73,9 +99,7 @@ def _one(seed: int, feed: FeedKind, *, wild: bool) -> None:
     )
 
 
-def _many(
-    chunks: Iterator[tuple[range, FeedKind, bool]], jobs: int, seconds: float | None
-) -> None:
+def _many(chunks: Iterator[tuple[range, _Kind]], jobs: int, seconds: float | None) -> None:
     began = time.monotonic()
     lived: list[Outcome] = []
     violations: list[_Found] = []
@@ -86,8 +110,7 @@ def _many(
     ):
         bar = progress.add_task("seeds")
         running: set[Future[tuple[list[Outcome], list[_Found]]]] = {
-            pool.submit(_live_through, seeds, feed, wild=wild)
-            for seeds, feed, wild in islice(chunks, 2 * jobs)
+            pool.submit(_live_through, *x) for x in islice(chunks, 2 * jobs)
         }
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -99,20 +122,15 @@ def _many(
                     _tell(one)
             in_time = seconds is None or time.monotonic() - began < seconds
             if in_time:
-                running |= {
-                    pool.submit(_live_through, seeds, feed, wild=wild)
-                    for seeds, feed, wild in islice(chunks, len(done))
-                }
+                running |= {pool.submit(_live_through, *x) for x in islice(chunks, len(done))}
             progress.update(bar, description=f"{len(lived):,} seeds, {len(violations)} bad")
     _sum_up(lived, violations, time.monotonic() - began)
 
 
 def _tell(found: _Found) -> None:
     _out.print(f"seed {found.seed}: {found.text}", style="red", markup=False)
-    wild = " --wild" if found.wild else " --calm"
-    _out.print(
-        f"again: make simulate SEED={found.seed} ARGS='--feed={found.feed}{wild}'", markup=False
-    )
+    again = f"again: make simulate SEED={found.seed} ARGS='{found.kind.flags}'"
+    _out.print(again, markup=False)
 
 
 def _sum_up(lived: list[Outcome], violations: list[_Found], seconds: float) -> None:
@@ -138,6 +156,9 @@ def main(
     feed: Annotated[
         FeedKind | None, typer.Option(help="Over this feed only; for one seed, memory.")
     ] = None,
+    leases: Annotated[
+        StoreKind | None, typer.Option(help="In this container only; for one seed, memory.")
+    ] = None,
     wild: Annotated[
         bool | None,
         typer.Option(
@@ -147,13 +168,19 @@ def main(
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
 ) -> None:
     if seed is not None:
-        _one(seed, feed or "memory", wild=wild or False)
+        _one(seed, _Kind(feed=feed or "memory", leases=leases or "memory", wild=wild or False))
         return
     starts = range(first, first + seeds, _CHUNK)
     chunks = (range(x, min(x + _CHUNK, first + seeds)) for x in starts)
-    kinds = cycle([feed] if feed is not None else _MIXTURE)
-    wilds = cycle([True, False] if wild is None else [wild])
-    _many(zip(chunks, kinds, wilds, strict=False), jobs, seconds)
+    kinds = (
+        _Kind(
+            feed=feed or kind.feed,
+            leases=leases or kind.leases,
+            wild=kind.wild if wild is None else wild,
+        )
+        for kind in cycle(_MIXTURE)
+    )
+    _many(zip(chunks, kinds, strict=False), jobs, seconds)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Ending:
 
     @property
     def _store(self) -> OwnershipStore:
-        return cast("OwnershipStore", self._world.stores[0])
+        return self._world.stores.records
 
     async def settle_down(self) -> None:
         world, clock = self._world, asyncio.get_running_loop().time
@@ -115,16 +115,21 @@ class Ending:
             "members": looks,
             "put_member": looks,
             "ranges": _STILL / 20.0 + 2,
+            "query": 2 * looks + _STILL / 20.0 + 1,
         }
         found = [
             f"{process} called {name} {calls[process, name]} times in {_STILL:.0f} s"
             for process, name in calls
             if name in bounds and calls[process, name] > bounds[name]
         ]
-        for name in ("replace", "checkpoint", "write", "acquire", "create", "delete"):
-            total = sum(n for (_, x), n in calls.items() if x == name)
-            if total > (renewals if name == "replace" else 2 * len(owners)):
-                found.append(f"{len(running)} hosts called {name} {total} times")
+        for names, most in {
+            ("replace", "patch"): renewals + len(running) * looks,  # with member records
+            ("checkpoint", "write", "acquire", "patch_whole"): 2 * len(owners),
+            ("create", "delete"): 0,
+        }.items():
+            total = sum(n for (_, x), n in calls.items() if x in names)
+            if total > most:
+                found.append(f"{len(running)} hosts called {names} {total} times")
         return found
 
     def _running(self) -> set[HostName | None]:

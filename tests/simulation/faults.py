@@ -138,12 +138,12 @@ class Faults:
 _KINDS: list[frozenset[str] | None] = [
     None,
     None,
-    frozenset({"list", "members", "ranges"}),
-    frozenset({"replace"}),
+    frozenset({"list", "members", "ranges", "query"}),
+    frozenset({"replace", "patch"}),
     frozenset({"checkpoint", "write"}),
     frozenset({"create", "delete"}),
     frozenset({"read"}),
-    frozenset({"acquire"}),
+    frozenset({"acquire", "patch_whole"}),
     frozenset({"members", "put_member", "remove_member"}),
     frozenset({"resolve_start", "ranges"}),
 ]

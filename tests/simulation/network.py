@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,7 +20,7 @@ from changefeed.leases.errors import ContainerUnavailable
 _SNAPSHOTS = 8
 _WRITES = frozenset(
     {"create", "replace", "acquire", "checkpoint", "write", "delete"}
-    | {"put_member", "remove_member"}
+    | {"put_member", "remove_member", "patch", "patch_whole"}
 )
 
 
@@ -110,13 +111,13 @@ class Link:
         if not asyncio.iscoroutinefunction(method):
             return method
 
-        async def call(*args: Any) -> Any:
+        async def call(*args: Any, **more: Any) -> Any:
             self._on_call(name)
             context = Context()  # nobody's: it is not frozen with the host
             loop = asyncio.get_running_loop()
             answer = loop.create_future()
             serving = context.run(
-                asyncio.ensure_future, self._serve(name, method, args, answer)
+                asyncio.ensure_future, self._serve(name, partial(method, **more), args, answer)
             )
             serving.add_done_callback(_ignore, context=context)
             return await answer
@@ -126,7 +127,7 @@ class Link:
     async def _serve(
         self,
         name: str,
-        method: Callable[..., Any],
+        method: "partial[Any]",
         args: tuple[Any, ...],
         answer: "asyncio.Future[Any]",
     ) -> None:
@@ -152,7 +153,7 @@ class Link:
             _reject(answer, error)
             return
         if name in self._listings:
-            result = self._perhaps_stale(name, result)
+            result = self._perhaps_stale(f"{name} {method.keywords}", result)
         result = self._in_session(weather, name, args, result)
         lost = chance() < weather.fail_after
         await self._travel(weather)
@@ -210,7 +211,9 @@ class FeedLink(Link):
 
 def _key_of(args: tuple[Any, ...]) -> str:
     record = args[0]
-    return str(record if isinstance(record, str) else getattr(record, "range_id", ""))
+    if isinstance(record, str):
+        return record
+    return str(record["id"] if isinstance(record, dict) else getattr(record, "range_id", ""))
 
 
 def _reject(answer: "asyncio.Future[Any]", error: Exception) -> None:

@@ -1,23 +1,102 @@
 """What the leases of a world are kept in, and who tells of every write to it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Literal, Protocol, cast
 
 from changefeed.feeds.feed import FeedRange
+from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Checkpoint, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.separate_stores import SeparateStores
+from changefeed.leases.stores import CheckpointStore, OwnershipStore
 
 from .checkers import Checker
+from .network import Link, Replicas, Server, Weather
 
+StoreKind = Literal["memory", "sqlite", "cosmos"]
 _WRITES = ("create", "replace", "acquire", "checkpoint", "write")
 
 
-def memory_stores(random: Random) -> list[object]:
-    """Return a container, or stores for ownership and for checkpoints."""
-    if random.random() < 0.5:
-        return [MemoryLeases()]
-    return [MemoryOwnership(), MemoryCheckpoints()]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the stores of a world know of it. Processes are named by their ids.
+
+    ``created`` is told of each new lease, ``called`` of each call.
+    """
+
+    weather: Weather
+    random: Random
+    checker: Checker
+    created: Callable[[str, FeedRange], None]
+    is_down: Callable[[str], bool]
+    called: Callable[[str, str], None]
+
+    def link(
+        self, server: Server, process_id: str, kind: type[Link] = Link, **more: Any
+    ) -> Link:
+        return kind(
+            server,
+            self.weather,
+            self.random,
+            down=partial(self.is_down, process_id),
+            on_call=partial(self.called, process_id),
+            **more,
+        )
+
+
+class Stores(Protocol):
+    """Where leases are kept."""
+
+    @property
+    def records(self) -> OwnershipStore:
+        """Leases and members as they are, whatever the weather."""
+        ...
+
+    def connect(self, process_id: str) -> LeaseContainer:
+        """Return the container as one process has it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class MemoryStores:
+    """A container in memory, or stores for ownership and for checkpoints."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._stores: list[object] = (
+            [MemoryLeases()]
+            if around.random.random() < 0.5
+            else [MemoryOwnership(), MemoryCheckpoints()]
+        )
+        self._replicas = [Replicas() for _ in self._stores]
+
+    @property
+    def records(self) -> OwnershipStore:
+        return cast("OwnershipStore", self._stores[0])
+
+    def connect(self, process_id: str) -> LeaseContainer:
+        around = self._around
+        created = partial(around.created, process_id)
+        links = [
+            around.link(
+                Server(Witness(store, around.checker, process_id, created), replicas),
+                process_id,
+            )
+            for store, replicas in zip(self._stores, self._replicas, strict=True)
+        ]
+        if len(links) == 1:
+            return cast("LeaseContainer", links[0])
+        ownership, checkpoints = links
+        return SeparateStores(
+            cast("OwnershipStore", ownership), cast("CheckpointStore", checkpoints)
+        )
+
+    def close(self) -> None:
+        """Have nothing to close."""
 
 
 class Witness:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from .stores import StoreKind
 from .world import FeedKind, simulate
 
 # What each of them found is fixed; the seed stays, so that it stays fixed.
@@ -58,6 +59,12 @@ def test_nothing_is_lost_whatever_people_do_meanwhile(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20_000, 20_006), ids="seed-{}".format)
 def test_nothing_is_lost_either_in_a_wild_world_over_cosmos_db(seed: int) -> None:
     simulate(seed, "cosmos", wild=True)
+
+
+@pytest.mark.parametrize("leases", ["sqlite", "cosmos"])
+@pytest.mark.parametrize("seed", range(4), ids="seed-{}".format)
+def test_nothing_is_lost_whatever_the_leases_are_kept_in(seed: int, leases: StoreKind) -> None:
+    simulate(seed, leases=leases, wild=True)
 
 
 @pytest.mark.parametrize("feed", ["memory", "cosmos"])

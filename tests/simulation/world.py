@@ -4,12 +4,12 @@ import asyncio
 import contextvars
 import random as global_random
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from changefeed.feeds.feed import Feed
 from changefeed.host.balancing.membership import NameTaken
@@ -17,24 +17,27 @@ from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
-from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.middleware.stack import wrap
 from tests.support.fleet import settings
 
 from .checkers import Checker, Violation
+from .cosmos_endpoint import CosmosStores
 from .ending import Ending
 from .faults import Faults
 from .loop import HOST, FreezingLoop
-from .network import FeedLink, Link, Replicas, Server, Weather
+from .network import FeedLink, Server, Weather
 from .observers import CheckedLetters, Moods, SimulatedObserver
 from .operators import Operators
 from .sources import CosmosSource, MemorySource, Source
-from .stores import Witness, memory_stores
-
-if TYPE_CHECKING:
-    from changefeed.leases.stores import CheckpointStore, OwnershipStore
+from .sqlite_file import SqliteStores
+from .stores import MemoryStores, StoreKind, Stores, Surroundings
 
 FeedKind = Literal["memory", "cosmos"]
+_STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
+    "memory": MemoryStores,
+    "sqlite": SqliteStores,
+    "cosmos": CosmosStores,
+}
 _EPOCH = 1_700_000_000.0  # when the world begins, on a clock that is right
 _KEYS = 40
 
@@ -73,7 +76,9 @@ class World:
     ones know people who interfere, odd observers, and worse networks.
     """
 
-    def __init__(self, seed: int, feed: FeedKind, *, wild: bool = False) -> None:
+    def __init__(
+        self, seed: int, feed: FeedKind, leases: StoreKind = "memory", *, wild: bool = False
+    ) -> None:
         self.random = random = Random(seed)
         self.seed = seed
         self.wild = wild
@@ -89,8 +94,6 @@ class World:
         self.processes: dict[str, Process] = {}
         self.starts: Counter[str] = Counter()
         self.story: list[str] = []
-        self.stores = memory_stores(random)
-        self._replicas = [Replicas() for _ in self.stores]
         self.calls: Counter[tuple[str, str]] = Counter()
         """How often each process has called what."""
         self._written = 0
@@ -99,6 +102,15 @@ class World:
         self._stopping: set[str] = set()
         self._faults = Faults(self)
         self._operators = Operators(self)
+        self._around = Surroundings(
+            weather=self.weather,
+            random=random,
+            checker=self.checker,
+            created=self._faults.created,
+            is_down=self.down.__contains__,
+            called=self._count,
+        )
+        self.stores: Stores = _STORES[leases](self._around)
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = self._choose_settings()
@@ -212,36 +224,14 @@ class World:
         )
 
     def feed_of(self, process_id: str) -> Feed:
-        return cast("Feed", self._link(FeedLink, Server(self.source.reader()), process_id))
+        server = Server(self.source.reader())
+        return cast("Feed", self._around.link(server, process_id, FeedLink))
 
     def connect(self, process_id: str) -> LeaseContainer:
-        created = partial(self._faults.created, process_id)
-        links = [
-            self._link(
-                Link,
-                Server(Witness(store, self.checker, process_id, created), replicas),
-                process_id,
-            )
-            for store, replicas in zip(self.stores, self._replicas, strict=True)
-        ]
-        if len(links) == 1:
-            return cast("LeaseContainer", links[0])
-        ownership, checkpoints = links
-        return SeparateStores(
-            cast("OwnershipStore", ownership), cast("CheckpointStore", checkpoints)
-        )
+        return self.stores.connect(process_id)
 
-    def _link(self, kind: type[Link], server: Server, process_id: str) -> Link:
-        def count(name: str) -> None:
-            self.calls[process_id, name] += 1
-
-        return kind(
-            server,
-            self.weather,
-            self.random,
-            down=lambda: process_id in self.down,
-            on_call=count,
-        )
+    def _count(self, process_id: str, name: str) -> None:
+        self.calls[process_id, name] += 1
 
     @property
     def loop(self) -> FreezingLoop:
@@ -402,21 +392,27 @@ class World:
             raise self._violation
 
 
-def simulate(seed: int, feed: FeedKind = "memory", *, wild: bool = False) -> Outcome:
+def simulate(
+    seed: int, feed: FeedKind = "memory", leases: StoreKind = "memory", *, wild: bool = False
+) -> Outcome:
     """Live through one seed, from a fresh loop to its end."""
     global_random.seed(seed)  # libraries draw from it
     loop = FreezingLoop()
-    try:
-        return loop.run_until_complete(_bounded(seed, feed, wild=wild))
-    finally:
-        loop.thaw_all()
-        loop.run_until_complete(_end_all())
-        loop.close()
+    with ExitStack() as after:
+        try:
+            world = partial(World, seed, feed, leases, wild=wild)
+            return loop.run_until_complete(_bounded(world, after))
+        finally:
+            loop.thaw_all()
+            loop.run_until_complete(_end_all())
+            loop.close()
 
 
-async def _bounded(seed: int, feed: FeedKind, *, wild: bool) -> Outcome:
+async def _bounded(make_world: Callable[[], World], after: ExitStack) -> Outcome:
+    world = make_world()
+    after.callback(world.stores.close)
     async with asyncio.timeout(48 * 3600):
-        return await World(seed, feed, wild=wild).live()
+        return await world.live()
 
 
 async def _end_all() -> None:

@@ -1,0 +1,146 @@
+"""The container of Cosmos DB over a simulated endpoint: our code, from its items upwards.
+
+The endpoint keeps documents with etags and applies partial updates as the emulator does. It
+answers 404, 409 and 412; the network in between throttles, loses answers, and has the client
+send a write again.
+"""
+
+import copy
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, cast
+
+from changefeed.emulator.patching import patched
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.cosmos import documents
+from changefeed.leases.cosmos.container import CosmosLeases
+from changefeed.leases.cosmos.document_ids import Names
+from changefeed.leases.cosmos.documents import Form
+from changefeed.leases.cosmos.items import (
+    Document,
+    ItemExists,
+    ItemNotFound,
+    Items,
+    Operations,
+    PreconditionFailed,
+)
+from changefeed.leases.lease import Lease
+from changefeed.leases.stores import OwnershipStore
+
+from .network import Replicas, Server
+from .stores import Surroundings
+
+_FORM = Form(names=Names("simulated"))
+
+
+class Endpoint:
+    """The documents of one container."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Document] = {}
+        self._etags = count(1)
+
+    def find(self, name: str, etag: str | None = None) -> Document:
+        found = self.documents.get(name)
+        if found is None:
+            raise ItemNotFound
+        if etag is not None and found["_etag"] != etag:
+            raise PreconditionFailed
+        return found
+
+    def put(self, document: Mapping[str, Any]) -> Document:
+        stored = {**copy.deepcopy(dict(document)), "_etag": f'"{next(self._etags)}"', "_ts": 0}
+        self.documents[stored["id"]] = stored
+        return copy.deepcopy(stored)
+
+
+class SimulatedItems:
+    """The items as one process has them: what ``Items`` has, and nobody in between."""
+
+    partitioned_by_id = True
+
+    def __init__(self, endpoint: Endpoint, around: Surroundings, process_id: str) -> None:
+        self._endpoint = endpoint
+        self._around = around
+        self._process_id = process_id
+
+    def keyed(self, document: Document) -> Document:
+        return document
+
+    async def read(self, name: str) -> Document | None:
+        return copy.deepcopy(self._endpoint.documents.get(name))
+
+    async def create(self, document: Document) -> Document:
+        if document["id"] in self._endpoint.documents:
+            raise ItemExists
+        return self._written(None, document)
+
+    async def replace(self, document: Document, etag: str) -> str:
+        before = self._endpoint.find(document["id"], etag)
+        return str(self._written(before, document)["_etag"])
+
+    async def patch(self, name: str, operations: Operations, etag: str) -> str:
+        return str((await self.patch_whole(name, operations, etag))["_etag"])
+
+    async def patch_whole(self, name: str, operations: Operations, etag: str) -> Document:
+        before = self._endpoint.find(name, etag)
+        return self._written(before, patched(before, [dict(x) for x in operations]))
+
+    async def delete(self, name: str, etag: str) -> None:
+        before = self._endpoint.find(name, etag)
+        del self._endpoint.documents[name]
+        lease = _lease_in(before)
+        if lease is not None:
+            self._around.checker.deleted(lease, self._process_id)
+
+    async def query(self, text: str, **parameters: str) -> list[Document]:
+        """Know the two queries there are: all, and all but the continuations."""
+        stored = self._endpoint.documents.values()
+        found = [x for x in stored if x["id"].startswith(parameters["begin"])]
+        if text != documents.LISTED:
+            return copy.deepcopy(found)
+        listed = []
+        for document in copy.deepcopy(found):
+            started = isinstance(document.pop("ContinuationToken", None), str)
+            listed.append({**document, "started": started})
+        return listed
+
+    def _written(self, before: Document | None, document: Mapping[str, Any]) -> Document:
+        after = self._endpoint.put(document)
+        lease = _lease_in(after)
+        if lease is not None:
+            was = None if before is None else _lease_in(before)
+            self._around.checker.stored(was, lease, self._process_id)
+            if before is None:
+                self._around.created(self._process_id, lease.range)
+        return after
+
+
+class CosmosStores:
+    """One container, and the processes that use it."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._endpoint = Endpoint()
+        self._replicas = Replicas()
+        items = SimulatedItems(self._endpoint, around, "witness")
+        self._leases = CosmosLeases(cast("Items", items), _FORM)
+
+    @property
+    def records(self) -> OwnershipStore:
+        return self._leases
+
+    def connect(self, process_id: str) -> LeaseContainer:
+        items = SimulatedItems(self._endpoint, self._around, process_id)
+        server = Server(items, self._replicas)
+        link = self._around.link(server, process_id, listings=("query",))
+        return CosmosLeases(cast("Items", link), _FORM)
+
+    def close(self) -> None:
+        """Have nothing to close."""
+
+
+def _lease_in(document: Document) -> Lease | None:
+    if not document["id"].startswith(_FORM.names.leases) or not documents.started(document):
+        return None
+    return documents.lease_in(document)

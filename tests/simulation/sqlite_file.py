@@ -1,0 +1,172 @@
+"""SQLite's container in virtual time: the real file and the real SQL, without its thread.
+
+What the thread would do is done at one moment of virtual time, at once or after a while, as
+a busy file or a slow disk would have it. Each process has its own connection. The disk may
+be full, busy or broken, before a transaction or (once it is committed) after it.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextvars import Context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar, cast
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease
+from changefeed.leases.sqlite.container import SqliteTable
+from changefeed.leases.sqlite.file import SqliteFile
+from changefeed.leases.sqlite.schema import LEASES, MEMBERS
+from changefeed.leases.stores import OwnershipStore
+from changefeed.leases.tables import TableLeases
+
+from .stores import Surroundings
+
+T = TypeVar("T")
+_TABLES = (LEASES.creation, MEMBERS.creation)
+_ERRORS = {
+    sqlite3.SQLITE_BUSY: "database is locked",
+    sqlite3.SQLITE_FULL: "database or disk is full",
+    sqlite3.SQLITE_IOERR: "disk I/O error",
+}
+
+
+class SqliteStores:
+    """One file, and the processes that have it open."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._directory = TemporaryDirectory(prefix="simulation-", dir=_fastest())
+        self._path = Path(self._directory.name) / "leases.db"
+        file = _FileAtOnce(self._path)
+        self._witness = file.connection
+        self._witness.execute("pragma journal_mode = wal")
+        file._make_ours(self._witness)
+        self._opened = [file]
+        self._leases = _Leases(file)
+
+    @property
+    def records(self) -> OwnershipStore:
+        return self._leases
+
+    def connect(self, process_id: str) -> LeaseContainer:
+        file = _SimulatedFile(self._path, self, self._around, process_id)
+        self._opened.append(file)
+        return cast("LeaseContainer", _Counting(_Leases(file), self._around, process_id))
+
+    def close(self) -> None:
+        for file in self._opened:
+            file.connection.close()
+        self._directory.cleanup()
+
+    def stored(self) -> dict[RangeId, Lease]:
+        """Return what is in the file at this moment."""
+        rows = self._witness.execute(LEASES.selection())
+        return {x.range_id: x for x in (LEASES.from_row(dict(row)) for row in rows)}
+
+
+class _Leases(TableLeases):
+    def __init__(self, file: SqliteFile) -> None:
+        super().__init__(SqliteTable(file, LEASES), SqliteTable(file, MEMBERS))
+
+
+class _Counting:
+    """Tells of every call."""
+
+    def __init__(self, inner: Any, around: Surroundings, process_id: str) -> None:
+        self._inner = inner
+        self._around = around
+        self._process_id = process_id
+
+    def __getattr__(self, name: str) -> Any:
+        self._around.called(self._process_id, name)
+        return getattr(self._inner, name)
+
+
+class _FileAtOnce(SqliteFile):
+    """Does at once what is to be done."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, 5.0, _TABLES)
+        self._connection = self.connection = self._connect()
+        self.connection.execute("pragma synchronous = off")  # no power fails here
+
+    def _in_thread(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        _do(work, done)
+        return done
+
+
+class _SimulatedFile(_FileAtOnce):
+    def __init__(
+        self,
+        path: Path,
+        stores: SqliteStores,
+        around: Surroundings,
+        process_id: str,
+    ) -> None:
+        super().__init__(path)
+        self._stores = stores
+        self._around = around
+        self._process_id = process_id
+        self._free_at = 0.0
+
+    def _in_thread(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._free_at = max(self._free_at, loop.time()) + self._delay()
+        context = Context()  # the disk's: it is not frozen with the host
+        loop.call_at(self._free_at, _do, lambda: self._watched(work), done, context=context)
+        return done
+
+    def _delay(self) -> float:
+        weather, random = self._around.weather, self._around.random
+        if random.random() < weather.slow + weather.stall:
+            return random.uniform(0.5, 6.0)
+        return 0.0
+
+    def _watched(self, work: Callable[[], T]) -> T:
+        """Do it, perhaps, and tell the checker what it has changed."""
+        weather, chance = self._around.weather, self._around.random.random
+        if chance() < weather.fail_before:
+            raise self._error()
+        before = self._stores.stored()
+        answer = work()
+        self._tell(before, self._stores.stored())
+        if chance() < weather.fail_after:
+            raise self._error()
+        return answer
+
+    def _tell(self, before: dict[RangeId, Lease], after: dict[RangeId, Lease]) -> None:
+        checker, writer = self._around.checker, self._process_id
+        for range_id, lease in after.items():
+            if lease != before.get(range_id):
+                checker.stored(before.get(range_id), lease, writer)
+            if range_id not in before:
+                self._around.created(writer, lease.range)
+        for range_id in before.keys() - after.keys():
+            checker.deleted(before[range_id], writer)
+
+    def _error(self) -> sqlite3.OperationalError:
+        code = self._around.random.choice([*_ERRORS])
+        error = sqlite3.OperationalError(_ERRORS[code])
+        error.sqlite_errorcode = code
+        return error
+
+
+def _do(work: Callable[[], T], done: "asyncio.Future[T]") -> None:
+    try:
+        answer = work()
+    except Exception as error:  # noqa: BLE001 - carried to whoever waits
+        if not done.done():
+            done.set_exception(error)
+    else:
+        if not done.done():
+            done.set_result(answer)
+
+
+def _fastest() -> str | None:
+    """Return a directory in memory, where there is one."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -1,0 +1,118 @@
+"""The stores of the simulation keep the contract, and break as real ones do."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from random import Random
+
+import pytest
+import pytest_asyncio
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
+from changefeed.leases.lease import HostName, Incarnation, Lease
+
+from .checkers import Checker
+from .cosmos_endpoint import CosmosStores
+from .network import Weather
+from .sources import CosmosSource
+from .sqlite_file import SqliteStores
+from .stores import MemoryStores, Stores, Surroundings
+
+KINDS: Mapping[str, type[MemoryStores] | type[SqliteStores] | type[CosmosStores]] = {
+    "memory": MemoryStores,
+    "sqlite": SqliteStores,
+    "cosmos": CosmosStores,
+}
+R1 = RangeId("1")
+NEW = Lease(range=FeedRange(id=R1, low="", high="7F"), continuation=Continuation('"0"'))
+
+
+@pytest.fixture
+def weather() -> Weather:
+    return Weather()
+
+
+@pytest.fixture
+def calls() -> list[tuple[str, str]]:
+    return []
+
+
+def around(weather: Weather, calls: list[tuple[str, str]]) -> Surroundings:
+    return Surroundings(
+        weather=weather,
+        random=Random(1),
+        checker=Checker(CosmosSource(Random(1)), strict=True),
+        created=lambda process, found: calls.append((process, f"new {found.id}")),
+        is_down=lambda _: False,
+        called=lambda process, name: calls.append((process, name)),
+    )
+
+
+@pytest_asyncio.fixture(params=[*KINDS])
+async def stores(
+    request: pytest.FixtureRequest, weather: Weather, calls: list[tuple[str, str]]
+) -> AsyncIterator[Stores]:
+    stores = KINDS[request.param](around(weather, calls))
+    yield stores
+    stores.close()
+
+
+async def test_of_two_processes_one_wins_a_lease(
+    stores: Stores, calls: list[tuple[str, str]]
+) -> None:
+    one, other = stores.connect("a/1"), stores.connect("b/1")
+    await one.create(NEW)
+    listed = (await one.list())[0], (await other.list())[0]
+    await one.acquire(listed[0].taken_by(HostName("a"), Incarnation("a/1")))
+    with pytest.raises(LeaseConflict):
+        await other.acquire(listed[1].taken_by(HostName("b"), Incarnation("b/1")))
+    assert [(x.owner, x.epoch) for x in await stores.records.list()] == [("a", 1)]
+    assert ("a/1", "new 1") in calls
+    await one.delete((await one.list())[0])
+    assert await other.read(R1) is None
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_what_failed_was_written_or_was_not_and_nobody_is_told(
+    stores: Stores, weather: Weather, *, lost: bool
+) -> None:
+    other = stores.connect("b/1")
+    await other.create(
+        Lease(range=replace(NEW.range, id=RangeId("2")), continuation=NEW.continuation)
+    )
+    await other.list()
+    weather.calls = frozenset({"create"})
+    if lost:
+        weather.fail_after = 1.0
+    else:
+        weather.fail_before = 1.0
+    with pytest.raises(ContainerUnavailable):
+        await stores.connect("a/1").create(NEW)
+    assert len(await stores.records.list()) == 1 + lost
+
+
+async def test_a_write_that_the_client_repeats_is_known_as_ones_own(weather: Weather) -> None:
+    container = CosmosStores(around(weather, [])).connect("a/1")
+    weather.repeat = 1.0
+    created = await container.create(NEW)
+    taken = await container.acquire(created.taken_by(HostName("a"), Incarnation("a/1")))
+    assert (taken.owner, taken.epoch) == ("a", 1)
+
+
+@pytest.mark.parametrize(("parents", "refused"), [(("3F-FF",), False), ((), True)])
+async def test_what_a_part_goes_on_in_is_created_while_the_part_is_still_read(
+    parents: tuple[str, ...], *, refused: bool
+) -> None:
+    container = CosmosStores(around(Weather(), [])).connect("a/1")
+    part = FeedRange(id=RangeId("3F-FF"), low="3F", high="FF")
+    await container.create(Lease(range=part, continuation=Continuation('"1"')))
+    await container.list()
+    half = FeedRange(
+        id=RangeId("3F-7F"), low="3F", high="7F", parents=tuple(map(RangeId, parents))
+    )
+    wanted = Lease(range=half, continuation=Continuation('"1"'))
+    if refused:
+        with pytest.raises(ContainerRefused):
+            await container.create(wanted)
+    else:
+        assert (await container.create(wanted)).range_id == "3F-7F"
