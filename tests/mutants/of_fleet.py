@@ -311,14 +311,6 @@ FLEET = (
         tests=("tests/unit/host/test_reset.py",),
     ),
     Mutant(
-        name="what a part of a range goes on in is refused while the part is read",
-        file="leases/cosmos/container.py",
-        before="if part.ended or part.range_id in lease.range.parents:",
-        after="if part.ended:",
-        rule=9,
-        tests=("tests/simulation/test_stores.py",),
-    ),
-    Mutant(
         name="every feed counts as one that remembers ranges",
         file="feeds/timeouts.py",
         before="    return _BoundedFeed(feed, timeout)\n",
