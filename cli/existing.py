@@ -8,7 +8,6 @@ from changefeed.feeds.feed import RangeId
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import leases_exist
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import UserError
@@ -25,7 +24,7 @@ async def refuse_to_create(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def existing_leases(settings: Settings) -> AsyncIterator[LeaseContainer]:
+async def existing_leases(settings: Settings) -> AsyncIterator[BoundedContainer]:
     leases = settings.leases.model_copy(update={"create_container": False})
     settings = settings.model_copy(update={"leases": leases})
     await refuse_to_create(settings)

@@ -95,7 +95,10 @@ async def _reset(
         if moves and not yes and not typer.confirm(f"Move {_count(moves)}?"):
             typer.echo("nothing was changed")
             return False
-        return await _carry_out(container, moves)
+        done = await _carry_out(container, moves)
+        if done and not names:  # none is left at a position in what this feed was before
+            await container.keep_feed_identity(feed.identity)
+        return done
 
 
 def _meant(leases: Sequence[Lease], names: Sequence[str]) -> list[Lease]:

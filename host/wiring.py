@@ -12,6 +12,7 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
 from changefeed.leases.addresses import open_container, open_stores, without_secrets
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, open_dead_letters
@@ -136,6 +138,7 @@ async def wire_host(
             )
         if leases is None:
             leases = await opened("open leases", lambda: open_leases(settings))
+        await retrier.call("compare feeds", partial(refuse_another_feed, leases, feed.identity))
         dead_letters = await stack.enter_async_context(_dead_letters(settings.observer))
         host = Host(
             settings,

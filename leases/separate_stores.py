@@ -39,6 +39,7 @@ from changefeed.leases.errors import (
     LeaseError,
     LeaseGone,
 )
+from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
 from changefeed.leases.stores import (
     CheckpointConflict,
@@ -81,6 +82,15 @@ class SeparateStores:
 
     async def remove_member(self, member: Member) -> None:
         await self._ownership.remove_member(member)
+
+    async def feed_identity(self) -> str | None:
+        if not isinstance(self._ownership, KeepsFeedIdentity):
+            return None
+        return await self._ownership.feed_identity()
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        if isinstance(self._ownership, KeepsFeedIdentity):
+            await self._ownership.keep_feed_identity(identity)
 
     async def list(self) -> Sequence[Lease]:
         return [_listed(owned) for owned in await self._ownership.list()]

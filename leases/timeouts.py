@@ -7,6 +7,7 @@ from typing import TypeVar
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease, Member
 
 T = TypeVar("T")
@@ -59,6 +60,16 @@ class BoundedContainer:
 
     async def remove_member(self, member: Member) -> None:
         await self._bounded("remove_member", self._container.remove_member(member))
+
+    async def feed_identity(self) -> str | None:
+        if not isinstance(self._container, KeepsFeedIdentity):
+            return None
+        return await self._bounded("feed_identity", self._container.feed_identity())
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        if isinstance(self._container, KeepsFeedIdentity):
+            keeping = self._container.keep_feed_identity(identity)
+            await self._bounded("keep_feed_identity", keeping)
 
     async def _bounded(self, name: str, call: Awaitable[T]) -> T:
         self._on_call(name)

@@ -6,6 +6,7 @@ whose answer was lost, and whose client sent the write again, knows its own.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Generic
 from uuid import uuid4
@@ -102,11 +103,40 @@ class Records(Generic[Record]):
         return replace(record, version=Version(document["_etag"]))
 
 
+class FeedDocument:
+    """The document that says which feed the leases of a fleet are about."""
+
+    def __init__(self, items: Items, name: str) -> None:
+        self._items = items
+        self._name = name
+
+    async def identity(self) -> str | None:
+        found = await self._items.read(self._name)
+        return None if found is None else str(found["feed"])
+
+    async def keep(self, identity: str) -> None:
+        """Write it; of hosts that do so at once, any may win."""
+        document = self._items.keyed({"id": self._name, "feed": identity})
+        found = await self._items.read(self._name)
+        with suppress(ItemExists, ItemNotFound, PreconditionFailed):
+            if found is None:
+                await self._items.create(document)
+            else:
+                await self._items.replace(document, found["_etag"])
+
+
 class CosmosMembers:
     """Keeps the member records of a fleet: a ``Members``."""
 
     def __init__(self, items: Items, names: Names) -> None:
         self._members = Records(items, names, "host", Member)
+        self._of_feed = FeedDocument(items, names.feed)
+
+    async def feed_identity(self) -> str | None:
+        return await self._of_feed.identity()
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        await self._of_feed.keep(identity)
 
     async def members(self) -> Sequence[Member]:
         return await self._members.all()

@@ -27,7 +27,15 @@ from typing import Generic, Self
 
 from changefeed.leases.lease import Version
 from changefeed.leases.sqlite.file import SqliteFile, rows
-from changefeed.leases.sqlite.schema import CHECKPOINTS, LEASES, MEMBERS, OWNERSHIP, Kind, Row
+from changefeed.leases.sqlite.schema import (
+    CHECKPOINTS,
+    FEED_CREATION,
+    LEASES,
+    MEMBERS,
+    OWNERSHIP,
+    Kind,
+    Row,
+)
 from changefeed.leases.tables import (
     KEEP,
     Decision,
@@ -93,19 +101,38 @@ class _InFile:
         await self._file.close()
 
 
-class SqliteLeases(_InFile, TableLeases):
+class _OfFeed(_InFile):
+    """Keeps which feed the leases are about."""
+
+    async def feed_identity(self) -> str | None:
+        found = await self._file.select("select identity from feed")
+        return str(found[0]["identity"]) if found else None
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("delete from feed")
+            connection.execute("insert into feed (identity) values (?)", (identity,))
+
+        await self._file.change(write)
+
+
+class SqliteLeases(_OfFeed, TableLeases):
     """Ownership and checkpoints in one row of ``leases``; hosts in ``members``."""
 
     def __init__(self, path: Path | str, *, busy_timeout: float = _BUSY_TIMEOUT) -> None:
-        self._file = SqliteFile(path, busy_timeout, (LEASES.creation, MEMBERS.creation))
+        self._file = SqliteFile(
+            path, busy_timeout, (LEASES.creation, MEMBERS.creation, FEED_CREATION)
+        )
         super().__init__(SqliteTable(self._file, LEASES), SqliteTable(self._file, MEMBERS))
 
 
-class SqliteOwnership(_InFile, TableOwnership):
+class SqliteOwnership(_OfFeed, TableOwnership):
     """Ownership alone, in ``ownership``; hosts in ``members``."""
 
     def __init__(self, path: Path | str, *, busy_timeout: float = _BUSY_TIMEOUT) -> None:
-        self._file = SqliteFile(path, busy_timeout, (OWNERSHIP.creation, MEMBERS.creation))
+        self._file = SqliteFile(
+            path, busy_timeout, (OWNERSHIP.creation, MEMBERS.creation, FEED_CREATION)
+        )
         super().__init__(SqliteTable(self._file, OWNERSHIP), SqliteTable(self._file, MEMBERS))
 
 

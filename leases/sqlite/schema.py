@@ -113,6 +113,9 @@ def _checkpoint(row: Row) -> Checkpoint:
     return Checkpoint(**row)
 
 
+FEED_CREATION = "create table if not exists feed (identity text not null)"
+"""One row: the feed that the leases of this file are about."""
+
 _LEASE_COLUMNS = {
     "range_id": "text not null unique",
     "low": "text not null",

@@ -325,4 +325,21 @@ LEASES = (
         rule=1,
         tests=("tests/unit/leases/cosmos/test_foreign.py",),
     ),
+    Mutant(
+        name="leases about another feed are used",
+        file="leases/feed_identity.py",
+        before="    if kept is not None and await container.list():",
+        after="    if kept is None and await container.list():",
+        rule=12,
+        tests=("tests/unit/leases/test_feed_identity.py",),
+    ),
+    Mutant(
+        name="a refused feed is written down nevertheless",
+        file="leases/feed_identity.py",
+        before="    kept = await container.feed_identity()\n",
+        after="    kept = await container.feed_identity()\n"
+        "    await container.keep_feed_identity(identity)\n",
+        rule=12,
+        tests=("tests/unit/leases/test_feed_identity.py",),
+    ),
 )

@@ -16,6 +16,7 @@ from changefeed.host.settings import (
     WebSettings,
 )
 from changefeed.host.wiring import open_host
+from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
@@ -155,6 +156,24 @@ async def test_a_merged_range_that_is_split_elsewhere_is_read_on_in_a_cosmos_con
         await seen.reach(2)
         await asyncio.sleep(0.5)
     assert seen.steps == {x: [0, 1, 2] for x in KEYS}
+
+
+async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from_old_positions(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    container = world.url.replace("http://", "cosmos+http://") + "leases/leases"
+    told, seen = settings(world, tmp_path / "none", page_size=5), Seen()
+    told = told.model_copy(update={"leases": lease_settings(container)})
+    await write(world, 0)
+    async with running_host(told, seen):
+        await seen.reach(0)
+    await world.delete()
+    await world.create()
+    for step in range(1, 4):  # beyond all positions of the leases
+        await write(world, step)
+    with pytest.raises(ContainerRefused, match=r"deleted and recreated.*reset --all"):
+        async with open_host(told, seen.see):
+            pass
 
 
 async def test_what_a_host_made_before_it_died_at_the_end_of_a_range_is_not_read_beside_others(

@@ -1,0 +1,45 @@
+"""Which feed the leases of a container are about: positions mean nothing in another.
+
+A container of Cosmos DB, or an event log, that is deleted and created again has the same
+address, ranges and positions, and other changes under them. While hosts run their feed
+notices. What was recreated while no host ran is noticed here, at the next start: the first
+host writes down what its feed is, beside the leases.
+"""
+
+from typing import Protocol, runtime_checkable
+
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerRefused
+
+
+@runtime_checkable
+class KeepsFeedIdentity(Protocol):
+    """A lease container that keeps one more text: the identity of its feed."""
+
+    async def feed_identity(self) -> str | None:
+        """Return what was kept, ``None`` if nothing was. Raises as containers do."""
+        ...
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        """Write it down, over what was kept before."""
+        ...
+
+
+async def refuse_another_feed(container: LeaseContainer, identity: str) -> None:
+    """Raise ``ContainerRefused`` if there are leases, and they are about another feed.
+
+    A container that keeps no identity, or no leases, takes any feed.
+    """
+    if not isinstance(container, KeepsFeedIdentity):
+        return
+    kept = await container.feed_identity()
+    if kept == identity:
+        return
+    if kept is not None and await container.list():
+        raise ContainerRefused(
+            f"the leases are about another feed ({kept}) than the one at its address now "
+            f"({identity}): it was deleted and recreated, or the address of the leases is that "
+            f"of another fleet. Positions of the one mean nothing in the other: name other "
+            f"leases, or start all ranges again with: changefeed reset --all --to=beginning"
+        )
+    await container.keep_feed_identity(identity)
