@@ -1,0 +1,88 @@
+"""What answers of Cosmos DB mean: to be waited for, or for a person to change."""
+
+import errno
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
+
+from changefeed.feeds.cosmos.errors import Problem, Translator, one_line, problem_of
+from changefeed.feeds.cosmos.requests import answering
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.leases.cosmos.errors import translate_errors
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+
+TRANSLATOR = Translator(
+    unavailable=FeedUnavailable, refused=FeedRefused, advice={404: "create it"}
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "substatus", "passes"),
+    [
+        (400, 0, False),
+        (401, 0, False),
+        (403, 0, False),
+        (403, 3, True),  # writes have moved to another region
+        (403, 1008, True),  # the account is moving
+        (403, 5300, False),
+        (404, 0, False),
+        (404, 1002, True),  # a replica that lags
+        (404, 3, False),
+        (408, 0, True),
+        (410, 1007, True),
+        (413, 0, False),
+        (429, 3200, True),
+        (449, 0, True),
+        (500, 0, True),
+        (503, 0, True),
+        (0, 0, True),  # no status: no answer
+    ],
+)
+def test_what_may_pass_is_told_from_what_a_person_has_to_change(
+    status: int, substatus: int, *, passes: bool
+) -> None:
+    problem = Problem(status=status, substatus=substatus)
+    assert problem.may_pass == passes
+    kind = FeedUnavailable if passes else FeedRefused
+    assert type(TRANSLATOR.error("here", problem)) is kind
+
+
+def test_a_throttled_request_says_when_to_ask_again() -> None:
+    error = TRANSLATOR.error("here", problem_of(429, {"x-ms-retry-after-ms": "40"}, ""))
+    assert isinstance(error, FeedUnavailable)
+    assert error.retry_after == 0.04
+
+
+def test_a_refusal_carries_the_advice_of_its_status() -> None:
+    assert str(TRANSLATOR.error("here", Problem(status=404, message="gone"))) == (
+        "here: 404 gone; create it"
+    )
+    assert "asking again cannot help" in str(TRANSLATOR.error("here", Problem(status=413)))
+
+
+def test_a_message_of_the_service_becomes_one_line() -> None:
+    wrapped = 'Message: {"Errors":["Entity is\\nthere"]}\r\nActivityId: 1'
+    assert one_line(wrapped) == "Entity is\\nthere"
+    assert one_line("a\n  b") == "a b"
+    assert len(one_line("x" * 1000)) == 301
+
+
+NO_HANDLES = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many")]
+UNANSWERED = [*NO_HANDLES, ServiceRequestError("Too many open files"), RecursionError("again")]
+
+
+@pytest.mark.parametrize("error", UNANSWERED, ids=repr)
+async def test_no_answer_and_no_file_handles_are_waited_for(error: Exception) -> None:
+    with pytest.raises(FeedUnavailable):
+        async with answering("here", 5):
+            raise error
+    with pytest.raises(ContainerUnavailable), translate_errors("here"):
+        raise error
+
+
+async def test_an_identity_that_is_not_accepted_is_refused_with_advice() -> None:
+    with pytest.raises(FeedRefused, match="az login"):
+        async with answering("here", 5):
+            raise ClientAuthenticationError("none")
+    with pytest.raises(ContainerRefused, match="az login"), translate_errors("here"):
+        raise ClientAuthenticationError("none")
