@@ -4,7 +4,6 @@ import asyncio
 import json as json_text
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,11 +14,12 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.feed import Change
-from changefeed.host.settings import ObserverSettings, Settings
+from changefeed.host.settings import Settings
 from changefeed.host.wiring import find_observer
 from changefeed.observers.dead_letters import (
     DeadLetter,
     DeadLetters,
+    missing_file,
     open_dead_letters,
     replay,
 )
@@ -111,19 +111,20 @@ def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
 
 
 async def _all(settings: Settings) -> Sequence[DeadLetter]:
-    async with _existing(settings.observer) as letters:
+    async with _existing(settings) as letters:
         return await letters.list()
 
 
-def _existing(settings: ObserverSettings) -> AbstractAsyncContextManager[DeadLetters]:
+def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
     """Open them where they are; opening would make the file."""
-    _, _, place = settings.dead_letters.partition(":")
-    if place and not Path(place).exists():
+    address = settings.observer.dead_letters
+    missing = missing_file(address)
+    if missing is not None:
         raise UserError(
-            f"there are no dead letters at {place} (observer.dead_letters): no host has put "
+            f"there are no dead letters at {missing} (observer.dead_letters): no host has put "
             f"any there"
         )
-    return open_dead_letters(settings.dead_letters)
+    return open_dead_letters(address, settings.open_options)
 
 
 def _meant(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]:
@@ -137,7 +138,7 @@ def _meant(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter
 
 
 async def _discard(settings: Settings, ids: Sequence[str]) -> None:
-    async with _existing(settings.observer) as letters:
+    async with _existing(settings) as letters:
         for letter in _meant(await letters.list(), ids):
             if await letters.remove(letter.id):
                 typer.echo(f"{letter.id}: discarded")
@@ -148,7 +149,7 @@ async def _replay(settings: Settings, make: ObserverFactory, ids: Sequence[str])
     manual = settings.observer.checkpoint == "manual"
     failed: set[tuple[str, str, str]] = set()
     stay = 0
-    async with _existing(settings.observer) as letters:
+    async with _existing(settings) as letters:
         for letter in _meant(await letters.list(), ids):
             key = (letter.feed, letter.range_id, letter.key)
             if key in failed:

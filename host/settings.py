@@ -140,7 +140,8 @@ class ObserverSettings(Section):
     reopen_delay: Seconds = 30.0
     """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: str = "sqlite:data/dead-letters.db"
-    """``sqlite:FILE`` or ``jsonl:FILE``: where changes go that were put aside."""
+    """Where changes go that were put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine,
+    ``postgresql://HOST/DATABASE`` or ``cosmos://HOST/DATABASE/CONTAINER`` for all hosts."""
 
 
 class WebSettings(Section):

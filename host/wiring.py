@@ -139,7 +139,7 @@ async def wire_host(
         if leases is None:
             leases = await opened("open leases", lambda: open_leases(settings))
         await retrier.call("compare feeds", partial(refuse_another_feed, leases, feed.identity))
-        dead_letters = await stack.enter_async_context(_dead_letters(settings.observer))
+        dead_letters = await stack.enter_async_context(_dead_letters(settings))
         host = Host(
             settings,
             feed=feed,
@@ -161,13 +161,11 @@ async def wire_host(
         yield host
 
 
-def _dead_letters(
-    settings: ObserverSettings,
-) -> AbstractAsyncContextManager[DeadLetters | None]:
+def _dead_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLetters | None]:
     """Open them before anything has failed, where they may be wanted."""
-    if settings.on_failure != "dead-letter":
+    if settings.observer.on_failure != "dead-letter":
         return nullcontext()
-    return open_dead_letters(settings.dead_letters)
+    return open_dead_letters(settings.observer.dead_letters, settings.open_options)
 
 
 def _kept_at(settings: LeaseSettings) -> str:

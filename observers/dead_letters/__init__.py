@@ -2,7 +2,7 @@
 
 from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters, Failure, LetterId
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
-from changefeed.observers.dead_letters.opening import open_dead_letters
+from changefeed.observers.dead_letters.opening import missing_file, open_dead_letters
 from changefeed.observers.dead_letters.replaying import replay
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Failure",
     "LetterId",
     "MemoryDeadLetters",
+    "missing_file",
     "open_dead_letters",
     "replay",
 ]

@@ -1,33 +1,85 @@
 """Dead letters by address, as settings and command lines name them.
 
-``sqlite:PATH`` and ``jsonl:PATH`` are files. A new kind is one more line in the table.
+``sqlite:PATH`` and ``jsonl:PATH`` are files. ``postgresql://HOST/DATABASE`` is a table and
+``cosmos://HOST/DATABASE/CONTAINER`` a container, which hosts on all machines share. A new
+kind is one more line in the table.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
 
+from pydantic import SecretStr
+
+from changefeed.feeds.backend import OpenOptions
 from changefeed.observers.dead_letters.jsonl import open_jsonl
 from changefeed.observers.dead_letters.letter import DeadLetters
 from changefeed.observers.dead_letters.sqlite import open_sqlite
 from changefeed.observers.errors import DeadLettersRefused
 
-_OPENERS: Mapping[str, Callable[[str], AbstractAsyncContextManager[DeadLetters]]] = {
-    "sqlite": open_sqlite,
-    "jsonl": open_jsonl,
+Opened = AbstractAsyncContextManager[DeadLetters]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One kind of place; ``shape`` shows what follows the scheme."""
+
+    shape: str
+    open: Callable[[str, str, OpenOptions], Opened]
+    is_file: bool = False
+
+
+def _open_postgres(_: str, place: str, options: OpenOptions) -> Opened:
+    try:
+        from changefeed.observers.dead_letters.postgres import open_postgres  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise DeadLettersRefused(
+            "dead letters in PostgreSQL need a package: pip install 'changefeed-host[postgres]'"
+        ) from error
+    password = options.backends.get("postgres", {}).get("password")
+    if isinstance(password, SecretStr):
+        password = password.get_secret_value()
+    return open_postgres(place, password=password and str(password))
+
+
+def _open_cosmos(scheme: str, place: str, options: OpenOptions) -> Opened:
+    from changefeed.observers.dead_letters.cosmos import open_cosmos  # noqa: PLC0415
+
+    return open_cosmos(scheme, place, options.cosmos)
+
+
+_CONTAINER = "//HOST/DATABASE/CONTAINER"
+_KINDS: Mapping[str, _Kind] = {
+    "sqlite": _Kind("PATH", lambda _, place, __: open_sqlite(place), is_file=True),
+    "jsonl": _Kind("PATH", lambda _, place, __: open_jsonl(place), is_file=True),
+    "postgresql": _Kind("//HOST/DATABASE", _open_postgres),
+    "cosmos": _Kind(_CONTAINER, _open_cosmos),
+    "cosmos+http": _Kind(_CONTAINER, _open_cosmos),
 }
 
 
-def open_dead_letters(address: str) -> AbstractAsyncContextManager[DeadLetters]:
+def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opened:
     """Open a place for dead letters, making it if it is not there.
 
-    Raise ``DeadLettersRefused`` for an address that cannot be one, here or when entered.
+    Secrets come from ``options``, or from the environment. Raise ``DeadLettersRefused`` for
+    an address that cannot be one, here or when entered.
     """
     scheme, colon, place = address.partition(":")
-    if not colon or scheme not in _OPENERS:
-        known = ", ".join(f"{name}:PATH" for name in _OPENERS)
+    if not colon or scheme not in _KINDS:
+        known = ", ".join(f"{name}:{kind.shape}" for name, kind in _KINDS.items())
         raise DeadLettersRefused(
             f"{address!r} is no address of dead letters; there are: {known}"
         )
+    kind = _KINDS[scheme]
     if not place:
-        raise DeadLettersRefused(f"{address!r} does not say where: {scheme}:PATH")
-    return _OPENERS[scheme](place)
+        raise DeadLettersRefused(f"{address!r} does not say where: {scheme}:{kind.shape}")
+    return kind.open(scheme, place, options or OpenOptions())
+
+
+def missing_file(address: str) -> Path | None:
+    """Return the file that opening this address would make."""
+    scheme, _, place = address.partition(":")
+    kind = _KINDS.get(scheme)
+    path = Path(place)
+    return path if kind is not None and kind.is_file and place and not path.exists() else None

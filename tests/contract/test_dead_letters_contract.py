@@ -1,8 +1,14 @@
 """What every place for dead letters promises. A new one is one more line in PLACES."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +24,8 @@ from changefeed.observers.dead_letters import (
     open_dead_letters,
 )
 from changefeed.observers.errors import LetterConflict
+from tests.integration.emulator.running import running
+from tests.support import servers
 from tests.support.observing import change
 
 pytestmark = pytest.mark.real_time
@@ -35,17 +43,39 @@ def at(address: str) -> Callable[[Path], Connect]:
     return lambda folder: partial(open_dead_letters, address.format(folder))
 
 
+def in_postgres(_: Path) -> Connect:
+    try:
+        server = servers.postgres()
+    except servers.Missing as missing:
+        pytest.skip(str(missing))
+    address = f"{server.url}?schema=letters+{uuid.uuid4().hex}"
+    return lambda: open_dead_letters(address)
+
+
+@asynccontextmanager
+async def in_cosmos(_: Path) -> AsyncIterator[Connect]:
+    """Over the emulator, which has no such container yet."""
+    async with running() as url:
+        yield lambda: open_dead_letters(f"cosmos+{url}d/letters")
+
+
 PLACES = [
     pytest.param(in_memory, id="memory"),
     pytest.param(at("jsonl:{}/made/letters.jsonl"), id="jsonl"),
     pytest.param(at("sqlite:{}/made/letters.db"), id="sqlite"),
+    pytest.param(in_postgres, id="postgres"),
+    pytest.param(in_cosmos, id="cosmos"),
 ]
 
 
 @pytest.fixture(params=PLACES)
-def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
-    made: Connect = request.param(tmp_path)
-    return made
+async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Connect]:
+    made = request.param(tmp_path)
+    if isinstance(made, AbstractAsyncContextManager):
+        async with made as connect:
+            yield connect
+    else:
+        yield made
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.real_time
 @pytest.mark.parametrize(
     ("address", "advice"),
     [
-        ("data/x.db", "there are: sqlite:PATH, jsonl:PATH"),
-        ("redis:x", "there are: sqlite:PATH, jsonl:PATH"),
+        ("data/x.db", "there are: sqlite:PATH, jsonl:PATH, postgresql://HOST"),
+        ("redis:x", "there are: sqlite:PATH, jsonl:PATH, postgresql://HOST"),
         ("jsonl:", "does not say where: jsonl:PATH"),
     ],
 )

@@ -1,0 +1,157 @@
+"""Dead letters in a container of Cosmos DB: any number of hosts, anywhere.
+
+One item for each letter, with fields a person can read; ``letter`` is the whole as a text,
+since numbers of more than 53 bits do not survive in items. The container, which is created
+if it is not there and the key allows it, is partitioned by ``/id``.
+
+Limits: an item takes 2 MB, so a change of more than about 1.4 MB cannot be kept.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosResourceExistsError, CosmosResourceNotFoundError
+
+from changefeed.feeds.cosmos.address import (
+    AddressWrong,
+    CosmosAccess,
+    CosmosAddress,
+    account_of,
+    read_address,
+)
+from changefeed.feeds.cosmos.client import client_of, lease_options
+from changefeed.feeds.cosmos.errors import Translator
+from changefeed.observers.dead_letters.letter import (
+    DeadLetter,
+    LetterId,
+    check_same_change,
+    in_order,
+)
+from changefeed.observers.errors import DeadLettersRefused
+
+_PREFIX = "dead-letter."
+_ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
+_ADVICE = {
+    401: "the key is wrong: check CHANGEFEED_COSMOS__KEY",
+    403: "this identity may not do that; databases and containers are created with a key only",
+    404: "there is no such database or container; create the container with /id as its "
+    "partition key, or let it be created with a key",
+    413: "the change is too large for an item",
+}
+
+_decoder = msgspec.json.Decoder(DeadLetter)
+_opening = Translator(
+    unavailable=lambda text, _: DeadLettersRefused(text),
+    refused=DeadLettersRefused,
+    advice=_ADVICE,
+)
+_calls = Translator(unavailable=lambda text, _: OSError(text), refused=OSError, advice=_ADVICE)
+
+
+class CosmosDeadLetters:
+    """Letters in one container; ``open_cosmos`` makes it."""
+
+    def __init__(self, proxy: ContainerProxy, where: str) -> None:
+        self._proxy = proxy
+        self._where = f"dead letters in {where}"
+
+    async def put(self, letter: DeadLetter) -> None:
+        while not await self._created(letter):
+            kept = await self.get(letter.id)
+            if kept is not None:  # else it was removed in between
+                return check_same_change(letter, kept, self._where)
+        return None
+
+    async def _created(self, letter: DeadLetter) -> bool:
+        with _calls.errors(self._where):
+            try:
+                await self._proxy.create_item(_item(letter))
+            except CosmosResourceExistsError:
+                return False
+        return True
+
+    async def list(self) -> Sequence[DeadLetter]:
+        parameters: list[dict[str, object]] = [{"name": "@begin", "value": _PREFIX}]
+        with _calls.errors(self._where):
+            found = self._proxy.query_items(_ALL, parameters=parameters)
+            letters = [_decoder.decode(x["letter"]) async for x in found]
+        return sorted(letters, key=in_order)
+
+    async def get(self, letter_id: LetterId) -> DeadLetter | None:
+        name = _name(letter_id)
+        with _calls.errors(self._where):
+            try:
+                item = await self._proxy.read_item(name, name)
+            except CosmosResourceNotFoundError:
+                return None
+        return _decoder.decode(item["letter"])
+
+    async def remove(self, letter_id: LetterId) -> bool:
+        name = _name(letter_id)
+        with _calls.errors(self._where):
+            try:
+                await self._proxy.delete_item(name, name)
+            except CosmosResourceNotFoundError:
+                return False
+        return True
+
+
+@asynccontextmanager
+async def open_cosmos(
+    scheme: str, place: str, access: CosmosAccess
+) -> AsyncIterator[CosmosDeadLetters]:
+    """Open ``//HOST/DATABASE/CONTAINER``. Raise ``DeadLettersRefused`` if it cannot be."""
+    try:
+        address = read_address(scheme, place, known=())
+        account = account_of(address, access)
+    except AddressWrong as error:
+        raise DeadLettersRefused(str(error)) from error
+    manager = client_of(account, **lease_options(account))
+    with _opening.errors(str(address)):
+        client = await manager.__aenter__()
+    try:
+        with _opening.errors(str(address)):
+            proxy = await _container(client, address)
+        yield CosmosDeadLetters(proxy, str(address))
+    finally:
+        await manager.__aexit__(None, None, None)
+
+
+async def _container(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
+    """Return the container, which is created if it is not there."""
+    database = client.get_database_client(address.database)
+    proxy = database.get_container_client(address.container)
+    try:
+        await proxy.read()
+    except CosmosResourceNotFoundError:
+        with suppress(CosmosResourceExistsError):
+            await client.create_database(address.database)
+        with suppress(CosmosResourceExistsError):
+            await database.create_container(address.container, PartitionKey("/id"))
+    return proxy
+
+
+def _name(letter_id: LetterId) -> str:
+    """Return the id of a letter's item, which may hold any text and be long."""
+    return f"{_PREFIX}{hashlib.sha256(letter_id.encode()).hexdigest()}"
+
+
+def _item(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": _name(letter.id),
+        "letterId": letter.id,
+        "range": letter.range_id,
+        "key": letter.key,
+        "operation": letter.change.operation.value,
+        "error": letter.failure.kind,
+        "text": letter.failure.text,
+        "attempts": letter.attempts,
+        "host": letter.host,
+        "failedAt": letter.failed_at.isoformat(),
+        "letter": msgspec.json.encode(letter).decode(),
+    }
