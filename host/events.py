@@ -55,6 +55,9 @@ class HostEvents(FailureLog):
     def stopping(self, leases: int, seconds: float) -> None:
         self._log.info("host.stopping", leases=leases, budget=seconds)
 
+    def stop_incomplete(self, error: Exception) -> None:
+        self._log.warning("host.stop_incomplete", error=str(error))
+
     def stopped(self) -> None:
         self._log.info("host.stopped")
 
@@ -139,15 +142,15 @@ class HostEvents(FailureLog):
             reason=reason.value,
         )
 
-    def stuck(self, lease: Lease) -> None:
-        """Report that a lease is kept from others until it expires: a call may still run."""
+    def left_to_expire(self, lease: Lease, reason: str) -> None:
+        """Report that a lease keeps our name: others have to wait until it expires."""
         self._owned.discard(lease.range_id)
         self._lags.pop(lease.range_id, None)
         self._log.error(
             "lease.left_to_expire",
             range=lease.range_id,
             epoch=lease.epoch,
-            reason="a call of the observer could not be ended; the lease is left to expire",
+            reason=reason,
         )
 
     def listed_paused(self, paused: Mapping[RangeId, str]) -> None:

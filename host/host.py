@@ -11,7 +11,7 @@ stop as well: the host is a guest in a program, and leaves in order.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -41,9 +41,39 @@ from changefeed.leases.timeouts import BoundedContainer
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.clock import Clock, elapsed_time
+from changefeed.runtime.errors import Failure
 from changefeed.runtime.stop import Stop
 
 _LEAVE_TIMEOUT = 2.0
+
+
+class StopIncomplete(Failure):
+    """The host has stopped, and not everything ended in order. Nothing is lost.
+
+    ``cut_off`` are ranges whose work in hand was cancelled, ``left_to_expire`` those whose
+    leases could not be released.
+    """
+
+    def __init__(
+        self, cut_off: Collection[RangeId], left_to_expire: Collection[RangeId]
+    ) -> None:
+        super().__init__(cut_off, left_to_expire)
+        self.cut_off = cut_off
+        self.left_to_expire = left_to_expire
+
+    def __str__(self) -> str:
+        parts = []
+        if self.cut_off:
+            parts.append(
+                f"work in hand was cut off ({', '.join(sorted(self.cut_off))}) and comes "
+                f"again; give it more time (host.stop_timeout)"
+            )
+        if self.left_to_expire:
+            parts.append(
+                f"leases could not be released, others get them when they expire "
+                f"({', '.join(sorted(self.left_to_expire))})"
+            )
+        return f"the host stopped, but not in order: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +194,8 @@ class Host:
         """Be a host until asked to stop. Once only.
 
         Raise ``NameTaken``, ``FeedRefused``, ``ContainerRefused`` and the like after an
-        orderly stop, if one of them was the reason. Cancelled, the host stops in order,
+        orderly stop, if one of them was the reason; ``StopIncomplete`` where work was cut
+        off, or a lease was left with our name on it. Cancelled, the host stops in order,
         which takes ``host.stop_timeout`` at most, before ``CancelledError`` is raised;
         cancelled again, it stops at once; a third time, it drops everything.
         """
@@ -197,6 +228,10 @@ class Host:
             await self._leave()
         if self._failure is not None:
             raise self._failure
+        if self._pool is not None and (self._pool.cut_off or self._pool.left_to_expire):
+            incomplete = StopIncomplete(self._pool.cut_off, self._pool.left_to_expire)
+            self._events.stop_incomplete(incomplete)
+            raise incomplete
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -23,17 +24,27 @@ class Retrier:
         self._events = events
         self._random = random
 
-    async def call(self, doing: str, operation: Callable[[], Awaitable[T]]) -> T:
+    async def call(
+        self,
+        doing: str,
+        operation: Callable[[], Awaitable[T]],
+        *,
+        longest_delay: float = _LONGEST_DELAY,
+    ) -> T:
         """Await ``operation()`` until it raises neither ``FeedUnavailable`` nor
         ``ContainerUnavailable``; ``doing`` names it in the log.
         """
         try:
             return await operation()  # nearly always enough, and much cheaper than what follows
         except _LATER as error:
-            return await self._call_again(doing, operation, error)
+            return await self._call_again(doing, operation, error, longest_delay)
 
     async def _call_again(
-        self, doing: str, operation: Callable[[], Awaitable[T]], error: Exception
+        self,
+        doing: str,
+        operation: Callable[[], Awaitable[T]],
+        error: Exception,
+        longest_delay: float,
     ) -> T:
         errors = [error]
 
@@ -49,18 +60,18 @@ class Retrier:
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_LATER),
-            wait=self._delay,
+            wait=partial(self._delay, longest_delay),
             sleep=asyncio.sleep,
             before_sleep=log,
             reraise=True,
         )
         return await retrying(replay_then_call)
 
-    def _delay(self, state: RetryCallState) -> float:
+    def _delay(self, longest: float, state: RetryCallState) -> float:
         """Grow with the attempts; never ask sooner than the other side wished."""
         error = state.outcome.exception() if state.outcome else None
         wished = getattr(error, "retry_after", None) or 0.0
-        grown = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(state.attempt_number - 1, 10))
+        grown = min(longest, _FIRST_DELAY * 2.0 ** min(state.attempt_number - 1, 10))
         return float(wished) + grown * self._random.uniform(0.5, 1.0)
 
 

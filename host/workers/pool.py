@@ -10,6 +10,7 @@ from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
 
 _CANCELS = 4
+_FIRST_PATIENCE = 2.5  # enough for the last release of a lease
 _CANCEL_PATIENCE = 1.0
 
 
@@ -37,6 +38,10 @@ class WorkerPool:
         self._draining: CloseReason | None = None
         self.stuck: set[RangeId] = set()
         """What has no worker any more, but perhaps a call that could not be ended."""
+        self.left_to_expire: set[RangeId] = set()
+        """What has no worker any more, and still our name on the lease."""
+        self.cut_off: set[RangeId] = set()
+        """What was cancelled before its worker had finished."""
 
     @property
     def leases(self) -> Mapping[RangeId, Lease]:
@@ -74,6 +79,7 @@ class WorkerPool:
 
     async def cancel_all(self) -> None:
         """Cancel what is left; give up on calls that do not end even then."""
+        self.cut_off.update(x for x, y in self._workers.items() if not y.delivered)
         for attempt in range(_CANCELS):
             if not self._tasks:
                 return
@@ -81,7 +87,8 @@ class WorkerPool:
                 if attempt:
                     worker.mark_stuck()
                 task.cancel()
-            await asyncio.wait(self._tasks, timeout=_CANCEL_PATIENCE)
+            patience = _CANCEL_PATIENCE if attempt else _FIRST_PATIENCE
+            await asyncio.wait(self._tasks, timeout=patience)
 
     async def _run(self, worker: Worker) -> None:
         task = asyncio.current_task()
@@ -93,6 +100,8 @@ class WorkerPool:
         finally:
             if worker.stuck:
                 self.stuck.add(worker.lease.range_id)
+            if worker.left_to_expire is not None:
+                self.left_to_expire.add(worker.lease.range_id)
             del self._workers[worker.lease.range_id]
             del self._tasks[task]
             self._ended()

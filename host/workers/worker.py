@@ -40,6 +40,7 @@ from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
 
 _LAST_RELEASE_TIMEOUT = 2.0
+_LONGEST_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
 
 
 class Worker:
@@ -53,6 +54,10 @@ class Worker:
         self._retrier = environment.retrier
         self._checkpoints = Checkpointer(owned, self._events, self._retrier)
         self._drain = Drain()
+        self.delivered = False
+        """Whether nothing is in hand any more: the lease is all that is left to give up."""
+        self.left_to_expire: str | None = None
+        """Why the lease still has our name though nothing reads it, once that is so."""
         self._delivery = Delivery(
             owned,
             environment,
@@ -93,7 +98,7 @@ class Worker:
         Raise ``FeedError`` or ``ContainerError`` (in a group) where asking again cannot
         help, and ``ObserverStuck``. When cancelled, release the lease if that is quickly done.
         """
-        reason = CloseReason.FAILED
+        reason, given_up = CloseReason.FAILED, False
         try:
             async with asyncio.TaskGroup() as group:
                 companions = [
@@ -106,19 +111,19 @@ class Worker:
                     )
                 ]
                 reason = await self._delivery.run(group)
+                self.delivered = True
                 await self._give_up(reason)
+                given_up = True
                 for companion in companions:
                     companion.cancel()
         except* (LeaseLost, LeaseGone):
             reason = CloseReason.LEASE_LOST
         finally:
-            if reason is CloseReason.FAILED:
-                reason = self._drain.reason or reason
-                await self._release_at_last()
-            if self.stuck and reason is not CloseReason.LEASE_LOST:
-                self._events.stuck(self.lease)
-            else:
-                self._events.given_up(self.lease, reason)
+            try:
+                if not given_up and reason is not CloseReason.LEASE_LOST:
+                    reason = await self._release_at_last(self._drain.reason or reason)
+            finally:
+                self._report_end(reason)
         return reason
 
     # giving it up
@@ -140,7 +145,8 @@ class Worker:
         """Write the lease for the last time; it carries the last checkpoint along."""
         last = await self._checkpoints.stop()
         end = self._end_for(reason)
-        await self._retrier.call("give up", partial(self._owned.give_up, end, last))
+        give_up = partial(self._owned.give_up, end, last)
+        await self._retrier.call("give up", give_up, longest_delay=_LONGEST_DELAY_AT_END)
 
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
         match reason:
@@ -165,15 +171,30 @@ class Worker:
             return lease.released()
         return lease.released().paused_because(self._delivery.pause_reason)
 
-    async def _release_at_last(self) -> None:
-        """Spare the others the wait for the expiration, if the container answers at once."""
+    async def _release_at_last(self, reason: CloseReason) -> CloseReason:
+        """Spare the others the wait for the expiration, if the container answers soon."""
         if self.stuck:
-            return
+            self.left_to_expire = "a call of the observer could not be ended"
+            return reason
+        self.left_to_expire = "it could not be released in time"  # until it is
+        release = partial(self._owned.give_up, Lease.released, self._checkpoints.unwritten)
         try:
             async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
-                await self._owned.give_up(Lease.released, self._checkpoints.unwritten)
-        except (LeaseLost, LeaseGone, ContainerError, TimeoutError) as error:
-            self._events.retrying("release", error, 0.0)
+                await self._retrier.call("release", release)
+        except (LeaseLost, LeaseGone):
+            reason = CloseReason.LEASE_LOST
+        except (ContainerError, TimeoutError) as error:
+            why = str(error) or "the lease container did not answer"
+            self.left_to_expire = f"it could not be released: {why}"
+            return reason
+        self.left_to_expire = None
+        return reason
+
+    def _report_end(self, reason: CloseReason) -> None:
+        if self.left_to_expire is None or reason is CloseReason.LEASE_LOST:
+            self._events.given_up(self.lease, reason)
+        else:
+            self._events.left_to_expire(self.lease, self.left_to_expire)
 
     # keeping it
 

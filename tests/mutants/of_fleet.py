@@ -415,6 +415,22 @@ FLEET = (
         tests=(_STORIES,),
     ),
     Mutant(
+        name="a stop that cut work off looks like an orderly one",
+        file="host/host.py",
+        before="(self._pool.cut_off or self._pool.left_to_expire)",
+        after="self._pool.left_to_expire",
+        rule=11,
+        tests=(_STORIES,),
+    ),
+    Mutant(
+        name="a lease that could not be released is reported as released",
+        file="host/workers/worker.py",
+        before="        if self.left_to_expire is None or reason is",
+        after="        if self.lease or reason is",
+        rule=11,
+        tests=(_STORIES,),
+    ),
+    Mutant(
         name="a host leaves without looking back",
         file="host/host.py",
         before="            await rebalancer.release_unserved()\n",

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from changefeed.feeds.feed import Feed
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.events import HostEvents
-from changefeed.host.host import Host
+from changefeed.host.host import Host, StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.middleware.stack import wrap
@@ -257,7 +257,7 @@ class World:
         self._stopping.discard(process.name)
 
     async def _end_of(self, process: Process) -> None:
-        with suppress(NameTaken):
+        with suppress(NameTaken, StopIncomplete):
             await asyncio.wait([process.task])
             process.task.result()
 

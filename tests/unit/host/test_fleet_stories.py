@@ -10,12 +10,16 @@ import pytest
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.membership import NameTaken
+from changefeed.host.host import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
+from tests.support.cable import Cable
 from tests.support.fleet import Fleet
+from tests.support.logs import captured_logs
+from tests.support.proxies import proxied
 
 SETTLED = 25.0  # three balancing rounds and the rebalance delay
 
@@ -90,16 +94,17 @@ async def test_a_host_that_stops_lets_its_observer_finish_what_it_has_in_hand() 
         assert len(fleet.log.delivered) == 10
 
 
-async def test_an_observer_that_outlasts_the_stop_budget_is_cut_short_and_comes_again() -> None:
+async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again() -> None:
     feed, container = MemoryFeed(1), MemoryLeases()
     fill(feed, 100)
     async with Fleet(feed, container, pace=1.0) as fleet:
         fleet.start("a")
         await asyncio.sleep(5)
         began = asyncio.get_running_loop().time()
-        await fleet.stop("a")
+        with pytest.raises(StopIncomplete, match=r"cut off \(r0\) and comes again"):
+            await fleet.stop("a")
         assert 25 <= asyncio.get_running_loop().time() - began < 28
-        assert set((await fleet.owners()).values()) == {None}  # nobody has to wait
+        assert set((await fleet.owners()).values()) == {None}  # no host has to wait
         assert fleet.log.delivered == []  # cancelled is not done
         fleet.start("b")
         await asyncio.sleep(101)
@@ -114,8 +119,38 @@ async def test_a_second_request_to_stop_stops_at_once() -> None:
         await asyncio.sleep(5)
         began = asyncio.get_running_loop().time()
         host.stop()
-        await fleet.stop("a")
+        with pytest.raises(StopIncomplete):
+            await fleet.stop("a")
         assert asyncio.get_running_loop().time() - began < 1
+
+
+async def test_a_container_that_is_back_within_the_budget_of_a_stop_gets_every_release() -> (
+    None
+):
+    feed, container, cable = MemoryFeed(3), MemoryLeases(), Cable()
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a", container=proxied(container, cable))
+        await asyncio.sleep(5)
+        cable.out = True
+        stopping = asyncio.create_task(fleet.stop("a"))
+        await asyncio.sleep(20)
+        cable.out = False
+        await stopping
+        assert set((await fleet.owners()).values()) == {None}
+
+
+async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so() -> None:
+    feed, container, cable = MemoryFeed(1), MemoryLeases(), Cable()
+    async with Fleet(feed, container, parts={"host": {"stop_timeout": 5.0}}) as fleet:
+        fleet.start("a", container=proxied(container, cable))
+        await asyncio.sleep(5)
+        cable.out = True
+        with captured_logs() as logs, pytest.raises(StopIncomplete, match=r"released.*\(r0\)"):
+            await fleet.stop("a")
+        ends = [x for x in logs if x["event"] in ("lease.released", "lease.left_to_expire")]
+        assert [x["event"] for x in ends] == ["lease.left_to_expire"]
+        assert ends[0]["reason"].startswith("it could not be released")
+        assert set((await fleet.owners()).values()) == {HostName("a")}
 
 
 async def test_a_range_goes_on_elsewhere_within_an_expiration_and_a_balancing_interval(

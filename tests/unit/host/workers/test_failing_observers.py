@@ -355,14 +355,14 @@ async def test_whatever_a_poison_change_raises_it_is_put_aside_and_no_host_ends(
 ) -> None:
     stage = Stage(
         feed=filled(2, 200),
-        observer={**DEAD_LETTER, "concurrency": concurrency},
+        observer={**DEAD_LETTER, "concurrency": concurrency, "retry": {"attempts": 2}},
         fails_on=number_in(77),
         raises=lambda _: kind(),
     )
     async with stage.fleet() as fleet:
         for name in "ab":
             fleet.start(name)
-        await asyncio.sleep(1500)
+        await asyncio.sleep(100)
         assert await stage.put_aside() == [77]
         assert [x.failure.kind for x in await stage.letters.list()] == [kind.__name__]
         assert sorted(stage.delivered()) == [n for n in range(200) if n != 77]

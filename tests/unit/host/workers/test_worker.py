@@ -10,13 +10,14 @@ import pytest
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
+from changefeed.host.host import StopIncomplete
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context, ObserverFactory
+from tests.support.cable import Cable
 from tests.support.fleet import Fleet, Parts
 from tests.support.observing import change
 from tests.support.proxies import proxied
@@ -43,18 +44,6 @@ async def the_lease(container: MemoryLeases, range_id: RangeId = R0) -> Lease:
 
 def now() -> float:
     return asyncio.get_running_loop().time()
-
-
-class Cable:
-    """Lies between a host and its container, until it is pulled out."""
-
-    def __init__(self) -> None:
-        self.out = False
-
-    async def __call__(self, _: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if self.out:
-            raise ContainerUnavailable("no route to the container")
-        return await call()
 
 
 class Handed:
@@ -200,14 +189,15 @@ async def test_a_range_has_ended_when_all_of_it_is_acknowledged_and_not_before()
         assert sorted(x.range_id for x in observer.changes[5:]) == ["r1", "r2"]
 
 
-async def test_an_owner_that_parts_at_the_end_of_a_range_leaves_the_end_to_the_next() -> None:
+async def test_an_owner_that_stops_before_all_is_acknowledged_has_not_ended_the_range() -> None:
     feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
     async with fleet(feed, container, lambda: observer, MANUAL) as running:
         running.start("a")
         await asyncio.sleep(5)
         feed.split(R0)
         await asyncio.sleep(5)
-        await running.stop("a")
+        with pytest.raises(StopIncomplete):
+            await running.stop("a")
         left = await the_lease(container)
         assert (left.owner, left.ended, left.continuation) == (None, False, "0")
 
