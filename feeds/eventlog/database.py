@@ -6,6 +6,7 @@ never wait for the writer. SQLite keeps that log's index in memory that processe
 through a file, so even readers must be able to write to the directory.
 """
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -29,6 +30,36 @@ it outlives a killed process, but a loss of power may take the last appends, and
 
 def address(path: Path, access: Access) -> str:
     return f"{path.absolute().as_uri()}?mode={access}"
+
+
+class OpenFile:
+    """A database that is kept open, and the file that its path led to then.
+
+    A file that is deleted or replaced stays open: what is written to it is lost without an
+    error, and what is written elsewhere is never seen.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = self._found()
+
+    def check(self) -> None:
+        """Raise ``FeedRefused`` if another file, or none, is there by now."""
+        found = self._found()
+        if found is None or found != self._file:
+            what = "deleted" if found is None else "replaced"
+            raise FeedRefused(
+                f"{self._path} was {what} while it was open: what is appended here goes "
+                f"nowhere, and what others append is not seen. Stop what uses the log, restore "
+                f"its directory from one copy, and start again"
+            )
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - quicker, and it is asked often
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
 
 @contextmanager
@@ -90,6 +121,10 @@ _PASSING = {
 
 def _feed_error(error: sqlite3.Error, path: Path, range_id: RangeId | None) -> FeedError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without detail
+    if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
+        return FeedRefused(
+            f"{path} is missing: the log's directory is not whole. Restore it from a copy"
+        )
     if code in _PASSING:
         return FeedUnavailable(f"{path}: {error}. {_PASSING[code]}")
     advice = _ADVICE.get(code, "This does not look like an event log of this version")

@@ -25,7 +25,7 @@ from changefeed.feeds.eventlog.catalog import (
     read_catalog,
 )
 from changefeed.feeds.eventlog.damage import damaged
-from changefeed.feeds.eventlog.database import advised, connect
+from changefeed.feeds.eventlog.database import OpenFile, advised, connect
 from changefeed.feeds.eventlog.ids import is_position, position, sequence_of
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.stored_blocks import (
@@ -167,6 +167,7 @@ class EventLog:
                 f"the event log at {catalog.home} was deleted and made anew while it was "
                 f"open: start again, after resetting the leases of this feed"
             )
+        await asyncio.to_thread(self._brokers.check)
         self._catalog = catalog
 
     def _changes(
@@ -229,6 +230,7 @@ class _Connections:
     """Those to the records of one broker, and the format these have."""
 
     format: RecordsFormat
+    file: OpenFile
     made: Sequence[aiosqlite.Connection]
 
     def of(self, partition: Partition) -> aiosqlite.Connection:
@@ -242,6 +244,11 @@ class _Brokers:
         self._stack = stack
         self._connecting = asyncio.Lock()
         self._connections: dict[int, _Connections] = {}
+
+    def check(self) -> None:
+        """Raise ``FeedRefused`` if records were deleted or replaced since they were opened."""
+        for connections in list(self._connections.values()):
+            connections.file.check()
 
     async def connections(self, catalog: Catalog, broker: int) -> _Connections:
         if broker not in self._connections:
@@ -258,7 +265,9 @@ class _Brokers:
                 for _ in range(_CONNECTIONS)
             ]
             found = await asyncio.to_thread(format_of_records, catalog, broker)
-            self._connections[broker] = _Connections(format=found, made=made)
+            self._connections[broker] = _Connections(
+                format=found, file=OpenFile(path), made=made
+            )
 
 
 def _page_of(partition: Partition, last: int, limit: int) -> dict[str, int]:

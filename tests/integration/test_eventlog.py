@@ -4,6 +4,8 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.bulk import BulkLog
 from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId
 from tests.support.succession import replace_partitions
 
@@ -246,6 +249,62 @@ async def test_records_that_belong_to_another_log_are_refused(
     with pytest.raises(FeedRefused, match="another log"):
         async with EventLogWriter.open(path):
             pass
+
+
+async def test_records_of_a_broker_that_are_missing_are_named(path: Path) -> None:
+    (path / "brokers/1/records.db").unlink()
+    said = r"brokers/1/records.db is missing: .*Restore it from a copy"
+    with pytest.raises(FeedRefused, match=said):
+        async with EventLog.open(path):
+            pass
+    with pytest.raises(FeedRefused, match=said):
+        async with EventLogWriter.open(path):
+            pass
+    with pytest.raises(FeedRefused, match=said):
+        BulkLog.at(path).ends()
+
+
+@pytest.mark.parametrize("by", ["deleted", "replaced"])
+async def test_records_that_go_under_an_open_log_are_noticed_by_who_writes_and_who_reads(
+    path: Path, by: str
+) -> None:
+    records = path / "brokers/1/records.db"
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        await writer.append(numbered(1))
+        copy = path / "copy"
+        shutil.copy(records, copy)
+        records.unlink()
+        if by == "replaced":
+            copy.rename(records)
+        with pytest.raises(FeedRefused, match=f"records.db was {by} while it was open"):
+            await writer.append(numbered(1))
+        with pytest.raises(FeedRefused, match=f"records.db was {by} while it was open"):
+            await log.ranges()
+
+
+@pytest.fixture
+def read_only(path: Path, tmp_path: Path) -> Iterator[Path]:
+    """The log on a file system that takes no writes."""
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    mount = ["mount", "-t", "tmpfs", "tmpfs", str(mounted)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    shutil.copytree(path, mounted / "log")
+    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    yield mounted / "log"
+    subprocess.run(["umount", mounted], check=True)
+
+
+async def test_a_directory_that_takes_no_writes_is_named_with_advice(read_only: Path) -> None:
+    with pytest.raises(FeedRefused, match=r"writer.lock cannot be written: .*Give this user"):
+        async with EventLogWriter.open(read_only):
+            pass
+    with pytest.raises(FeedRefused, match=r"records.db: .*Readers must be able to, too"):
+        async with EventLog.open(read_only) as log:
+            await log.resolve_start(WHOLE, "now")
+    with pytest.raises(FeedRefused, match=r"no event log can be made at .*Read-only"):
+        await create_log(read_only.parent / "new")
 
 
 async def test_a_log_is_never_made_over_something_else(path: Path, tmp_path: Path) -> None:

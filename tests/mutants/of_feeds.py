@@ -209,4 +209,20 @@ FEEDS = (
         rule=12,
         tests=("tests/integration/cosmos/test_feed_faults.py",),
     ),
+    Mutant(
+        name="an append to a file that is gone is acknowledged",
+        file="feeds/eventlog/writer.py",
+        before="        self._file.check()  # now, as until the commit it might have gone\n",
+        after="",
+        rule=12,
+        tests=(_EVENTLOG,),
+    ),
+    Mutant(
+        name="a reader goes on in records that were replaced",
+        file="feeds/eventlog/log.py",
+        before="        await asyncio.to_thread(self._brokers.check)\n",
+        after="",
+        rule=12,
+        tests=(_EVENTLOG,),
+    ),
 )

@@ -9,7 +9,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.database import advised
 from changefeed.feeds.feed import RangeId
 
-FILE = Path("log/records.db")
+FILE = Path(__file__)  # one that is there
 
 
 def failure(code: int) -> sqlite3.OperationalError:
@@ -30,7 +30,7 @@ def failure(code: int) -> sqlite3.OperationalError:
     ],
 )
 def test_what_may_pass_is_asked_again(code: int, advice: str) -> None:
-    said = f"log/records.db: disk trouble. .*{advice}"
+    said = f"test_database.py: disk trouble. .*{advice}"
     with pytest.raises(FeedUnavailable, match=said), advised(FILE, RangeId("r")):
         raise failure(code)
 
@@ -48,6 +48,12 @@ def test_what_a_person_has_to_mend_is_refused(code: int, advice: str) -> None:
     with pytest.raises(FeedRefused, match=advice) as refused, advised(FILE, RangeId("r")):
         raise failure(code)
     assert not isinstance(refused.value, RangeDamaged)
+
+
+def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
+    said = "records.db is missing: .*Restore it from a copy"
+    with pytest.raises(FeedRefused, match=said), advised(FILE.parent / "records.db"):
+        raise failure(sqlite3.SQLITE_CANTOPEN)
 
 
 def test_a_page_that_sqlite_finds_damaged_is_damage_of_the_range_that_was_read() -> None:
