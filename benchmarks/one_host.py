@@ -78,7 +78,7 @@ async def seconds_of_host(
 ) -> float:
     """Return how long one host takes to deliver everything; it stops in order after."""
     shut = HeldShut(feed)
-    settings = _settings(parts)
+    settings = settings_of(parts)
     host = Host(
         settings,
         feed=shut,
@@ -126,7 +126,7 @@ async def seconds_of_loop(feed: Feed, changes: int) -> float:
         return perf_counter() - began
 
 
-def _settings(parts: Parts) -> Settings:
+def settings_of(parts: Parts) -> Settings:
     """Settings that no environment variable and no file of this machine changes."""
     return Settings.model_construct(
         host=HostSettings(name="bench"),

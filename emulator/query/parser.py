@@ -118,7 +118,7 @@ class _Parser(Expressions):
         return Source(name=self.name() if named else str(last), of=of, each=False)
 
     def _collection(self, known: bool) -> Expression:  # noqa: FBT001 - of a private helper
-        if self.at_sign("("):
+        if self.at_sign("(", "["):
             return self._results()
         return self._path(self.name(), known=known)
 

@@ -1,5 +1,6 @@
 """All mutants, part by part. A new one is one more entry in the list of its part."""
 
+from .of_emulator import EMULATOR
 from .of_feeds import FEEDS
 from .of_fleet import FLEET
 from .of_holding import HOLDING
@@ -9,4 +10,14 @@ from .of_observers import OBSERVERS
 from .of_pipeline import PIPELINE
 from .of_planning import PLANNING
 
-MUTANTS = (*HOLDING, *FLEET, *LEASES, *OBSERVERS, *FEEDS, *PLANNING, *PIPELINE, *LIFECYCLE)
+MUTANTS = (
+    *HOLDING,
+    *FLEET,
+    *LEASES,
+    *OBSERVERS,
+    *FEEDS,
+    *PLANNING,
+    *PIPELINE,
+    *LIFECYCLE,
+    *EMULATOR,
+)

@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[2]
 class Mutant:
     """``before`` stands exactly once in ``file``; ``after`` takes its place.
 
-    ``rule`` is the section of the design's rules of a host that it breaks. ``tests`` are
+    ``rule`` is the section of the design's rules of a host that it breaks, zero if it is
+    about something else. ``tests`` are
     the few that must notice, as pytest names them.
     """
 

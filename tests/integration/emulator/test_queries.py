@@ -105,6 +105,7 @@ async def test_a_condition_finds_what_cosmos_db_would_find(
         ("SELECT VALUE c.id FROM c ORDER BY c.id OFFSET @o LIMIT @l", ["c"]),
         ("SELECT TOP 2 VALUE c.id FROM c ORDER BY c.id DESC", ["c", "b2"]),
         ("SELECT DISTINCT VALUE c.pk FROM c", ["x", "y", "z"]),
+        ("SELECT DISTINCT VALUE x FROM c JOIN x IN [1, 1.0, true] WHERE c.n = 1", [1, True]),
         ("SELECT DISTINCT TOP 1 c.pk FROM c", [{"pk": "x"}]),
         ("SELECT DISTINCT VALUE [c.n, 1] FROM c WHERE c.pk = 'z' OR c.n = 1", [[1, 1], [1]]),
         (

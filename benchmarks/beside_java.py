@@ -1,0 +1,150 @@
+"""Our host beside Azure's processor for Java, on the same endpoint and the same changes.
+
+Both read an emulator in a process of its own, with 1, 4 and 16 ranges, in pages of up to
+1000; both hand their observers parsed bodies and keep their leases in the same emulator;
+both are warmed up first, and then read in turns. Timed is what comes after the first page,
+to the last change, so that neither start-up nor the waiting for leases counts. It needs
+Java and Maven.
+"""
+
+import asyncio
+import json
+import os
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from random import Random
+from statistics import median
+from time import perf_counter
+
+from azure.cosmos import PartitionKey
+
+from changefeed.feeds.cosmos import open_cosmos
+from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess, CosmosAddress
+from changefeed.feeds.feed import Change
+from changefeed.host.events import HostEvents
+from changefeed.host.host import Host
+from changefeed.host.settings import ObserverSettings
+from changefeed.leases.addresses import OpenOptions, open_container
+from changefeed.leases.lease import HostName
+from changefeed.observers.adapters import adapt
+from changefeed.observers.middleware.stack import wrap
+from tests.strangers.programs import java
+
+from .endpoint import DATABASE, client_of, endpoint, make_container
+from .one_host import settings_of
+from .result import Result
+
+_ITEMS = 32_000
+_ROUNDS = 5  # after one to warm up
+_RANGES = (1, 4, 16)
+_QUICK = {"feed": {"poll_interval": 0.1}, "leases": {"balance_interval": 0.2}}
+_LEASE_KEY = PartitionKey("/id")
+_fresh = count()
+
+
+class _Race:
+    """An observer that parses each change, and times all but the first page."""
+
+    def __init__(self) -> None:
+        self.all_here = asyncio.Event()
+        self._first, self._last = 0.0, 0.0
+        self._counted, self._early = 0, 0
+
+    @property
+    def rate(self) -> float:
+        return (self._counted - self._early) / (self._last - self._first)
+
+    async def process(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            change.value()
+        self._last = perf_counter()
+        self._counted += len(changes)
+        if self._early == 0:
+            self._first, self._early = self._last, self._counted
+        if self._counted >= _ITEMS:
+            self.all_here.set()
+
+
+def measure() -> Sequence[Result]:
+    return asyncio.run(_measured())
+
+
+async def _measured() -> Sequence[Result]:
+    results: list[Result] = []
+    async with endpoint() as url:
+        for ranges in _RANGES:
+            await make_container(url, f"of-{ranges}", ranges=ranges, items=_ITEMS)
+        async with client_of(url) as client:
+            database = client.get_database_client(DATABASE)
+            await database.create_container("leases", _LEASE_KEY, default_ttl=-1)
+        async with _java(url) as process:
+            for ranges in _RANGES:
+                results += await _of(url, process, ranges)
+    return results
+
+
+async def _of(url: str, process: Process, ranges: int) -> Sequence[Result]:
+    name = f"of-{ranges}"
+    rounds = [
+        (await _by_us(url, name), await _by_java(process, name)) for _ in range(_ROUNDS + 1)
+    ][1:]
+    ours, theirs = (median(x[i] for x in rounds) for i in (0, 1))
+    return [
+        Result(name=f"beside-java.{ranges}.java", value=theirs, unit="changes/s"),
+        Result(
+            name=f"beside-java.{ranges}.host",
+            value=ours,
+            unit="changes/s",
+            against=f"beside-java.{ranges}.java",
+            ratio=median(x[0] / x[1] for x in rounds),
+        ),
+    ]
+
+
+async def _by_us(url: str, name: str) -> float:
+    address = CosmosAddress(endpoint=url, database=DATABASE, container=name)
+    leases = f"cosmos+{url}{DATABASE}/leases?prefix=ours-{next(_fresh)}"
+    race = _Race()
+    async with (
+        open_cosmos(address, CosmosAccess()) as feed,
+        open_container(leases, OpenOptions()) as container,
+    ):
+        events = HostEvents(HostName("bench"))
+        host = Host(
+            settings_of(_QUICK),
+            feed=feed,
+            container=container,
+            make_observer=wrap(adapt(race.process), ObserverSettings(), events, Random(1)),
+        )
+        running = asyncio.create_task(host.run())
+        await race.all_here.wait()
+        host.stop()
+        await running
+    return race.rate
+
+
+async def _by_java(process: Process, name: str) -> float:
+    assert process.stdin is not None, "it was asked for"
+    assert process.stdout is not None, "it was asked for"
+    process.stdin.write(f"{name} {_ITEMS} theirs-{next(_fresh)}-\n".encode())
+    found = json.loads(await process.stdout.readline())
+    return float(found["changes"] / found["seconds"])
+
+
+@asynccontextmanager
+async def _java(url: str) -> AsyncIterator[Process]:
+    command = await asyncio.to_thread(java, "Race", DATABASE)
+    quick = [x for x in command if "TieredStopAtLevel" not in x]  # that is for short tests
+    process = await asyncio.create_subprocess_exec(
+        *quick,
+        stdin=PIPE,
+        stdout=PIPE,
+        env={"COSMOS_ENDPOINT": url, "COSMOS_KEY": EMULATOR_KEY, "PATH": os.environ["PATH"]},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.communicate()
