@@ -25,6 +25,7 @@ from changefeed.emulator.store import Store
 
 _DEFAULT_PAGE = 100
 _LARGEST_PAGE = 10_000
+_DIGITS = frozenset("0123456789ABCDEF")
 _LONGEST_COUNT = 18  # digits
 
 
@@ -191,14 +192,22 @@ def reach_of(emulator: Emulator, call: Call) -> Reach:
             return _reach_between(call, ranges, key.epk, key.epk + HIGHEST)
         scope = Scope(container=number, low=key.epk, high=key.epk + "0", key=key)
         return Reach(scope=scope, held=(ranges.holding(number, key.epk),))
-    low = call.headers.get("x-ms-start-epk", LOWEST).upper()
-    high = call.headers.get("x-ms-end-epk", HIGHEST).upper()
+    low, high = _bound(call, "x-ms-start-epk", LOWEST), _bound(call, "x-ms-end-epk", HIGHEST)
+    if low >= high:
+        raise bad_request(f"There are no hashes from {low!r} to {high!r}.")
     name = call.headers.get("x-ms-documentdb-partitionkeyrangeid")
     if name is not None:
         one = ranges.named(number, name.rsplit(",", 1)[-1])
         low, high = max(low, one.low), min(high, one.high)
         return Reach(scope=Scope(container=number, low=low, high=high), held=(one,))
     return _reach_between(call, ranges, low, high)
+
+
+def _bound(call: Call, header: str, default: str) -> str:
+    text = call.headers.get(header, default).upper()
+    if not set(text) <= _DIGITS or text > HIGHEST:
+        raise bad_request(f"{header} is a hash of hexadecimal digits up to FF, not {text!r}.")
+    return text
 
 
 def _reach_between(call: Call, ranges: Ranges, low: str, high: str) -> Reach:

@@ -190,6 +190,8 @@ def patch_change(body: Any) -> Callable[[Item], JsonObject]:
     """Return the change that a PATCH body asks for: its operations, under its condition."""
     operations = body.get("operations") if isinstance(body, dict) else body
     condition = body.get("condition") if isinstance(body, dict) else None
+    if condition is not None and not isinstance(condition, str):
+        raise bad_request('The condition of a patch is a text, "FROM c WHERE …".')
 
     def change(before: Item) -> JsonObject:
         item = before.value()

@@ -50,7 +50,9 @@ class _Parser(Expressions):
         return found
 
     def condition(self) -> Select:
-        return self._where(self._from(Select()) if self.took("FROM") else Select())
+        found = self._where(self._from(Select()) if self.took("FROM") else Select())
+        self.at_end()
+        return _checked(found)
 
     def select(self) -> Select:
         around = self.names

@@ -126,3 +126,21 @@ async def test_a_fault_out_of_its_bounds_is_refused(
     async with by_hand.session.post(f"{url}_emulator/faults", json=fault) as got:
         assert got.status == 400, await got.text()
     assert await by_hand.control("GET", "faults") == []
+
+
+@pytest.mark.parametrize("condition", [5, "FROM c WHERE COUNT(1) > 0", "FROM c WHERE true x"])
+async def test_a_condition_of_a_patch_that_is_none_is_refused(
+    by_hand: Hand, condition: Any
+) -> None:
+    await by_hand.send("POST", DOCS, {"id": "a", "pk": "p"}, key="p")
+    operations = [{"op": "set", "path": "/n", "value": 1}]
+    body = {"condition": condition, "operations": operations}
+    assert (await by_hand.send("PATCH", f"{DOCS}/a", body, key="p")).status == 400
+
+
+@pytest.mark.parametrize("bounds", [("zz", "FF"), ("20", "10"), ("10", "10"), ("FFF", "FFFF")])
+async def test_bounds_without_hashes_between_them_are_refused(
+    by_hand: Hand, bounds: tuple[str, str]
+) -> None:
+    headers = dict(zip(("x-ms-start-epk", "x-ms-end-epk"), bounds, strict=True))
+    assert (await by_hand.send("GET", DOCS, headers=headers)).status == 400
