@@ -13,7 +13,7 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import HostFlags
 from changefeed.host.settings import Settings
 from changefeed.host.shutdown import stop_signals
-from changefeed.host.supervisor import Supervisor, child_names
+from changefeed.host.supervisor import ChildStart, Supervisor, child_names
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 
@@ -45,9 +45,9 @@ def hosts(
 async def _supervise(flags: HostFlags, settings: Settings, count: int) -> int:
     names = child_names(settings.host.name, count)
 
-    async def start(name: str) -> Process:
+    async def start(child: ChildStart) -> Process:
         return await asyncio.create_subprocess_exec(
-            *command(flags, settings, name, names.index(name)),
+            *command(flags, settings, child, names.index(child.name)),
             stdin=PIPE,
             process_group=0,
         )
@@ -60,12 +60,17 @@ async def _supervise(flags: HostFlags, settings: Settings, count: int) -> int:
     return code
 
 
-def command(flags: HostFlags, settings: Settings, name: str, index: int) -> list[str]:
+def command(flags: HostFlags, settings: Settings, child: ChildStart, index: int) -> list[str]:
     """Return the command line of one child. A fixed port is that of the first one."""
     ports = [f"--set=web.port={settings.web.port + index}"] if settings.web.port else []
     # -P: the current directory must not come before our packages, as it does with -m.
     interpreter = [sys.executable, "-P", "-m", "changefeed"]
-    own = [f"--name={name}", "--stop-at-eof"]
+    own = [
+        f"--name={child.name}",
+        f"--set=host.incarnation={child.incarnation}",
+        f"--set=host.replaces={','.join(child.dead)}",
+        "--stop-at-eof",
+    ]
     return [*interpreter, "run", *flags.arguments_of_child(), *ports, *own]
 
 

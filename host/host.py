@@ -128,7 +128,7 @@ class Host:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.name = HostName(settings.host.name)
-        self.incarnation = Incarnation(uuid4().hex)
+        self.incarnation = Incarnation(settings.host.incarnation or uuid4().hex)
         self.settings = self._settings = settings
         self.registry = registry
         self._feed = bounded_feed(feed, timeout=settings.feed.read_timeout)
@@ -146,6 +146,7 @@ class Host:
             self._container,
             Member(name=self.name, incarnation=self.incarnation, address=address),
             settings.leases,
+            dead=settings.host.dead_incarnations,
             events=self._events,
             retrier=Retrier(self._events, self._random),
             wall=wall,

@@ -33,6 +33,16 @@ class HostSettings(Section):
     """Stable across restarts, and different for each host of the fleet."""
     stop_timeout: Seconds = 25.0
     """How long a stop may take, observers included; less than what kills the process."""
+    incarnation: str | None = None
+    """What names this start of the host; made up unless a supervisor has a name for it."""
+    replaces: str = ""
+    """Earlier incarnations of this name, separated by commas, whose processes have ended for
+    certain: their leases are taken at once. ``changefeed hosts`` sets it; without it a host
+    watches for some seconds whether the process before it is dead."""
+
+    @property
+    def dead_incarnations(self) -> frozenset[str]:
+        return frozenset(x for x in self.replaces.split(",") if x)
 
 
 class FeedSettings(Section):

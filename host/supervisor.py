@@ -5,6 +5,9 @@ dying young. A child that ends with 2 has met a mistake that only a person can m
 all are stopped. A signal is passed on to every child; a second one kills them, and so does
 the end of the time they have.
 
+A child that is started again is given the incarnations of those before it: their processes
+have ended, so it need not watch whether they live, and has its leases at once.
+
 Each child reads the end of its standard input as a signal to stop, and the supervisor
 holds the other end. So if the supervisor itself is killed, the children stop in an
 orderly way. They are in process groups of their own: Ctrl-C reaches them once, through us.
@@ -14,7 +17,9 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
+from uuid import uuid4
 
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.stop import Stop
@@ -22,6 +27,7 @@ from changefeed.runtime.stop import Stop
 USER_ERROR = 2
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _LONG_ENOUGH = 60.0
+_REMEMBERED = 10  # starts that may have died before they could write their record
 
 _log = get_logger()
 
@@ -37,8 +43,17 @@ class Child(Protocol):
     async def wait(self) -> int: ...
 
 
-Start = Callable[[str], Awaitable[Child]]
-"""Starts the host of a given name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStart:
+    """One start of the host of a name; ``dead`` are earlier ones, whose processes ended."""
+
+    name: str
+    incarnation: str
+    dead: tuple[str, ...] = ()
+
+
+Start = Callable[[ChildStart], Awaitable[Child]]
+"""Starts a host."""
 
 
 def child_names(base: str, count: int) -> list[str]:
@@ -83,9 +98,12 @@ class Supervisor:
         """Start a child again and again; return the code it ended with at last."""
         clock = asyncio.get_running_loop().time
         delay = 0.0
+        dead: tuple[str, ...] = ()
         while True:
             began = clock()
-            code = await self._run_once(name)
+            start = ChildStart(name=name, incarnation=uuid4().hex, dead=dead)
+            code = await self._run_once(start)
+            dead = (*dead, start.incarnation)[-_REMEMBERED:]
             if self._stop.requested.is_set():
                 return code
             if code == USER_ERROR:
@@ -99,8 +117,9 @@ class Supervisor:
                     await self._stop.requested.wait()
                 return code
 
-    async def _run_once(self, name: str) -> int:
-        child = await self._start(name)
+    async def _run_once(self, start: ChildStart) -> int:
+        name = start.name
+        child = await self._start(start)
         self._children[name] = child
         _log.info("child.started", host=name, pid=child.pid)
         try:

@@ -3,12 +3,13 @@
 A name belongs to one living process. A host that finds a record of its name watches
 whether that still moves: if it does, another process lives under the name, and this one
 refuses to start. If it stands still for two heartbeats, it is what a crash left behind,
-and is taken over. Should the old process wake up later, it finds its record rewritten
+and is taken over; at once if the supervisor says that the old process has ended
+(``dead`` incarnations). Should the old process wake up later, it finds its record rewritten
 and stops; its leases are fenced by their epochs all the while.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from changefeed.host.events import HostEvents
@@ -36,7 +37,10 @@ class NameTaken(UserError):
 
 
 class Membership:
-    """One incarnation's member record. ``beat_interval`` seconds lie between heartbeats."""
+    """One incarnation's member record. ``beat_interval`` seconds lie between heartbeats.
+
+    ``dead`` are incarnations whose processes have ended for certain.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class Membership:
         member: Member,
         settings: LeaseSettings,
         *,
+        dead: Collection[str] = (),
         events: HostEvents,
         retrier: Retrier,
         wall: Callable[[], float],
@@ -51,6 +56,7 @@ class Membership:
         self._container = container
         self._member = member
         self._settings = settings
+        self._dead = dead
         self._events = events
         self._retrier = retrier
         self._wall = wall
@@ -64,7 +70,7 @@ class Membership:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""
         while True:
             stored = await self._retrier.call("join", self._stored)
-            if stored is not None and stored.incarnation != self._member.incarnation:
+            if stored is not None and not self._may_take_over(stored):
                 await self._refuse_if_alive(stored)
             version = Version("") if stored is None else stored.version
             self._member = replace(self._member, version=version)
@@ -73,6 +79,11 @@ class Membership:
             except MemberConflict:
                 continue  # somebody joined meanwhile, or our own write got through unanswered
             return
+
+    def _may_take_over(self, stored: Member) -> bool:
+        """Whether it is ours, or of a process that is known to have ended."""
+        ours = stored.incarnation == self._member.incarnation
+        return ours or stored.incarnation in self._dead
 
     async def keep_alive(self) -> None:
         """Keep the record alive. Raise ``NameTaken`` if another process took the name."""

@@ -28,6 +28,14 @@ FLEET = (
         tests=(_MEMBERSHIP,),
     ),
     Mutant(
+        name="a host waits for a process that is known to have ended",
+        file="host/balancing/membership.py",
+        before="        return ours or stored.incarnation in self._dead\n",
+        after="        return ours\n",
+        rule=2,
+        tests=(_STORIES,),
+    ),
+    Mutant(
         name="a living namesake is not watched long enough",
         file="host/balancing/membership.py",
         before="watched = 2 * self.beat_interval + self._settings.call_timeout",
@@ -38,9 +46,8 @@ FLEET = (
     Mutant(
         name="a host waits for itself to die",
         file="host/balancing/membership.py",
-        before="if stored is not None and stored.incarnation != self._member.incarnation:\n"
-        "                await",
-        after="if stored is not None:\n                await",
+        before="        return ours or stored.incarnation in self._dead\n",
+        after="        return stored.incarnation in self._dead\n",
         rule=6,
         tests=(_MEMBERSHIP,),
     ),

@@ -322,3 +322,20 @@ async def test_a_deleted_lease_of_a_successor_is_created_again_beside_the_tombst
         await container.delete(lease)
         await asyncio.sleep(2 * SETTLED)
         assert await fleet.owners() == {"r1": "a", "r2": "a"}
+
+
+async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at_once() -> None:
+    feed, container = MemoryFeed(6), MemoryLeases()
+    async with Fleet(feed, container) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(SETTLED)
+        before = await fleet.owners()
+        dead = fleet.hosts["b"].incarnation
+        await fleet.kill("b")
+        parts = {"host": {"replaces": f"earlier,{dead}"}}
+        async with Fleet(feed, container, parts=parts) as restarted:
+            again = restarted.start("b")
+            await asyncio.sleep(1)
+            assert await fleet.owners() == before
+            assert len(again.leases) == 3

@@ -6,7 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.host.supervisor import Supervisor, child_names, exit_code, next_delay
+from changefeed.host.supervisor import (
+    ChildStart,
+    Supervisor,
+    child_names,
+    exit_code,
+    next_delay,
+)
 
 
 class Pretender:
@@ -41,9 +47,12 @@ class Nursery:
     def __init__(self, make: Callable[[str, int], Pretender]) -> None:
         self._make = make
         self.started: list[tuple[str, float]] = []
+        self.starts: list[ChildStart] = []
         self.children: list[Pretender] = []
 
-    async def __call__(self, name: str) -> Pretender:
+    async def __call__(self, start: ChildStart) -> Pretender:
+        name = start.name
+        self.starts.append(start)
         nth = sum(1 for x, _ in self.started if x == name)
         self.started.append((name, asyncio.get_running_loop().time()))
         self.children.append(self._make(name, nth))
@@ -121,7 +130,7 @@ async def test_a_stop_while_a_restart_is_waited_for_starts_nothing() -> None:
 
 
 async def test_a_child_that_is_only_just_being_started_hears_of_the_stop() -> None:
-    async def slowly(_: str) -> Pretender:
+    async def slowly(_: ChildStart) -> Pretender:
         await asyncio.sleep(3)
         return Pretender(0, FOR_EVER)
 
@@ -145,3 +154,18 @@ def test_delays_double_up_to_a_limit_and_begin_anew_after_a_long_life() -> None:
 
 def test_children_are_numbered_from_one() -> None:
     assert child_names("vm", 2) == ["vm-1", "vm-2"]
+
+
+async def test_a_child_that_is_started_again_knows_which_incarnations_are_dead() -> None:
+    lives = [5.0, 0.0, FOR_EVER]
+    nursery = Nursery(lambda _, nth: Pretender(-signal.SIGKILL, lives[nth]))
+    supervisor = Supervisor(nursery, budget=10)
+    asyncio.get_running_loop().call_later(100, supervisor.stop)
+
+    await supervisor.run(["a"])
+
+    first, second, third = nursery.starts
+    assert first.dead == ()
+    assert second.dead == (first.incarnation,)
+    assert third.dead == (first.incarnation, second.incarnation)
+    assert len({x.incarnation for x in nursery.starts}) == 3
