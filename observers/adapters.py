@@ -26,10 +26,10 @@ from changefeed.feeds.feed import Change
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context, ObserverFactory
 from changefeed.observers.one_thread import OneThread
+from changefeed.observers.options import check_options
 from changefeed.observers.shapes import (
     as_called,
     check_binds,
-    check_constructor,
     takes_context,
 )
 
@@ -97,7 +97,7 @@ def _class_plan(cls: type, maker: Callable[..., Any], options: dict[str, Any]) -
     for method, function in methods.items():
         if method != "process":
             check_binds(function, f"{name}.{method}", _METHODS[method])
-    check_constructor(maker, name, options)
+    check_options(maker, name, options)
     return _Plan(
         make=partial(maker, **options),
         made_in_thread=not any(map(inspect.iscoroutinefunction, methods.values())),

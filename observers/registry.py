@@ -1,9 +1,9 @@
 """Finds an observer by what the user calls it.
 
-Three kinds of names: ``module:Class`` (or a function; attributes may be dotted), a name
-given by ``@observer``, and an entry point of the group ``changefeed.observers``. A name
-given by ``@observer`` is known once its module was imported, and goes before an entry
-point.
+Four kinds of names: ``module:Class`` (or a function; attributes may be dotted), a name
+given by ``@observer``, an entry point of the group ``changefeed.observers``, and a module
+in which one observer is registered. A name given by ``@observer`` is known once its module
+was imported, and goes before an entry point, and that before a module.
 
 For ``module:Class`` the current directory is put at the *end* of ``sys.path``: a file
 there is found without installing it, and cannot hide a module of the standard library.
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import reduce
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, overload
@@ -85,9 +86,7 @@ def _find_spelled(name: str) -> Any:
     module, _, attribute = name.partition(":")
     if not all(x.isidentifier() for x in f"{module}.{attribute}".split(".")):
         raise ObserverRefused(f"{name!r} is not of the form 'package.module:Class'")
-    here = Path.cwd()
-    if str(here) not in sys.path:
-        sys.path.append(str(here))
+    _look_here()
     return _attribute(_module(module), attribute)
 
 
@@ -100,11 +99,41 @@ def _find_installed(name: str) -> Any:
         )
     for point in found.values():
         return _from_entry_point(point)
+    if (registered := _registered_in(name)) is not None:
+        return registered
     known = sorted({*_registered, *(x.name for x in entry_points(group=GROUP))})
     raise ObserverRefused(
         f"there is no observer {name!r}{_nearest(name, known)} Known are: {', '.join(known)}. "
-        f"Your own is named as 'module:Class', or as '@observer' does once it is imported"
+        f"Your own is named as 'module:Class'. A name given by @observer is known once its "
+        f"module is imported: name that module, if it registers one observer"
     )
+
+
+def _registered_in(name: str) -> Any:
+    """Import a module and return the observer it registers; ``None`` without a module."""
+    if not all(x.isidentifier() for x in name.split(".")):
+        return None
+    _look_here()
+    try:
+        if find_spec(name) is None:
+            return None
+    except (ImportError, ValueError):
+        return None
+    module = _module(name)
+    found = {x: y for x, y in _registered.items() if y.__module__ == module.__name__}
+    if len(found) != 1:
+        what = f"{len(found)} ({', '.join(sorted(found))})" if found else "none"
+        raise ObserverRefused(
+            f"module {name!r} ({module.__file__}) should register one observer with @observer, "
+            f"and registers {what}; name one as '{name}:Class'"
+        )
+    return next(iter(found.values()))
+
+
+def _look_here() -> None:
+    here = Path.cwd()
+    if str(here) not in sys.path:
+        sys.path.append(str(here))
 
 
 def _from_entry_point(point: EntryPoint) -> Any:

@@ -4,7 +4,6 @@ Everything here raises ``ObserverRefused`` with advice, for what nobody could ca
 """
 
 import inspect
-from collections.abc import Callable
 from functools import partialmethod
 from types import FunctionType
 from typing import Any
@@ -57,13 +56,3 @@ def check_binds(function: Any, name: str, wanted: str) -> None:
         signature.bind(*wanted.split(","))
     except TypeError as error:
         raise ObserverRefused(f"{name} must take {wanted}; it takes {signature}") from error
-
-
-def check_constructor(maker: Callable[..., Any], name: str, options: dict[str, Any]) -> None:
-    try:
-        inspect.signature(maker).bind(**options)
-    except TypeError as error:
-        given = ", ".join(options) or "none"
-        raise ObserverRefused(
-            f"{name} cannot be made of these options: {error} (given: {given})"
-        ) from error

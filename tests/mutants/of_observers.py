@@ -248,4 +248,12 @@ OBSERVERS = (
         rule=10,
         tests=(_FAILING,),
     ),
+    Mutant(
+        name="text that looks like a number is taken for one",
+        file="observers/options.py",
+        before="strict=annotation in _EXACT",
+        after="strict=False",
+        rule=10,
+        tests=("tests/unit/observers/test_registry.py",),
+    ),
 )

@@ -207,8 +207,8 @@ def test_an_unknown_name_comes_with_the_known_ones_and_the_nearest() -> None:
 
     assert refusal("order") == (
         "there is no observer 'order'; did you mean 'orders'? Known are: count, jsonl, log, "
-        "orders. Your own is named as 'module:Class', or as '@observer' does once it is "
-        "imported"
+        "orders. Your own is named as 'module:Class'. A name given by @observer is known "
+        "once its module is imported: name that module, if it registers one observer"
     )
     assert refusal("zzz").startswith("there is no observer 'zzz'. Known are: count, jsonl, ")
 
@@ -232,3 +232,88 @@ def test_options_for_a_ready_made_observer_are_checked_at_once() -> None:
     assert refusal("jsonl", {"pth": "x"}).startswith(
         "JsonLinesObserver cannot be made of these options: got an unexpected keyword argument"
     )
+
+
+REGISTERED = """
+from changefeed.observers.registry import observer
+
+@observer("late-orders")
+async def save(changes):
+    seen.append(len(changes))
+
+seen = []
+"""
+
+
+async def test_a_module_that_registers_one_observer_names_it(here: Path) -> None:
+    write(here, "company/orders.py", REGISTERED)
+    await use(load_observer("company.orders")())
+    assert sys.modules["company.orders"].seen == [2]
+    await use(load_observer("late-orders")())
+
+
+def test_a_module_without_one_registered_observer_is_refused_with_what_it_has(
+    here: Path,
+) -> None:
+    write(here, "none.py", "x = 1\n")
+    write(
+        here, "two.py", REGISTERED + REGISTERED.replace("late-", "early-").replace("save", "b")
+    )
+    assert refusal("none") == (
+        f"module 'none' ({here}/none.py) should register one observer with @observer, and "
+        f"registers none; name one as 'none:Class'"
+    )
+    assert "and registers 2 (early-orders, late-orders); name one as" in refusal("two")
+
+
+TYPED = """
+from pathlib import Path
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from nowhere import Unknown
+
+class Own: ...
+
+class Typed:
+    def __init__(self, *, every: int = 1, path: Path = Path(), rate: float = 1.0,
+                 names: list[str] = [], table: str = "", own: Own = Own(), **rest: int): ...
+    async def process(self, changes): ...
+
+class Unresolved:
+    def __init__(self, *, every: "Unknown" = 1): ...
+    async def process(self, changes): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"every": "many"}, "every: int, and every='many' should be a valid integer"),
+        ({"every": "5"}, "every: int, and every='5' should be a valid integer"),
+        ({"rate": "fast"}, "rate: float, and rate='fast' should be a valid number"),
+        ({"names": [1]}, "names: list[str], and names=[1] should be a valid string"),
+        ({"table": 5}, "table=5 should be a valid string, or write it in quotes"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_refused_by_the_observers_annotations(
+    here: Path, options: dict[str, object], wrong: str
+) -> None:
+    write(here, "typed.py", TYPED)
+    assert wrong in refusal("typed:Typed", options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        (
+            "Typed",
+            {"every": 5, "path": "a/b", "rate": 2, "names": ["x"], "own": "any", "more": "x"},
+        ),
+        ("Unresolved", {"every": "many"}),
+    ],
+)
+def test_options_that_fit_or_cannot_be_checked_are_taken(
+    here: Path, name: str, options: dict[str, object]
+) -> None:
+    write(here, "typed.py", TYPED)
+    load_observer(f"typed:{name}", options)
