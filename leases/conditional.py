@@ -72,9 +72,26 @@ def short_key(text: str, longest: int) -> str:
     return f"sha256-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
+class FeedText(Protocol):
+    """Keeps one text of a fleet: which feed its leases are about."""
+
+    async def get(self) -> str | None: ...
+
+    async def put(self, identity: str) -> None:
+        """Write it, over what was kept before."""
+        ...
+
+
 class ConditionalMembers:
-    def __init__(self, members: ConditionalTable[Member]) -> None:
+    def __init__(self, members: ConditionalTable[Member], feed: FeedText) -> None:
         self._members = members
+        self._feed = feed
+
+    async def feed_identity(self) -> str | None:
+        return await self._feed.get()
+
+    async def keep_feed_identity(self, identity: str) -> None:
+        await self._feed.put(identity)
 
     async def members(self) -> Sequence[Member]:
         return await self._members.all()
@@ -99,9 +116,12 @@ class ConditionalOwnership(ConditionalMembers):
     """Ownership without continuations: an ``OwnershipStore``."""
 
     def __init__(
-        self, leases: ConditionalTable[Lease], members: ConditionalTable[Member]
+        self,
+        leases: ConditionalTable[Lease],
+        members: ConditionalTable[Member],
+        feed: FeedText,
     ) -> None:
-        super().__init__(members)
+        super().__init__(members, feed)
         self._leases = leases
 
     async def list(self) -> Sequence[Lease]:
@@ -155,9 +175,12 @@ class ConditionalLeases(ConditionalOwnership):
     """Ownership and checkpoint in one record: a ``LeaseContainer``."""
 
     def __init__(
-        self, leases: ConditionalLeaseTable, members: ConditionalTable[Member]
+        self,
+        leases: ConditionalLeaseTable,
+        members: ConditionalTable[Member],
+        feed: FeedText,
     ) -> None:
-        super().__init__(leases, members)
+        super().__init__(leases, members, feed)
         self._whole = leases
 
     async def create(self, lease: Lease) -> Lease:

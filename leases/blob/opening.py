@@ -9,7 +9,7 @@ from changefeed.leases.blob.address import BlobAccess, BlobAddress, read_address
 from changefeed.leases.blob.connection import connect, create_container
 from changefeed.leases.blob.errors import translate_errors
 from changefeed.leases.blob.metadata import Kind
-from changefeed.leases.blob.tables import BlobTable
+from changefeed.leases.blob.tables import BlobFeedText, BlobTable
 from changefeed.leases.conditional import ConditionalCheckpoints, ConditionalOwnership
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.separate_stores import SeparateStores
@@ -61,7 +61,9 @@ async def _opened(
 
 def _ownership(client: ContainerClient, address: BlobAddress) -> ConditionalOwnership:
     return ConditionalOwnership(
-        BlobTable(client, address, OWNERSHIP), BlobTable(client, address, MEMBERS)
+        BlobTable(client, address, OWNERSHIP),
+        BlobTable(client, address, MEMBERS),
+        BlobFeedText(client, address),
     )
 
 

@@ -122,6 +122,26 @@ class BlobTable(Generic[Record]):
         return self._client.get_blob_client(self._folder + blob_name(key))
 
 
+class BlobFeedText:
+    """A blob of its own, ``PREFIX/feed``, with the text as its content: a ``FeedText``."""
+
+    def __init__(self, client: ContainerClient, address: BlobAddress) -> None:
+        self._blob = client.get_blob_client(f"{address.prefix}/feed")
+        self._where = str(address)
+
+    async def get(self) -> str | None:
+        with translate_errors(self._where):
+            try:
+                loaded = await self._blob.download_blob()
+                return (await loaded.readall()).decode()
+            except ResourceNotFoundError:
+                return None
+
+    async def put(self, identity: str) -> None:
+        with translate_errors(self._where):
+            await self._blob.upload_blob(identity.encode(), overwrite=True)
+
+
 def blob_name(key: str) -> str:
     """Return an id as the last part of a blob's name: itself where it is a plain one."""
     if key in {"", ".", ".."}:

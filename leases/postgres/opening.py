@@ -18,6 +18,7 @@ from changefeed.leases.postgres.tables import (
     MEMBERS,
     OWNERSHIP,
     Kind,
+    PostgresFeedText,
     PostgresTable,
 )
 from changefeed.leases.tables import Record
@@ -27,6 +28,10 @@ from changefeed.leases.tables import Record
 class _Opened:
     database: Database
     address: PostgresAddress
+
+    @property
+    def feed(self) -> PostgresFeedText:
+        return PostgresFeedText(self.database, self.address.schema, self.address.fleet)
 
     def table(self, kind: Kind[Record]) -> PostgresTable[Record]:
         return PostgresTable(self.database, kind, self.address.schema, self.address.fleet)
@@ -38,7 +43,7 @@ async def open_leases(
 ) -> AsyncIterator[ConditionalLeases]:
     """Ownership and checkpoints in one row of ``leases``; hosts in ``members``."""
     async with _opened(place, access, create=create) as opened:
-        yield ConditionalLeases(opened.table(LEASES), opened.table(MEMBERS))
+        yield ConditionalLeases(opened.table(LEASES), opened.table(MEMBERS), opened.feed)
 
 
 @asynccontextmanager
@@ -47,7 +52,7 @@ async def open_ownership(
 ) -> AsyncIterator[ConditionalOwnership]:
     """Ownership alone, in ``ownership``; hosts in ``members``."""
     async with _opened(place, access, create=create) as opened:
-        yield ConditionalOwnership(opened.table(OWNERSHIP), opened.table(MEMBERS))
+        yield ConditionalOwnership(opened.table(OWNERSHIP), opened.table(MEMBERS), opened.feed)
 
 
 @asynccontextmanager

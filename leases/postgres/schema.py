@@ -64,6 +64,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             for table in ("leases", "ownership", "checkpoints", "members")
         ),
     ),
+    ("create table {schema}.feeds (fleet text primary key, identity text not null)",),
 )
 """What makes version n + 1 of version n, by n; ``{schema}`` is the quoted schema."""
 

@@ -111,6 +111,27 @@ class PostgresTable(Generic[Record]):
         return replace(self._kind.from_row(decoded), version=version)
 
 
+class PostgresFeedText:
+    """The row of a fleet in ``feeds``: a ``FeedText``."""
+
+    def __init__(self, database: Database, schema: str, fleet: str) -> None:
+        self._database = database
+        self._fleet = encode(fleet)
+        table = f"{quoted(schema)}.feeds"
+        self._get = f"select identity from {table} where fleet = $1"  # noqa: S608 - as above
+        self._put = (
+            f"insert into {table} values ($1, $2)"  # noqa: S608 - as above
+            " on conflict (fleet) do update set identity = excluded.identity"
+        )
+
+    async def get(self) -> str | None:
+        row = await self._database.one(self._get, self._fleet)
+        return None if row is None else decode(row["identity"])
+
+    async def put(self, identity: str) -> None:
+        await self._database.fetch(self._put, self._fleet, encode(identity))
+
+
 def encode(text: str) -> str:
     """Write a text without NUL, which PostgreSQL has none of."""
     return text.replace("\\", "\\\\").replace("\0", "\\0")

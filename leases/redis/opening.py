@@ -12,7 +12,7 @@ from changefeed.leases.conditional import (
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.redis.address import RedisAddress, read_address
 from changefeed.leases.redis.connection import RedisAccess, connect, info, require_fit
-from changefeed.leases.redis.tables import RedisTable
+from changefeed.leases.redis.tables import RedisFeedText, RedisTable
 
 
 @asynccontextmanager
@@ -24,6 +24,7 @@ async def open_leases(
         yield ConditionalLeases(
             RedisTable(client, address, "leases", Lease),
             RedisTable(client, address, "members", Member),
+            RedisFeedText(client, address),
         )
 
 
@@ -36,6 +37,7 @@ async def open_ownership(
         yield ConditionalOwnership(
             RedisTable(client, address, "ownership", Lease),
             RedisTable(client, address, "members", Member),
+            RedisFeedText(client, address),
         )
 
 

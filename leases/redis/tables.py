@@ -97,6 +97,24 @@ class RedisTable(Generic[Record]):
         return replace(found, version=Version(version.decode()))
 
 
+class RedisFeedText:
+    """A key of its own: a ``FeedText``."""
+
+    def __init__(self, client: Any, address: RedisAddress) -> None:
+        self._client = client
+        self._where = str(address)
+        self._key = address.key("feed")
+
+    async def get(self) -> str | None:
+        with translate_errors(self._where):
+            found: bytes | None = await self._client.get(self._key)
+        return None if found is None else found.decode()
+
+    async def put(self, identity: str) -> None:
+        with translate_errors(self._where):
+            await self._client.set(self._key, identity)
+
+
 def _value(record: Lease | Checkpoint | Member, version: str) -> tuple[bytes, str | None]:
     """Return a record as it is stored, and the continuation that is stored beside it."""
     fields = msgspec.to_builtins(record)

@@ -13,6 +13,7 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.feed_identity import KeepsFeedIdentity, refuse_another_feed
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
@@ -158,6 +159,38 @@ async def test_a_server_that_is_not_there_is_unavailable(address: str) -> None:
         async with open_container(address, opening()):
             pass
     assert list((await severities(address, opening())).values()) == [Severity.PROBLEM]
+
+
+async def test_the_identity_of_the_feed_is_kept_beside_the_leases(
+    postgres: Postgres, redis: Redis, azurite: Azurite
+) -> None:
+    addresses = (
+        f"{postgres.url}?fleet=of-feed",
+        f"{redis.url}?fleet=of-feed",
+        blob_address(azurite, "of-feed/p"),
+    )
+    for address in addresses:
+        async with open_container(address, opening(azurite)) as leases:
+            assert isinstance(leases, KeepsFeedIdentity)
+            assert await leases.feed_identity() is None
+            await refuse_another_feed(leases, "first ü")
+            assert await leases.feed_identity() == "first ü"
+            await leases.create(lease())
+            await refuse_another_feed(leases, "first ü")
+            with pytest.raises(ContainerRefused, match="another feed"):
+                await refuse_another_feed(leases, "second")
+            await leases.keep_feed_identity("second")
+            assert await leases.feed_identity() == "second"
+
+
+async def test_tables_without_feeds_get_theirs(postgres: Postgres) -> None:
+    address = f"{postgres.url}?schema=first"
+    async with connect(read_address(address.removeprefix("postgresql:"))) as database:
+        await create_schema(database, "first", MIGRATIONS[:1])
+    with pytest.raises(ContainerRefused, match="brings the tables up to date"):
+        async with open_container(address, opening(create=False)):
+            pass
+    await works(address, opening())
 
 
 # PostgreSQL

@@ -342,4 +342,20 @@ LEASES = (
         rule=12,
         tests=("tests/unit/leases/test_feed_identity.py",),
     ),
+    Mutant(
+        name="a Redis that may throw leases away is used",
+        file="leases/redis/connection.py",
+        before='    return policy.startswith("allkeys-")',
+        after='    return policy.startswith("volatile-")',
+        rule=12,
+        tests=("tests/unit/leases/redis/test_address.py",),
+    ),
+    Mutant(
+        name="what an Event Hubs processor wrote begins no epoch",
+        file="leases/blob/metadata.py",
+        before="            epoch=int(found.written),\n            stamp",
+        after="            epoch=0,\n            stamp",
+        rule=1,
+        tests=("tests/unit/leases/blob/test_metadata.py",),
+    ),
 )
