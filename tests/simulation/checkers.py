@@ -58,6 +58,9 @@ class Checker:
         self._taken: dict[RangeId, int] = defaultdict(lambda: -1)
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
         self._active: Counter[Call] = Counter()
+        self._unstored: dict[RangeId, set[int]] = defaultdict(set)
+        self.most_unstored: int | None = None
+        """How many changes of a range may be done and not stored: what a crash repeats."""
         self.deliveries = 0
         self.duplicates = 0
         self.events = 0
@@ -112,6 +115,13 @@ class Checker:
     def finished(self, changes: Sequence[Change]) -> None:
         """An observer returned from these changes."""
         self.events += 1
+        unstored = self._unstored[changes[0].range_id]
+        unstored.update(int(x.body) for x in changes if int(x.body) not in self._passed)
+        if self.most_unstored is not None and len(unstored) > self.most_unstored:
+            raise Violation(
+                f"{len(unstored)} changes of {changes[0].range_id} are done and not stored, "
+                f"and {self.most_unstored} may be"
+            )
         for change in changes:
             self.deliveries += 1
             self.duplicates += int(change.body) in self._done
@@ -167,6 +177,7 @@ class Checker:
         """An operator has moved a checkpoint: what lies after it comes again."""
         last = self._position.get(found.id, 0)
         self._passed.difference_update(self._lines.between(found, position, last))
+        self._unstored[found.id].clear()
         self._position[found.id] = position
 
     # what must hold
@@ -211,6 +222,7 @@ class Checker:
                     f"which no observer has finished"
                 )
             self._passed.add(number)
+        self._unstored[found.id] -= self._passed
         self._position[found.id] = position
 
     def undelivered(self) -> list[int]:

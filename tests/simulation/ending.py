@@ -35,6 +35,8 @@ class Ending:
         world, clock = self._world, asyncio.get_running_loop().time
         until = clock() + _LONGEST
         await asyncio.sleep(_CALM)
+        if not world.wild:
+            await self._check_readers()
         while clock() < until:
             await asyncio.sleep(10)
             world.raise_violation()
@@ -53,6 +55,13 @@ class Ending:
             raise Violation(f"leases still move: {before} became {after}")
         if world.graceful and world.checker.duplicates:
             raise Violation(f"{world.checker.duplicates} duplicates although nothing failed")
+
+    async def _check_readers(self) -> None:
+        """By now what the dead had has expired, and what anybody asked for has been granted."""
+        running = self._running()
+        unread = {x: y for x, (y, _) in (await self._owners()).items() if y not in running}
+        if unread:
+            raise Violation(f"after {_CALM:.0f} s of calm nobody reads {unread}")
 
     async def _unfinished(self) -> list[str]:
         """Say what is left to do until the fleet is whole, even, and done."""

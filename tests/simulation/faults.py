@@ -11,9 +11,6 @@ from .observers import ERRORS, HARD_ERRORS
 if TYPE_CHECKING:
     from .world import Process, World
 
-HARD_OBSERVERS = False
-"""Whether observers raise what is no ``Exception``."""
-
 
 class Faults:
     """Everything here comes to an end, or is ended when the world settles down."""
@@ -110,11 +107,16 @@ class Faults:
         world.tell(f"{process.id} is connected again")
 
     async def clock_jump(self) -> None:
-        process = self._world.somebody()
-        if process is not None:
-            process.clock_error = self._random.uniform(-60, 60)
-            text = f"the clock of {process.id} jumps to {process.clock_error:+.0f} s"
-            self._world.tell(text)
+        """A clock jumps. In wild worlds it does so beyond any limit, and may then run too
+        fast or stand still.
+        """
+        process, random = self._world.somebody(), self._random
+        if process is None:
+            return
+        now, wild = asyncio.get_running_loop().time(), self._world.wild
+        rate = random.choice([0.0, 1.0, 5.0]) if wild else 1.0
+        process.clock.jump(now, random.uniform(-60, 60) * (15 if wild else 1), rate)
+        self._world.tell(f"the clock of {process.id} jumps: {process.clock}")
 
     async def flap(self) -> None:
         for _ in range(4):
@@ -126,7 +128,7 @@ class Faults:
         moods.raises = random.choice([0.0, 0.2, 0.7])
         moods.hangs = random.choice([0.0, 0.02])
         if self._world.wild:
-            moods.errors = (*ERRORS, *HARD_ERRORS) if HARD_OBSERVERS else ERRORS
+            moods.errors = (*ERRORS, *HARD_ERRORS)
             moods.blocks = random.choice([0.0, 0.02])
             moods.late = random.choice([0.0, 5.0, 40.0])
             moods.poison = self._world.puts_aside and random.random() < 0.5

@@ -49,8 +49,11 @@ class Source(Protocol):
 class MemorySource:
     """Ranges are read to their ends, and those that go on with their keys begin anew."""
 
-    def __init__(self, random: Random, clock: Callable[[], float]) -> None:
-        self._feed = MemoryFeed(random.choice([1, 2, 3, 5, 8, 12]), clock=clock)
+    def __init__(
+        self, random: Random, clock: Callable[[], float], *, many: bool = False
+    ) -> None:
+        ranges = random.choice([1, 2, 3, 5, 8, 12])
+        self._feed = MemoryFeed(random.choice([32, 64, 128]) if many else ranges, clock=clock)
         self._in_range: dict[RangeId, list[Number]] = defaultdict(list)
 
     def reader(self) -> object:

@@ -17,10 +17,12 @@ from changefeed.host.events import HostEvents
 from changefeed.host.host import Host, StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
+from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from tests.support.fleet import settings
 
 from .checkers import Checker, Violation
+from .clocks import Clock, right_time
 from .cosmos_endpoint import CosmosStores
 from .ending import Ending
 from .faults import Faults
@@ -38,8 +40,8 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
     "sqlite": SqliteStores,
     "cosmos": CosmosStores,
 }
-_EPOCH = 1_700_000_000.0  # when the world begins, on a clock that is right
 _KEYS = 40
+_HOSTS, _MANY_HOSTS = 6, 24
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Process:
     host: Host
     task: "asyncio.Task[None]"
     context: contextvars.Context
-    clock_error: float
+    clock: Clock
     alive: bool = True
 
     @property
@@ -86,8 +88,12 @@ class World:
         manual = random.random() < 0.25
         self.moods = Moods(pace=random.choice([0.0, 0.005, 0.05]), manual=manual)
         self.classic = not self.graceful and random.random() < 0.1
+        large = wild and random.random() < 0.05
+        self._most_hosts = _MANY_HOSTS if large else _HOSTS
         self.source: Source = (
-            MemorySource(random, self._right_time) if feed == "memory" else CosmosSource(random)
+            MemorySource(random, self._right_time, many=large)
+            if feed == "memory"
+            else CosmosSource(random)
         )
         self.checker = Checker(self.source, strict=not self.classic)
         self.weather = Weather()
@@ -114,6 +120,7 @@ class World:
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = self._choose_settings()
+        self.checker.most_unstored = cast("int", self._parts["observer"]["max_unacknowledged"])
 
     def _choose_settings(self) -> dict[str, dict[str, object]]:
         random = self.random
@@ -168,7 +175,7 @@ class World:
             raise
 
     def _right_time(self) -> float:
-        return _EPOCH + asyncio.get_running_loop().time()
+        return right_time(asyncio.get_running_loop().time())
 
     # processes
 
@@ -189,14 +196,14 @@ class World:
             host=host,
             task=task,
             context=context,
-            clock_error=error,
+            clock=Clock(error=error),
         )
         self.tell(f"start {process_id} (clock {error:+.0f} s)")
 
     def _make_host(self, name: str, process_id: str) -> Host:
         def wall() -> float:
             process = self.processes.get(name)
-            return self._right_time() + (0.0 if process is None else process.clock_error)
+            return self._right_time() if process is None else process.clock.at(self.loop.time())
 
         own = settings(name, self._parts)
         make_observer = wrap(
@@ -257,7 +264,7 @@ class World:
         self._stopping.discard(process.name)
 
     async def _end_of(self, process: Process) -> None:
-        with suppress(NameTaken, StopIncomplete):
+        with suppress(NameTaken, ObserverExhausted, StopIncomplete):
             await asyncio.wait([process.task])
             process.task.result()
 
@@ -304,7 +311,7 @@ class World:
         await self.random.choice(gentle if self.graceful else gentle + rough)()
 
     async def join_or_leave(self) -> None:
-        name = f"h{self.random.randrange(6)}"
+        name = f"h{self.random.randrange(self._most_hosts)}"
         process = self.processes.get(name)
         if process is None:
             self.start(name)
@@ -355,7 +362,9 @@ class World:
         return Violation(f"{violation}\n{story}")
 
     async def _live(self) -> None:
-        for n in range(self.random.choice([1, 2, 3, 5])):
+        for n in range(
+            self._most_hosts if self._most_hosts > 6 else self.random.choice([1, 2, 3, 5])
+        ):
             self.start(f"h{n}")
         writing = asyncio.create_task(self.write())
         events = set[asyncio.Task[None]]()
