@@ -68,7 +68,7 @@ class MemoryFeed:
     """A feed for one process. Not a test double: it keeps the whole contract.
 
     ``ranges`` is how many ranges to begin with (named r0, r1, ...), or their names. They
-    share the hashes evenly. ``clock`` tells wall-clock seconds for commit times.
+    share the hashes evenly. ``clock`` gives wall-clock seconds for commit times.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class Members(Protocol):
         ...
 
     async def put_member(self, member: Member) -> Member:
-        """Write a member record if nobody has written it since it was read.
+        """Write a member record if no other write came since it was read.
 
         An empty version creates it. Return the stored copy, with its new version; raise
         ``MemberConflict`` if the version has moved on or the record is there already.
@@ -56,7 +56,7 @@ class LeaseContainer(Members, Protocol):
         ...
 
     async def replace(self, lease: Lease) -> Lease:
-        """Write ``lease`` if nobody has written it since we read it.
+        """Write ``lease`` if no other write came since we read it.
 
         A lease that carries a continuation writes that as well, all or nothing as far
         as any reader of the next epoch can tell. Return the copy as written, with its

@@ -21,9 +21,9 @@ class Lease:
     ``range.parents`` are those that must end before the lease is owned for the first time.
     ``epoch`` counts the changes of owner and never goes down. ``renewals`` is the sign of
     life: only the owner's own writes move it. ``next_owner`` is a host that asks for the
-    lease. ``paused`` says why nobody may read the range, until somebody resumes it.
+    lease. ``paused`` says why no host may read the range, until it is resumed.
     ``stamp`` is wall-clock time, for people
-    and for other processors. The container writes ``version`` anew on each write; to
+    and for other processors. The container writes a new ``version`` on each write; to
     everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
     answer was lost can find out whether it was his.
     """
@@ -79,7 +79,7 @@ class Lease:
 
     def handed_over(self) -> "Lease":
         """Pass the lease on to the host that asked. That one begins its own epoch."""
-        assert self.next_owner is not None, "a lease is handed over to somebody"
+        assert self.next_owner is not None, "a lease is handed over to a host"
         return replace(
             self,
             owner=self.next_owner,
@@ -90,7 +90,7 @@ class Lease:
         )
 
     def paused_because(self, reason: str | None) -> "Lease":
-        """Let nobody read the range any more; ``None`` resumes it."""
+        """Let no host read the range any more; ``None`` resumes it."""
         return replace(self, paused=reason)
 
     def released(self) -> "Lease":
@@ -99,15 +99,15 @@ class Lease:
         )
 
     def vacated(self) -> "Lease":
-        """Take it from its owner, whoever that is: an epoch begins that is nobody's."""
+        """Take it from its owner: an epoch begins that belongs to no host."""
         return replace(self.released(), epoch=self.epoch + 1)
 
     def finished(self) -> "Lease":
-        """The range has been read to its end: nobody owns it, and nobody ever will."""
+        """The range has been read to its end: no host owns it, and none ever will."""
         return replace(self.released(), ended=True)
 
     def begun_at(self, continuation: Continuation) -> "Lease":
-        """Begin there, after all: for a lease that nobody has owned yet."""
+        """Begin there, after all: for a lease that no host has owned yet."""
         return replace(self, ended=False, continuation=continuation)
 
     def stamped(self, *, write_id: WriteId, stamp: float) -> "Lease":

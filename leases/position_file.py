@@ -1,7 +1,7 @@
 """Leases as a document, to carry them to where another program makes them again.
 
 Whoever writes one says where each range is to be read from; who reads it creates leases
-there that nobody owns yet.
+there that no host owns yet.
 """
 
 from collections.abc import Sequence

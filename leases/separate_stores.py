@@ -1,22 +1,22 @@
 """Ownership and checkpoints kept apart, each where it fits.
 
 Balancing lists ownership only and never touches a checkpoint. What a single document
-gives for nothing, that a robbed owner's checkpoint finds its version gone, is made here
-by the epoch: whoever acquires a lease first raises the epoch of its checkpoint, and
+gives for nothing, that a force-stolen owner's checkpoint finds its version gone, is made here
+by the epoch: a host that acquires a lease first raises the epoch of its checkpoint, and
 the checkpoint store refuses every write under an older one.
 
 Two stores cannot be written at once. The order of the writes makes that safe: a
 checkpoint is written before ownership is passed on, and claimed after ownership was won.
 A host that dies in between leaves a lease that expires, and a checkpoint that counts.
 
-What is left when somebody dies, or is overtaken, between the two writes of a call:
+What is left when a host dies, or is overtaken, between the two writes of a call:
 
 create     A checkpoint without a lease. The next ``create`` adopts it, and its epoch.
 replace    A checkpoint further on, and an owner who has not changed. The progress was
            real, and it is in the claimed epoch, so owner and successor both go on from it.
 acquire    A new owner, and a checkpoint still open to the old one. Nobody reads under
-           the new epoch yet. Last writes of the old owner may come in until somebody
-           claims; and whoever claims, finds them.
+           the new epoch yet. Last writes of the old owner may come in until a host
+           claims; the one that claims finds them.
 delete     A checkpoint without a lease, as after ``create``. To forget that as well,
            create the lease and delete it again. A lease that is created in the very
            moment between may lose its checkpoint instead, and is then refused.
@@ -48,7 +48,7 @@ from changefeed.leases.stores import (
     require_continuation,
 )
 
-_ATTEMPTS = 10  # every one that fails means that somebody else has written in between
+_ATTEMPTS = 10  # each that fails lost to another write
 
 
 class SeparateStores:
@@ -66,7 +66,7 @@ class SeparateStores:
       then owns the lease, but has not shut out the old owner: it must ``acquire`` again,
       without a new epoch. So must a host that another has made owner by ``replace``.
 
-    A lease whose checkpoint is missing is refused. To begin anew without a word would
+    A lease whose checkpoint is missing is refused. To start over without a word would
     repeat everything, or skip whatever was written since.
     """
 
@@ -109,7 +109,7 @@ class SeparateStores:
         raise ContainerUnavailable(f"lease {range_id!r} changes faster than it can be read")
 
     async def create(self, lease: Lease) -> Lease:
-        # Look first, lest a checkpoint that was wiped is made anew under a lease in use.
+        # Look first: a wiped checkpoint must not be recreated under a lease in use.
         owned = await self._ownership.read(lease.range_id)
         if owned is not None:
             return _listed(owned)
@@ -199,7 +199,7 @@ class SeparateStores:
 _MISSING = (
     "lease {range_id!r} has no checkpoint in the checkpoint store: it was emptied, or it is"
     " another than the one this fleet began with. Put the right one in its place; or delete"
-    " the lease, and it is made anew from the start position of your settings"
+    " the lease, and it is recreated from the start position of your settings"
 )
 
 

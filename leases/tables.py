@@ -1,9 +1,9 @@
 """Lease containers over tables of records: what those in memory and in SQLite share.
 
 The rules of the contract stand here once, as plain functions from what is stored and
-what somebody wants to write to what is stored next. A table only has to read a record,
-ask such a function and write its answer, with nobody in between. A store that cannot do
-that (it has no transactions, or a call costs a journey) is better served by its own
+what a caller wants to write to what is stored next. A table only has to read a record,
+ask such a function and write its answer, without another write in between. A store that cannot
+do that (it has no transactions, or a call costs a journey) is better served by its own
 conditional writes, and does not use this module.
 """
 
@@ -43,7 +43,7 @@ class Table(Protocol[Record]):
     async def change(
         self, key: str, decide: Callable[[Record | None], Decision[Record]]
     ) -> Record | None:
-        """Read a record and write what ``decide`` makes of it, with nobody in between.
+        """Read a record and write what ``decide`` makes of it; no write comes between.
 
         A write gets a version that was never used before. Return what is stored then.
         What ``decide`` raises goes through, and nothing is written.
@@ -114,7 +114,7 @@ class TableLeases(TableOwnership):
         return written if lease.continuation is not None else written.without_continuation()
 
     async def acquire(self, lease: Lease) -> Lease:
-        # One record, one version: whoever has not read this write cannot checkpoint.
+        # One record, one version: a host that has not read this write cannot checkpoint.
         bare = lease.without_continuation()
         return await self._write(lease, lambda stored: replaced(stored, bare))
 

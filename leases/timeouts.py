@@ -17,7 +17,7 @@ class BoundedContainer:
     """Wraps a container: no call takes longer than ``timeout`` seconds.
 
     A call that ran out of time raises ``ContainerUnavailable``: a write may have
-    happened. ``on_call`` is told the name of each call, for the metrics.
+    happened. ``on_call`` gets the name of each call, for the metrics.
     """
 
     def __init__(

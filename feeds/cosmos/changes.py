@@ -4,7 +4,7 @@ A page is parsed twice, both times by msgspec: once to cut it into its items wit
 into them, and once for the few fields of each that a change needs. The body of a change
 is the item as it came, system properties included, so no JSON is ever written here.
 
-What the modes can tell:
+What the modes show:
 
 * latest version: each item once, at its newest version. Whether that was an insert or a
   replace is not said: it is a ``REPLACE``. Deletes do not appear. Times are whole seconds.
@@ -12,7 +12,7 @@ What the modes can tell:
   the container keeps one. A delete has no body.
 
 Limits: within one transaction, sequences count what the page holds of it. In latest version
-mode an item of it that was written again has moved on, so the others may be counted anew
+mode an item of it that was written again has moved on, so the others may be counted again
 when they are read again.
 """
 
@@ -158,26 +158,26 @@ class Changes:
         ]
 
     def _of_version(self, range_id: RangeId, version: _Version, sequence: int) -> Change:
-        told = version.metadata
-        operation = _OPERATIONS[told.operation_type]
+        metadata = version.metadata
+        operation = _OPERATIONS[metadata.operation_type]
         deleted = operation is Operation.DELETE
         image = self._item.decode((deleted and bytes(version.previous)) or version.current)
         return Change(
             range_id=range_id,
             sequence=sequence,
-            key=self._key_of_deleted(told, image) if deleted else self._key(image),
-            id=image.id or told.id or "",
+            key=self._key_of_deleted(metadata, image) if deleted else self._key(image),
+            id=image.id or metadata.id or "",
             operation=operation,
             body=b"" if deleted else bytes(version.current),
-            committed_us=told.crts * _MICROSECONDS,
+            committed_us=metadata.crts * _MICROSECONDS,
             previous=bytes(version.previous) or None,
         )
 
-    def _key_of_deleted(self, told: _Metadata, image: Any) -> str:
+    def _key_of_deleted(self, metadata: _Metadata, image: Any) -> str:
         """Read the key of what is gone from its metadata, by path, or from its last image."""
-        if not isinstance(told.partition_key, dict):
+        if not isinstance(metadata.partition_key, dict):
             return self._key(image)
-        return _text([_walked(told.partition_key, path) for path in self._paths])
+        return _text([_walked(metadata.partition_key, path) for path in self._paths])
 
     def _key(self, item: Any) -> str:
         first = self._first_head(item)

@@ -168,7 +168,7 @@ class CosmosFeed:
         try:
             _, answer = await self._ask(range_id, since=since, limit=1)
         except _Ended as ended:
-            raise RangeUnknown(range_id) from ended  # its successors start anew
+            raise RangeUnknown(range_id) from ended  # its successors start afresh
         if answer.status == _NOT_MODIFIED:
             return Continuation(answer.etag)
         return position(self._changes.first_lsn(answer.body) - 1)
@@ -208,7 +208,7 @@ class CosmosFeed:
         after: Continuation | None = None,
         since: object = "Beginning",
     ) -> tuple[Place, Answer]:
-        """Ask for changes behind a position or since a time, wherever they are by now.
+        """Ask for changes behind a position or since a time, where they are by now.
 
         Raise ``_Ended`` where a position can no longer be asked for under this id.
         """
@@ -269,7 +269,7 @@ class CosmosFeed:
     def _stands(
         self, place: Place, range_id: RangeId, after: Continuation, answer: Answer
     ) -> Continuation:
-        """Return where a reader stands after it was told that there is nothing.
+        """Return where a reader stands after an answer without changes.
 
         Only in a range that was there from the start can LSNs be compared: a merge begins
         them again.

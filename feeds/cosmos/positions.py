@@ -3,7 +3,7 @@
 A position is the etag of the change feed as it came, quotes included: ``"7052"`` says
 that everything up to LSN 7052 was read. Other change feed processors keep the same text,
 so a lease can pass between them. Of which range it is, the lease says; the opaque
-token of the client, which holds both, is made anew for each read.
+token of the client, which holds both, is made for each read.
 
 ``"0"`` lies before everything. It is our own word for the beginning, where the server has none.
 

@@ -2,14 +2,14 @@
 
 The vendor's client does more than is asked: it follows a split on its own, into several
 ranges at once; it asks a hundred times where it is throttled, and a thousand where a
-split takes its time; and it reads on in a container that was made anew. So each
+split takes its time; and it reads on in a container that was recreated. So each
 answer that is about those things is taken from it as it comes in, by the hook that the
 client offers for looking at raw answers, and what to do is decided here. The rest (regions
 that are down, servers that are busy, connections that break) stays with the client,
 which knows the account's regions.
 
 A page is taken the same way, as bytes: the client would parse it into dictionaries
-that nobody here wants.
+that nothing here needs.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ class Requests:
                         pass
                 except _Taken as taken:
                     raise _error_in(self._where, taken.answer) from None
-                if bodies:  # else another task was quicker, and the client asked nobody
+                if bodies:  # else another task was quicker, and the client sent no request
                     return _range_list(bodies)
         raise FeedUnavailable(f"the ranges of {self._where} could not be listed just now")
 
@@ -200,7 +200,7 @@ _TRANSLATOR = Translator(
 
 
 def error_of(where: str, problem: Problem) -> Exception:
-    """Say what an error means to a reader: ask again later, or tell a person."""
+    """Say what an error means to a reader: ask again later, or a person has to act."""
     if (problem.status, problem.substatus) == (BAD_REQUEST, _RECREATED):
         return FeedRefused(is_recreated(where))
     if problem.status == BAD_REQUEST:
@@ -221,8 +221,8 @@ def is_recreated(where: str) -> str:
 def _take(response: Any) -> None:
     """Take an answer from the client, unless the client knows better what to do with it."""
     answer = _whole(response)
-    anew = (answer.status, answer.substatus) == (BAD_REQUEST, _RECREATED)
-    if answer.status < BAD_REQUEST or answer.status in _REPEATED or anew:
+    recreated = (answer.status, answer.substatus) == (BAD_REQUEST, _RECREATED)
+    if answer.status < BAD_REQUEST or answer.status in _REPEATED or recreated:
         raise _Taken(answer)
 
 

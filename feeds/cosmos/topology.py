@@ -1,8 +1,8 @@
 """Which ranges a container has, and where to read one that it no longer has.
 
 Cosmos DB splits and merges its physical ranges when it likes. A range that is gone cannot
-be read any more, but nothing in it is lost: whoever holds its keys now serves its changes
-too, from the same positions. So a gone range *ends* at once, wherever its reader stands,
+be read any more, but nothing in it is lost: the range that holds its keys now serves its
+changes too, from the same positions. So a gone range *ends* at once, where its reader stands,
 and goes on from there in the ranges that hold its keys by now, however many splits lie
 between.
 
@@ -12,7 +12,7 @@ half is then read on alone, within its own bounds, under an id that names the bo
 from two positions that cannot be compared. Such a part lives until the range under it is
 split inside of it.
 
-Cosmos DB tells the ids of all ancestors of a range, but not their bounds. They are
+Cosmos DB gives the ids of all ancestors of a range, but not their bounds. They are
 *recalled*: from having seen the range alive, or from leases. Without them a gone range is
 what descends from it, which is right unless something was merged since. That is seen in the
 family tree, and then refused: after splits alone, no two ancestors of a range have the same
@@ -86,7 +86,7 @@ class Topology:
     def listed(self) -> Sequence[FeedRange]:
         """Return the physical ranges; what still reads keys of one is among its parents.
 
-        So nobody begins with a merged range while its halves are being read.
+        So no host begins with a merged range while its halves are being read.
         """
         return [replace(x, parents=self._held_before(x)) for x in self.physical]
 
@@ -94,7 +94,7 @@ class Topology:
         """Return where a range is read, or what goes on with its keys if it has ended.
 
         Raise ``RangeUnknown`` for what was never a range here, and ``FeedRefused`` where
-        only forgotten bounds would tell.
+        only forgotten bounds would show it.
         """
         for x in self.physical:
             if x.id == range_id:
@@ -111,7 +111,7 @@ class Topology:
             return self._parts(range_id, self.recalled[range_id])
         if self._merged_since(range_id):
             raise FeedRefused(
-                f"range {range_id!r} was merged with another while nobody was looking, and "
+                f"range {range_id!r} was merged with another while no host was looking, and "
                 f"its bounds are not known any more: a lease without bounds (FeedRange) "
                 f"cannot be followed through a merge. Reset the lease of this range"
             )

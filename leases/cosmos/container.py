@@ -5,8 +5,8 @@ writer wins. A renewal does not carry the continuation, and a checkpoint carries
 else. The version of a lease is that etag, with what a write must know of the document.
 
 The client sends a write again when its answer was lost. So on a conflict the document is
-read: if it names this very attempt, the write had got through. Should somebody else have
-written after it, the conflict is told, and the caller reads and finds out by itself.
+read: if it names this very attempt, the write had got through. If another host has
+written after it, the conflict is raised, and the caller reads the lease again.
 
 Limits: accounts that take writes in several regions resolve conflicts afterwards, and
 two hosts in two regions would both win. All hosts must write in the same region.
@@ -31,9 +31,12 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.lease import Lease
 from changefeed.leases.stores import require_continuation
+from changefeed.runtime.logs import get_logger
+
+_log = get_logger()
 
 T = TypeVar("T")
-_ATTEMPTS = 5  # each lost to somebody who wrote in between
+_ATTEMPTS = 5  # each lost to a write in between
 
 
 class CosmosLeases(CosmosMembers):
@@ -49,9 +52,11 @@ class CosmosLeases(CosmosMembers):
         self._markers = Markers(items, form.names)
         self._parts: Sequence[Lease] = ()
         self._only_look = only_look
+        self._forgetful: set[str] = set()
 
     async def list(self) -> Sequence[Lease]:
         found = await self._items.query(documents.LISTED, begin=self._form.names.leases)
+        self._warn_of_forgetful_neighbours(found)
         leases = [documents.lease_in(self._ours(x)) for x in found if documents.started(x)]
         self._parts = [x for x in leases if documents.is_part(x.range)]
         if not self._only_look:
@@ -187,6 +192,18 @@ class CosmosLeases(CosmosMembers):
                     "the whole would read all of it again. Stop that fleet, and import its "
                     "leases under a prefix of their own (changefeed leases import)"
                 )
+
+    def _warn_of_forgetful_neighbours(self, found: Sequence[Document]) -> None:
+        """Warn once of each owner whose writes lose what is ours in a lease."""
+        owners = {str(x["Owner"]) for x in found if documents.forgets_our_part(x)}
+        for owner in sorted(owners - self._forgetful):
+            _log.warning(
+                "lease.rewritten_by_others",
+                owner=owner,
+                advice="it keeps no properties: epochs begin again, pauses and handoffs are "
+                "lost. Let one kind of processor run, and import the leases of the other",
+            )
+        self._forgetful |= owners
 
     def _ours(self, document: Document) -> Document:
         documents.check_mode(document, self._form.mode)

@@ -1,7 +1,7 @@
 """The markers beside the leases, by which processors agree on who creates them.
 
 ``{prefix}.info`` says that the leases were created; with it, a .NET host creates none.
-``{prefix}.lock`` says that somebody is creating them; a .NET host waits for it to go.
+``{prefix}.lock`` says that a host is creating them; a .NET host waits for it to go.
 
 Our hosts create every missing lease at any time, and several at once do no harm: a lease
 has one id, and the first to create it settles where it starts. So they wait for the lock
@@ -96,6 +96,6 @@ class Markers:
         if self._lock is not None:
             with suppress(
                 PreconditionFailed, ItemNotFound
-            ):  # it went by itself, or somebody took it over
+            ):  # it went by itself, or another host took it over
                 await self._items.delete(self._names.lock, self._lock)
             self._lock = None

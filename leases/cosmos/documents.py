@@ -8,9 +8,9 @@ other about the last write and the checkpoint, so that a checkpoint need not wri
 does not know.
 
 They do not know our part, so it may be out of date. Ours repeats the owner and timestamp
-that were written with it: if they still stand, nobody else has written. If not, another
-processor has, and every such write counts as a sign of life of the owner it names, in an
-epoch after the one we wrote. When .NET splits a range it copies the properties of the
+that were written with it: if they are unchanged, no other processor has written. If not,
+another processor has, and every such write counts as a sign of life of the owner it names, in
+an epoch after the one we wrote. When .NET splits a range it copies the properties of the
 parent into the children; ours name their range, and count for no other.
 
 A document whose continuation is null belongs to a range that was never read. It is no
@@ -172,6 +172,13 @@ def is_foreign(document: Mapping[str, Any]) -> bool:
     ours = _entry(document, OWNERSHIP, _Ownership)
     now = (document.get("Owner"), document.get("timestamp"))
     return ours is None or now != (ours.owner, ours.at)
+
+
+def forgets_our_part(document: Mapping[str, Any]) -> bool:
+    """Whether a processor wrote it that keeps no ``properties``, as Java's does: epochs begin
+    again, and requests and pauses are lost, at each of its writes.
+    """
+    return bool(document.get("Owner")) and not isinstance(document.get("properties"), dict)
 
 
 def check_mode(document: Mapping[str, Any], mode: str) -> None:

@@ -1,6 +1,6 @@
 """The items of one container: conditional reads and writes, and what went wrong with them.
 
-The client sends a write again when its answer was lost, whatever it is told, so a
+The client sends a write again when its answer was lost, whatever its options say, so a
 conflict may be the echo of one's own success. Who writes must therefore be able to
 recognise his own write: ``Moved`` and ``Present`` say only that something is there.
 """

@@ -134,7 +134,7 @@ async def create_container(client: CosmosClient, address: CosmosAddress) -> None
     """Create the lease container, and its database, if they are not there.
 
     It is looked for first, because only keys may create; looking needs less. Hosts that
-    start together all find nothing, and all but one are told that it is there by now.
+    start together all find nothing, and all but one learn that it is there by now.
     """
     try:
         await container_of(client, address).read()

@@ -1,6 +1,6 @@
 """Taking a lease away from its owner, from outside of any host.
 
-A new epoch begins, which is nobody's: from then on whatever the former owner writes is
+A new epoch begins, that belongs to no host: from then on what the former owner writes is
 refused, checkpoints too, and any other host may acquire the lease at once. What it has in
 hand is delivered again to the next owner.
 
@@ -23,7 +23,7 @@ _TRIES = 20  # its owner writes it, too
 
 
 async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
-    """Take a lease from its owner; return it as it was, ``None`` if nobody has it.
+    """Take a lease from its owner; return it as it was, ``None`` if no host has it.
 
     Raise ``LeaseGone`` if there is no such lease, ``LeaseConflict`` if others kept writing
     to it, and what containers raise.
@@ -44,7 +44,7 @@ async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
 
 
 async def vacate(container: LeaseContainer, lease: Lease) -> Lease:
-    """Begin an epoch of ``lease`` that is nobody's; return it whole.
+    """Begin an epoch of ``lease`` that belongs to no host; return it whole.
 
     The write has a name of its own, as each has: a former owner with a write of unknown
     fate must not take this one for it.

@@ -1,4 +1,4 @@
-"""Changing a lease that somebody else owns: a request, a pause.
+"""Changing a lease that another host owns: a request, a pause.
 
 Its owner writes it all the while, with every renewal and (in a combined container) every
 checkpoint, so a version that was listed a moment ago may be gone. Read it, change it,

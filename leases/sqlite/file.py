@@ -26,7 +26,7 @@ _Work = Callable[[sqlite3.Connection], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A change that somebody waits for."""
+    """A change whose caller waits."""
 
     work: _Work
     answer: asyncio.Future[Any]
@@ -38,7 +38,7 @@ class SqliteFile:
     What is to be done is a plain function over the connection, and the thread does one
     after the other. Changes that are asked for while others are being written share the
     next transaction: with many ranges, a trip to the thread and a commit cost more than
-    the change. A change is whole even when whoever asked for it was cancelled meanwhile.
+    the change. A change is whole even when its caller was cancelled meanwhile.
     """
 
     def __init__(self, path: Path | str, busy_timeout: float, tables: Sequence[str]) -> None:
@@ -248,7 +248,7 @@ _MAY_PASS = {
 _WILL_NOT_PASS = {
     sqlite3.SQLITE_NOTADB: "it is no SQLite file; give the leases their own",
     sqlite3.SQLITE_CANTOPEN: "let this process read and write the file and its directory",
-    sqlite3.SQLITE_CORRUPT: "it is damaged; restore it, or begin anew in another file",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; restore it, or start over in another file",
 }
 
 
