@@ -90,7 +90,7 @@ def test_a_half_outlives_the_merged_range_and_becomes_a_whole_one_where_it_can()
 def test_bounds_are_recalled_from_leases() -> None:
     fresh = Topology(physical=[MERGED])
     for name in "12":
-        with pytest.raises(FeedRefused, match="merged with another while nobody was looking"):
+        with pytest.raises(FeedRefused, match="merged with another while no host was looking"):
             fresh.find(RangeId(name))
     recalled = fresh.recalling([LOW, HIGH])
     assert ids(recalled.find(RangeId("1"))) == ["-20"]
