@@ -1,0 +1,101 @@
+"""A host that starts where something is missing: a store, a terminal, a pipe."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+
+from tests.support.commands import COMMAND, PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.emulator_process import free_port
+
+pytestmark = pytest.mark.real_time
+
+RUN = ("run", *PLACES, *QUICK, "--observer=count", "--set=log.format=json")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    a_log_of(20, tmp_path)
+    return tmp_path
+
+
+async def get(url: str) -> tuple[int, Any]:
+    def ask() -> tuple[int, Any]:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.status, json.load(answer)
+        except HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    return await asyncio.to_thread(ask)
+
+
+async def test_a_host_waits_for_stores_that_are_away_and_says_so(tmp_path: Path) -> None:
+    away, port = free_port(), free_port()
+    where = (
+        f"--feed=cosmos+http://127.0.0.1:{away}/d/c",
+        f"--leases=cosmos+http://127.0.0.1:{away}/d/leases",
+    )
+    more = ("--observer=count", f"--set=web.port={port}", "--set=log.format=json")
+    async with running("run", *where, *QUICK, *more, cwd=tmp_path) as host:
+        await host.says('"event": "call.failed"', times=2)
+        assert {x["doing"] for x in host.events("call.failed")} <= {"open feed", "open leases"}
+        assert (await get(f"http://127.0.0.1:{port}/livez"))[0] == 200
+        status, shown = await get(f"http://127.0.0.1:{port}/readyz")
+        assert (status, shown["ready"]) == (503, False)
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+        assert "Traceback" not in host.said
+
+
+def test_a_wrong_address_is_refused_at_once(tmp_path: Path) -> None:
+    ended = changefeed("run", "--feed=nonsense:x", "--observer=count", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+
+
+async def test_a_hang_up_is_an_orderly_stop(place: Path) -> None:
+    async with running(*RUN, cwd=place) as host:
+        await host.says('"event": "lease.acquired"')
+        host.process.send_signal(signal.SIGHUP)
+        assert await host.ends() == 0
+        assert host.events("host.stopped")
+
+
+async def test_a_hang_up_that_is_ignored_stays_so(place: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; it is inherited
+    try:
+        async with running(*RUN, cwd=place) as host:
+            await host.says('"event": "lease.acquired"')
+            host.process.send_signal(signal.SIGHUP)
+            await asyncio.sleep(1)
+            assert host.process.returncode is None
+            assert not host.events("host.stopping")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_end_of_a_standard_input_that_is_no_pipe_is_a_mistake_with_advice(
+    place: Path,
+) -> None:
+    program = " ".join(COMMAND)
+    for redirection in ("<&-", "<a-file"):
+        (place / "a-file").touch()
+        ended = subprocess.run(
+            ["/bin/sh", "-c", f"{program} run --observer=count --stop-at-eof {redirection}"],
+            cwd=place,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended.stderr
+        assert "changefeed: --stop-at-eof " in ended.stderr
+        assert ended.stderr.endswith("leave it out\n")
