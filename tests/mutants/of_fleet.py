@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_EMBEDDING = "tests/unit/host/test_embedding.py"
 _STORIES = "tests/unit/host/test_fleet_stories.py"
 _HANDOFF = "tests/unit/host/balancing/test_handoff.py"
 _BALANCER = "tests/unit/host/balancing/test_balancer.py"
@@ -484,5 +485,31 @@ FLEET = (
         after="    asked = lease.next_owner is not None\n",
         rule=4,
         tests=("tests/unit/leases/test_plan.py",),
+    ),
+    Mutant(
+        name="a cancelled host drops everything",
+        file="host/host.py",
+        before="                if self._stop.at_once.is_set():\n"
+        "                    self._serving.cancel()\n",
+        after="                self._serving.cancel()\n",
+        rule=11,
+        tests=(_EMBEDDING,),
+    ),
+    Mutant(
+        name="a host that is stopped while it joins leaves its record",
+        file="host/host.py",
+        before="        finally:\n            await self._leave()\n",
+        after="        finally:\n            if self._pool is not None:\n"
+        "                await self._leave()\n",
+        rule=11,
+        tests=(_EMBEDDING,),
+    ),
+    Mutant(
+        name="a feed that is away at a start ends the host",
+        file="host/wiring.py",
+        before="return await retrier.call(name, lambda: stack.enter_async_context(make()))",
+        after="return await stack.enter_async_context(make())",
+        rule=11,
+        tests=(_EMBEDDING,),
     ),
 )

@@ -117,7 +117,10 @@ def _shown(annotation: Any) -> str:
 
 def _plain(text: Any) -> str:
     """Leave modules out of names of types, and what pydantic keeps beside them."""
-    short = re.sub(r"Annotated\[(\w+), .*?\)\]", r"\1", str(_shown(text)))
+    text = re.sub(
+        r"<(?:built-in )?function (?:\w+\.)*(\w+)(?: at 0x\w+)?>", r"\1", _shown(text)
+    )
+    short = re.sub(r"Annotated\[(\w+), .*?\)\]", r"\1", text)
     short = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", short)
     return re.sub(r"<class '([\w.]+)'>", r"\1", short).replace("'", "")
 

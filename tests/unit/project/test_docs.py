@@ -12,6 +12,7 @@ from changefeed.cli.app import app
 from changefeed.host.host import Host
 from changefeed.host.settings import Settings
 from changefeed.runtime.settings_schema import names
+from tests.support import api_page
 from tests.support.settings_page import page
 
 ROOT = Path(__file__).parents[3]
@@ -51,6 +52,12 @@ def test_every_link_leads_somewhere(file: Path) -> None:
 def test_the_page_of_settings_is_what_the_settings_make() -> None:
     assert (ROOT / "docs/settings.md").read_text() == page(), (
         "write it anew: python -m tests.support.settings_page > docs/settings.md"
+    )
+
+
+def test_the_page_of_the_api_is_what_the_docstrings_make() -> None:
+    assert (ROOT / "docs/api.md").read_text() == api_page.page(), (
+        "write it anew: python -m tests.support.api_page > docs/api.md"
     )
 
 
