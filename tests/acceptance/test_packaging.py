@@ -166,8 +166,7 @@ OBSERVER = dedent(
     import host
     import pipeline
     import process
-    from changefeed.feeds.feed import Change
-    from changefeed.observers.observer import CloseReason, Context
+    from changefeed import Change, CloseReason, Context
 
 
     class Orders:
@@ -190,12 +189,13 @@ OBSERVER = dedent(
 EMBED = dedent(
     """
     import asyncio
+    from functools import partial
     from pathlib import Path
 
-    from changefeed.host.settings import FeedSettings, LeaseSettings, ObserverSettings, Settings
-    from changefeed.host.wiring import find_observer, open_host
+    from changefeed import FeedSettings, LeaseSettings, Settings, open_host
 
     import process
+    from observers.orders import Orders
 
 
     def lines() -> int:
@@ -207,11 +207,8 @@ EMBED = dedent(
         settings = Settings(
             feed=FeedSettings(address="eventlog:log"),
             leases=LeaseSettings(container="sqlite:embedded.db"),
-            observer=ObserverSettings(
-                name="observers.orders:Orders", options={"path": "embedded"}
-            ),
         )
-        async with open_host(settings, find_observer(settings.observer)) as running:
+        async with open_host(settings, partial(Orders, path="embedded")) as running:
             task = asyncio.create_task(running.run())
             async with asyncio.timeout(30):
                 while lines() < 50:
@@ -312,7 +309,7 @@ def test_a_users_observer_and_program_have_types(environment: Path, project: Pat
     done = run(*mypy, python, "observers/orders.py", "embed.py", cwd=project)
     assert "no issues found in 2 source files" in done
     (project / "wrong.py").write_text(
-        "from changefeed.host.settings import FeedSettings\nFeedSettings(addres='x')\n"
+        "from changefeed import FeedSettings\nFeedSettings(addres='x')\n"
     )
     wrong = subprocess.run(
         [*mypy, python, "wrong.py"], cwd=project, capture_output=True, text=True, check=False
