@@ -67,11 +67,11 @@ def show(
     with exit_on_error():
         settings = flags.settings()
         (found,) = _meant(asyncio.run(_all(settings)), [letter])
-        told = {**_head(found), "trace": found.failure.trace, "body": _body(found.change)}
+        shown = {**_head(found), "trace": found.failure.trace, "body": _body(found.change)}
         if json:
-            typer.echo(json_text.dumps(told, indent=2))
+            typer.echo(json_text.dumps(shown, indent=2))
             return
-        for name, value in told.items():
+        for name, value in shown.items():
             text = value if isinstance(value, str) else json_text.dumps(value, indent=2)
             typer.echo(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}")
 
@@ -87,7 +87,7 @@ def replay_(
     """Give changes to the observer again, one by one, and forget those it has handled.
 
     Later changes of the same keys have been handled long ago: the observer must be able to
-    tell an older change. Where one fails again, later ones of its key are left out.
+    recognize an older change. Where one fails again, later ones of its key are left out.
     Ends with 1 if any letter stays.
     """
     with exit_on_error():

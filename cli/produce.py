@@ -144,8 +144,8 @@ async def _append_all(
     except _BadLineAt as bad:
         return USER_ERROR, f"line {bad.line}: {bad.reason} (--skip-bad leaves out such lines)"
     except (FeedError, OSError) as error:
-        told = exit_message(error)
-        return (FAILED if told is None else told[1]), str(error)
+        known = exit_message(error)
+        return (FAILED if known is None else known[1]), str(error)
     return FAILED, "stopped before the end"
 
 

@@ -109,7 +109,7 @@ class RangeEnded(Exception):
 class RemembersRanges(Protocol):
     """A feed whose store forgets the bounds of ranges that are gone.
 
-    Its ranges end wherever their readers stand; those that hold their keys by then go on
+    Its ranges end where their readers are; those that hold their keys by then go on
     from there.
     """
 

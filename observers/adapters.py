@@ -5,7 +5,7 @@ any async method is also made there: what it keeps, a SQLite handle say, sees on
 in all its life. A class with an async method is made on the event loop.
 
 A thread cannot be interrupted. A plain call that is cancelled goes on until the user's
-function has ended and raises ``CancelledError`` only then, so that nobody releases a
+function has ended and raises ``CancelledError`` only then, so that no host releases a
 lease while the handler still runs. The caller bounds that wait: to cancel a second time
 is to give up. The function is then left to itself in its thread, ``close`` waits for it
 (until that is cancelled twice as well), and the thread does not hold up the end of the

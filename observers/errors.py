@@ -1,7 +1,7 @@
 """The errors of observers, one for each thing the caller does about it.
 
 ObserverError
-├── ObserverRefused      it cannot be used as it is: stop, and tell a person
+├── ObserverRefused      it cannot be used as it is: a person has to act
 ├── ObserverFailed       it raised as often as it was allowed to: the changes are not done
 ├── ObserverStuck        a call of it never ends: only a fresh process can help
 ├── ObserverExhausted    it ran out of memory again and again: only a fresh process can help
@@ -20,7 +20,7 @@ class ObserverError(Failure):
 
 
 class ObserverRefused(ObserverError, UserError):
-    """Not found, not importable, or of a shape nobody can call. The text is the advice."""
+    """Not found, not importable, or not to be called. The text is the advice."""
 
 
 class LeaseFenced(ObserverError):

@@ -1,4 +1,4 @@
-"""What a user writes: an observer, and what it is told.
+"""What a user writes: an observer, and what it learns from its host.
 
 One observer is made for each lease a host holds; it sees the changes of one range, in
 order, one call at a time. After ``close`` was called it is never called again.
@@ -51,7 +51,7 @@ class Context(Protocol):
         """Say that ``change`` alone is done, in whatever order.
 
         The checkpoint is the position below which everything is done; what lies above is
-        delivered again, in order, to whoever reads the range next. Otherwise as
+        delivered again, in order, to the next reader of the range. Otherwise as
         ``checkpoint``.
         """
         ...

@@ -81,7 +81,7 @@ class _Call:
             self.ended.set_result(self._function())
         except (
             StopIteration,  # no future can carry it: its awaiter would wait for ever
-            asyncio.CancelledError,  # nobody cancelled us: only the user's own futures
+            asyncio.CancelledError,  # this call was not cancelled: only the user's own futures
             concurrent.futures.CancelledError,
         ) as error:
             failure = RuntimeError(f"the observer raised {error!r}")

@@ -1,6 +1,6 @@
 """What shapes users' observers may have, found out before any of their code is called.
 
-Everything here raises ``ObserverRefused`` with advice, for what nobody could call.
+Everything here raises ``ObserverRefused`` with advice, for what cannot be called.
 """
 
 import inspect
@@ -31,7 +31,7 @@ def signature_of(function: Any, name: str) -> inspect.Signature:
         return inspect.signature(function)
     except ValueError as error:
         raise ObserverRefused(
-            f"{name} does not tell its parameters; wrap it in a 'def'"
+            f"{name} does not say its parameters; wrap it in a 'def'"
         ) from error
 
 

@@ -366,7 +366,7 @@ async def test_a_deleted_lease_is_gone_for_every_write(leases: LeaseContainer) -
     assert list(await leases.list()) == []
 
 
-async def test_a_lease_that_was_made_anew_is_another(leases: LeaseContainer) -> None:
+async def test_a_lease_that_was_recreated_is_another(leases: LeaseContainer) -> None:
     first = await leases.create(new())
     await leases.delete(first)
     again = await leases.create(replace(new(), continuation=C3))

@@ -57,7 +57,7 @@ class Blocks:
                 block = os.read(self._file, _BLOCK)
             except OSError as error:
                 block = error
-            with suppress(RuntimeError):  # the loop is closed: nobody wants it any more
+            with suppress(RuntimeError):  # the loop is closed: it is not wanted any more
                 self._loop.call_soon_threadsafe(self._arrived, block)
 
     def _arrived(self, block: bytes | OSError) -> None:

@@ -4,14 +4,14 @@
     brokers/1/records.db   the changes of the partitions that broker 1 writes
     brokers/1/writer.lock  held by the one process that writes there
 
-A collection has a fixed number of *parts*, 12 unless told otherwise, and 256 *virtual
+A collection has a fixed number of *parts*, 12 by default, and 256 *virtual
 parts* in each. The hash of a key gives both. A *partition* is a part with an interval of
 virtual parts, and is one range of the feed: ``e1.p03.v00-ff`` is the whole of part 3 in
 the first era. Its changes are numbered from 1 without a gap.
 
 One process writes, any number read, on one machine: the lock and SQLite's write-ahead log
 both need a local file system. What was acknowledged survives a killed process and, unless
-the writer was told otherwise, a loss of power. Nothing is deleted yet: a log grows with
+the writer is set otherwise, a loss of power. Nothing is deleted yet: a log grows with
 what is appended. There is one broker yet, and nothing here begins an era of its own
 accord; the files have room for both. ``docs/design/event-log.md`` gives the reasons.
 """

@@ -1,7 +1,7 @@
 """How a log is made: in one piece.
 
 Its files are written aside and renamed into place. Of two processes that make the same
-log at once, one wins and the other is told; no reader ever sees half a log.
+log at once, one wins and the other gets an error; no reader ever sees half a log.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 A range id names its era, its part and its virtual parts, both ends included:
 ``e1.p03.v00-ff``. A position is ``<log>/<sequence>``: the first eight digits of the log's
 identity, and the sequence of the last change that lies before it. The identity is there
-because a log that was deleted and made anew has other changes under the same numbers.
+because a log that was deleted and recreated has other changes under the same numbers.
 """
 
 import re
@@ -38,7 +38,7 @@ def sequence_of(after: Continuation, identity: str) -> int:
     if mark != identity[:_MARK]:
         raise FeedRefused(
             f"the position {after!r} is of another log than this one ({identity[:_MARK]}): the "
-            f"log was deleted and made anew, or the leases are those of another feed. "
+            f"log was deleted and recreated, or the leases are those of another feed. "
             f"Reset the leases of this feed to start it again"
         )
     return int(digits)

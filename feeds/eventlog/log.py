@@ -164,7 +164,7 @@ class EventLog:
         catalog = await asyncio.to_thread(read_catalog, self._catalog.home)
         if catalog.identity != self._catalog.identity:
             raise FeedRefused(
-                f"the event log at {catalog.home} was deleted and made anew while it was "
+                f"the event log at {catalog.home} was deleted and recreated while it was "
                 f"open: start again, after resetting the leases of this feed"
             )
         await asyncio.to_thread(self._brokers.check)

@@ -93,7 +93,7 @@ class JsonLinesDeadLetters:
 
 
 def _write_at(handle: int, end: int, data: bytes) -> None:
-    """Write the last line anew, all of it and lastingly, or leave the file without it."""
+    """Write the last line, all of it and durably, or leave the file without it."""
     os.ftruncate(handle, end)
     try:
         written = 0

@@ -2,7 +2,7 @@
 
 A fresh observer is opened for it, outside any lease, and closed after. Later changes of
 the same key have been handled meanwhile: an observer that is replayed to must be able to
-tell an older change, or its user has to.
+recognize an older change, or its user has to.
 """
 
 import asyncio

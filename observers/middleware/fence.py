@@ -13,7 +13,7 @@ from changefeed.observers.observer import CloseReason, Context, Observer
 
 
 class Fence(Protocol):
-    """What whoever calls the observers of one range allows."""
+    """What the caller of the observers of one range allows."""
 
     def check(self) -> None:
         """Raise ``LeaseFenced`` if nothing may be delivered any more."""

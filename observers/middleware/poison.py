@@ -11,14 +11,14 @@ aside only if another one succeeds where it failed:
 1. Right after its last attempt, the next changes of other keys are tried, each alone, at
    growing distances. If none succeeds, it is an outage: nothing is put aside, the batch
    fails and comes again. If one does, it is done, and the first one is tried once more,
-   lest the outage ended in between. If it fails even then, it is to blame.
+   in case the outage ended in between. If it fails even then, it is to blame.
 2. If the batch holds no change of another key, it is enough that the observer has
    succeeded since the trouble began, and since the last change was put aside.
 3. If there was nothing to succeed on, the change has all its attempts a second time, and
    is put aside on suspicion; but never a second one before the observer succeeds.
 
 So an outage costs at most one letter for each range of a host, and only where batches of
-one change, or of one key, leave no way to tell. A change is put to the dead letters, and
+one change, or of one key, leave no way to find out. A change is put to the dead letters, and
 lastingly, before anything behind it within its key is handed on. If that cannot be done,
 the batch fails.
 
@@ -52,7 +52,7 @@ OnDeadLetter = Callable[[DeadLetter], None]
 class PoisonSuspicion:
     """Whether a change was put aside on suspicion, and nothing has succeeded since.
 
-    It is kept for each range by whoever makes its observers: an observer that has failed
+    It is kept for each range by the maker of its observers: an observer that has failed
     is closed, and its successor must know.
     """
 

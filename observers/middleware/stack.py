@@ -1,4 +1,4 @@
-"""What stands around the user's observer, whoever calls it: hosts, and tasks of Spark."""
+"""What stands around the user's observer on hosts and in tasks of Spark."""
 
 from collections import defaultdict
 from collections.abc import Mapping

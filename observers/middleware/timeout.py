@@ -3,14 +3,14 @@
 An async call that takes too long is cancelled, and the attempt fails like any other. A
 plain call cannot be cancelled: ``adapt`` waits until it has ended in its thread. If it
 does so within a grace of some seconds, the attempt has failed, too. If not, it is left
-behind and ``ObserverStuck`` says so: a thread is lost, and nobody knows what it still does.
+behind and ``ObserverStuck`` says so: a thread is lost, and it is not known what it still does.
 
 A cancellation from outside is passed on, and bounded as well: by what is left of the
 limit, and then the grace. A second one gives up at once, as ``adapt`` promises.
 
 Limits: the call runs in a task of its own; cancelling is all that is done to end it. An
 async observer that blocks the event loop stops this clock, too. ``close`` is not bounded
-here: whoever closes bounds that.
+here: the caller of close bounds that.
 """
 
 import asyncio

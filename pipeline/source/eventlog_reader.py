@@ -100,7 +100,7 @@ class LogAccess:
         log = BulkLog.at(self._path)
         if log.catalog.identity != self._log.catalog.identity:
             raise FeedRefused(
-                f"the event log at {self._path} was deleted and made anew while it was read: "
+                f"the event log at {self._path} was deleted and recreated while it was read: "
                 f"start the query again with a new checkpoint directory"
             )
         self._log = log

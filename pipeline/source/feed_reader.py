@@ -152,7 +152,7 @@ class FeedAccess:
         if feed and feed != self.identity():
             raise FeedRefused(
                 f"the query has read {feed!r}, and what is at its address now is "
-                f"{self.identity()!r}: the container was deleted and made anew, or is another "
+                f"{self.identity()!r}: the container was deleted and recreated, or is another "
                 f"one. Its positions mean nothing here. Start the query again with a new "
                 f"checkpoint directory"
             )

@@ -59,7 +59,7 @@ class Offset:
     """A mark for each range that is being read.
 
     ``feed`` is what the feed is known by, if its positions do not say it: those of a
-    container that was made anew mean something else.
+    container that was recreated mean something else.
     """
 
     marks: Mapping[RangeId, Mark] = field(default_factory=dict)

@@ -188,13 +188,13 @@ async def test_between_the_two_writes_of_a_succession_everyone_waits(path: Path)
         assert len(await whole(log)) == 10
 
 
-async def test_a_log_made_anew_refuses_positions_of_the_old_one(path: Path) -> None:
+async def test_a_log_recreated_refuses_positions_of_the_old_one(path: Path) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         await writer.append(numbered(5))
         old = await log.resolve_start(WHOLE, "now")
         shutil.rmtree(path)
         await create_log(path, parts=1)
-        with pytest.raises(FeedRefused, match="made anew while it was open"):
+        with pytest.raises(FeedRefused, match="recreated while it was open"):
             await log.ranges()
     async with EventLog.open(path) as log:
         with pytest.raises(FeedRefused, match="Reset the leases"):

@@ -63,12 +63,12 @@ FEEDS = (
         ),
     ),
     Mutant(
-        name="a log made anew is read on in",
+        name="a log recreated is read on in",
         file="feeds/eventlog/log.py",
         before="        if catalog.identity != self._catalog.identity:\n",
         after="        if not catalog.identity:\n",
         rule=12,
-        tests=(f"{_EVENTLOG}::test_a_log_made_anew_refuses_positions_of_the_old_one",),
+        tests=(f"{_EVENTLOG}::test_a_log_recreated_refuses_positions_of_the_old_one",),
     ),
     Mutant(
         name="changes go into a range that was closed",

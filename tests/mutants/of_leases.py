@@ -235,7 +235,7 @@ LEASES = (
         before="(version integer primary key autoincrement, {columns})",
         after="(version integer primary key, {columns})",
         rule=3,
-        tests=(f"{_CONTRACT}::test_a_lease_that_was_made_anew_is_another",),
+        tests=(f"{_CONTRACT}::test_a_lease_that_was_recreated_is_another",),
     ),
     Mutant(
         name="a full disk is taken for a refusal",

@@ -79,7 +79,7 @@ PLANNING = (
         after="        if feed != feed:\n",
         rule=12,
         tests=(
-            f"{_COSMOS}::test_a_container_that_was_made_anew_while_no_query_ran_is_refused_with_advice",
+            f"{_COSMOS}::test_a_container_that_was_recreated_while_no_query_ran_is_refused_with_advice",
         ),
     ),
     Mutant(

@@ -254,7 +254,7 @@ async def test_a_container_is_found_by_its_resource_id_too(by_hand: Hand) -> Non
     assert (by_rid.status, by_rid.body) == (200, named)
 
 
-async def test_a_container_made_anew_is_told_from_the_old_one(
+async def test_a_container_recreated_is_told_from_the_old_one(
     items: ContainerProxy, by_hand: Hand
 ) -> None:
     await items.create_item({"id": "1", "pk": "p"})

@@ -246,7 +246,7 @@ def step_of(row: Row) -> int:
     return found
 
 
-def test_a_container_that_was_made_anew_while_no_query_ran_is_refused_with_advice(
+def test_a_container_that_was_recreated_while_no_query_ran_is_refused_with_advice(
     cosmos: ServedCosmos,
 ) -> None:
     cosmos.put(5)
@@ -260,12 +260,12 @@ def test_a_container_that_was_made_anew_while_no_query_ran_is_refused_with_advic
             lambda: batch(access, start, end),
             lambda: target_at(access, end),
         ):
-            with pytest.raises(FeedRefused, match=r"made anew.*new checkpoint directory"):
+            with pytest.raises(FeedRefused, match=r"recreated.*new checkpoint directory"):
                 doing()
         assert len(drained(access, first_offset(access, "beginning"))[1][0]) == 30
 
 
-def test_a_container_that_is_made_anew_under_a_query_is_refused(cosmos: ServedCosmos) -> None:
+def test_a_container_that_is_recreated_under_a_query_is_refused(cosmos: ServedCosmos) -> None:
     with cosmos.access() as access:
         cosmos.put(5)
         offset, _ = drained(access, first_offset(access, "beginning"))

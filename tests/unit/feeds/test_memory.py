@@ -11,15 +11,15 @@ def name(text: str) -> RangeId:
     return RangeId(text)
 
 
-async def test_two_feeds_told_the_same_story_are_the_same() -> None:
+async def test_two_feeds_found_the_same_story_are_the_same() -> None:
     async def story() -> list[object]:
         feed = MemoryFeed(4, clock=lambda: 1.5)
-        told: list[object] = [feed.append(f"key-{n}") for n in range(50)]
-        told += feed.split(name("r1"))
-        told.append(feed.merge(name("r2"), name("r3")))
-        told += feed.begin_era(3)
-        told += [feed.append(f"key-{n}") for n in range(50)]
-        return [*told, *await feed.ranges()]
+        found: list[object] = [feed.append(f"key-{n}") for n in range(50)]
+        found += feed.split(name("r1"))
+        found.append(feed.merge(name("r2"), name("r3")))
+        found += feed.begin_era(3)
+        found += [feed.append(f"key-{n}") for n in range(50)]
+        return [*found, *await feed.ranges()]
 
     assert await story() == await story()
 

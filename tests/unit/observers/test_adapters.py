@@ -40,34 +40,34 @@ async def test_a_function_of_two_is_given_the_context_first() -> None:
 
 
 class Recording:
-    """An async observer with all three methods, which tells what was called."""
+    """An async observer with all three methods, which records what was called."""
 
-    told: list[Any]
+    seen: list[Any]
 
-    def __init__(self, told: list[Any], *, name: str = "none") -> None:
-        self.told = told
+    def __init__(self, seen: list[Any], *, name: str = "none") -> None:
+        self.seen = seen
         self.name = name
 
     async def open(self, context: Context) -> None:
-        self.told.append((self.name, "open", context.range.id))
+        self.seen.append((self.name, "open", context.range.id))
 
     async def process(self, _context: Context, changes: Sequence[Change]) -> None:
-        self.told.append((self.name, [x.sequence for x in changes]))
+        self.seen.append((self.name, [x.sequence for x in changes]))
 
     async def close(self, _context: Context, reason: CloseReason) -> None:
-        self.told.append((self.name, reason))
+        self.seen.append((self.name, reason))
 
 
 async def test_options_go_to_the_constructor_and_each_observer_is_a_new_object() -> None:
-    told: list[Any] = []
-    make = adapt(Recording, {"told": told, "name": "a"})
+    seen: list[Any] = []
+    make = adapt(Recording, {"seen": seen, "name": "a"})
     context = RememberingContext()
     first, second = make(), make()
     await first.open(context)
     await second.open(context)
     await first.process(context, [change(1)])
     await first.close(context, CloseReason.LEASE_LOST)
-    assert told == [
+    assert seen == [
         ("a", "open", "r1"),
         ("a", "open", "r1"),
         ("a", [1]),
@@ -76,10 +76,10 @@ async def test_options_go_to_the_constructor_and_each_observer_is_a_new_object()
 
 
 async def test_a_partly_applied_class_is_a_class() -> None:
-    told: list[Any] = []
-    observer = adapt(functools.partial(Recording, told), {"name": "b"})()
+    seen: list[Any] = []
+    observer = adapt(functools.partial(Recording, seen), {"name": "b"})()
     await observer.open(RememberingContext())
-    assert told == [("b", "open", "r1")]
+    assert seen == [("b", "open", "r1")]
 
 
 async def test_an_object_with_an_async_call_is_a_function() -> None:
@@ -212,10 +212,10 @@ def test_a_class_of_the_wrong_shape_is_refused(cls: type, advice: str) -> None:
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        ({}, "missing a required argument: 'told' (given: none)"),
+        ({}, "missing a required argument: 'seen' (given: none)"),
         (
-            {"told": [], "nme": "a"},
-            "got an unexpected keyword argument 'nme' (given: told, nme)",
+            {"seen": [], "nme": "a"},
+            "got an unexpected keyword argument 'nme' (given: seen, nme)",
         ),
     ],
 )

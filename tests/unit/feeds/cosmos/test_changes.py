@@ -108,8 +108,8 @@ def test_all_versions_tell_operation_image_before_and_delete() -> None:
 
 
 def test_a_delete_without_an_image_is_known_by_its_metadata() -> None:
-    told = {"id": "gone", "partitionKey": {"a": {"b": 3}}}
-    (change,) = versions(version("delete", 4, metadata=told), paths=["/a/b"])
+    metadata = {"id": "gone", "partitionKey": {"a": {"b": 3}}}
+    (change,) = versions(version("delete", 4, metadata=metadata), paths=["/a/b"])
     assert (change.id, change.key, change.body, change.previous) == ("gone", "3", b"", None)
 
 

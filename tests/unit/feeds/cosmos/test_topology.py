@@ -103,7 +103,7 @@ def test_a_merge_is_seen_in_the_family_tree_also_after_further_splits() -> None:
         made("5", "10", "FF", "0", "1", "2", "3"),
     )
     topology = Topology(physical=[low, high])
-    for name in "0123":  # rather once too often than keys that nobody reads
+    for name in "0123":  # rather once too often than keys without a reader
         with pytest.raises(FeedRefused):
             topology.find(RangeId(name))
     assert ids(topology.recalling([made("2", "20", "FF")]).find(RangeId("2"))) == ["20-FF"]
@@ -175,11 +175,11 @@ def test_leases_that_are_followed_cover_every_hash_once_whatever_was_split_and_m
         if step != "l":
             (container.split if step == "s" else container.merge)(choice)
             continue
-        if forgetful:  # started anew: only the leases know
+        if forgetful:  # started again: only the leases know
             topology = Topology(physical=[])
         topology = topology.replaced_by(container.ranges).recalling(leases)
         unfinished = {x.id for x in leases}
-        for x in topology.listed():  # nobody may begin with what is being read
+        for x in topology.listed():  # no reader may begin with what is being read
             assert x.id in unfinished or not unfinished.isdisjoint(x.parents)
         leases = followed(topology, leases)
         assert covers_every_hash_once(leases)

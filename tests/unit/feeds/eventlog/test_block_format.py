@@ -59,8 +59,8 @@ def test_ranges_and_positions_are_written_the_way_leases_keep_them() -> None:
     assert sequence_of(Continuation("01234567/17"), IDENTITY) == 17
 
 
-def test_a_position_of_a_log_that_was_made_anew_is_refused_with_advice() -> None:
-    with pytest.raises(FeedRefused, match=r"made anew.*Reset the leases"):
+def test_a_position_of_a_log_that_was_recreated_is_refused_with_advice() -> None:
+    with pytest.raises(FeedRefused, match=r"recreated.*Reset the leases"):
         sequence_of(Continuation("76543210/17"), IDENTITY)
 
 

@@ -1,4 +1,4 @@
-"""Which change is to blame, told by calls and virtual seconds."""
+"""Which change is to blame, shown by calls and virtual seconds."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class Scene:
     context: RememberingContext = field(default_factory=RememberingContext)
     suspicion: PoisonSuspicion = field(default_factory=PoisonSuspicion)
     acknowledges: bool = True
-    told: list[DeadLetter] = field(default_factory=list)
+    noticed: list[DeadLetter] = field(default_factory=list)
 
     async def process(self, changes: Sequence[Change]) -> None:
         isolating = PoisonIsolation(
@@ -67,7 +67,7 @@ class Scene:
             feed="orders",
             suspicion=self.suspicion,
             acknowledges=self.acknowledges,
-            on_dead_letter=self.told.append,
+            on_dead_letter=self.noticed.append,
             wall=lambda: 1_700_000_000.0,
         )
         await isolating.process(self.context, changes)
@@ -102,7 +102,7 @@ async def test_a_poison_in_the_middle_is_found_by_halving_in_order() -> None:
         *[second] * 2,
         *[[5, 6]] * 2,
         *[[5]] * 4,
-        [6],  # what tells it from an outage, and is done with that
+        [6],  # what sets it apart from an outage, and is done with that
         *[[5]] * 2,  # or had that just come to an end?
         [7, 8],
     ]
@@ -127,7 +127,7 @@ async def test_a_letter_holds_the_change_and_why_it_is_there() -> None:
     assert 'raise ValueError(f"cannot take {one.sequence}")' in letter.failure.trace
     assert (letter.attempts, letter.host, letter.epoch) == (4, "anna", 1)
     assert letter.failed_at.isoformat() == "2023-11-14T22:13:20+00:00"
-    assert scene.told == [letter]
+    assert scene.noticed == [letter]
 
 
 async def test_a_whole_batch_that_succeeds_is_left_to_the_host_to_count() -> None:

@@ -48,26 +48,26 @@ async def test_it_tries_again_later_and_later_up_to_the_longest_delay() -> None:
 
 
 async def test_chance_takes_away_no_more_than_the_jitter() -> None:
-    told: list[float] = []
+    seen: list[float] = []
     settings = RetrySettings(first_delay=8, max_delay=8, jitter=0.25, attempts=None)
     inner = Failing(*[OSError()] * 200)
     retrying = Retrying(
-        inner, settings, random=Random(1), on_retry=lambda _n, _error, delay: told.append(delay)
+        inner, settings, random=Random(1), on_retry=lambda _n, _error, delay: seen.append(delay)
     )
     await retrying.process(CONTEXT, BATCH)
-    assert len(told) == 200
-    assert 6 <= min(told) < 6.1
-    assert 7.9 < max(told) <= 8
+    assert len(seen) == 200
+    assert 6 <= min(seen) < 6.1
+    assert 7.9 < max(seen) <= 8
 
 
-async def test_each_retry_is_told_with_its_attempt_its_error_and_the_delay() -> None:
-    told: list[tuple[int, str, float]] = []
+async def test_each_retry_is_seen_with_its_attempt_its_error_and_the_delay() -> None:
+    seen: list[tuple[int, str, float]] = []
     inner = Failing(OSError("a"), ValueError("b"))
     retrying = Retrying(
-        inner, steady(), random=Random(1), on_retry=lambda n, e, d: told.append((n, str(e), d))
+        inner, steady(), random=Random(1), on_retry=lambda n, e, d: seen.append((n, str(e), d))
     )
     await retrying.process(CONTEXT, BATCH)
-    assert told == [(1, "a", 1), (2, "b", 3)]
+    assert seen == [(1, "a", 1), (2, "b", 3)]
 
 
 async def test_when_the_attempts_are_used_up_it_says_what_failed_and_why() -> None:
@@ -83,17 +83,17 @@ async def test_when_the_attempts_are_used_up_it_says_what_failed_and_why() -> No
     assert len(inner.calls) == 3
 
 
-async def test_one_attempt_means_no_retry_and_nobody_is_told_of_one() -> None:
-    told: list[int] = []
+async def test_one_attempt_means_no_retry_and_nobody_is_seen_of_one() -> None:
+    seen: list[int] = []
     retrying = Retrying(
         Failing(OSError("x")),
         steady(attempts=1),
         random=Random(1),
-        on_retry=lambda n, _error, _delay: told.append(n),
+        on_retry=lambda n, _error, _delay: seen.append(n),
     )
     with pytest.raises(ObserverFailed, match=r"1 attempt: OSError: x"):
         await retrying.process(CONTEXT, BATCH)
-    assert told == []
+    assert seen == []
 
 
 async def test_it_goes_on_for_days_when_nothing_limits_it() -> None:

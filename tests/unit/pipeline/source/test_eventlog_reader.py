@@ -93,7 +93,7 @@ def test_changes_that_are_not_there_are_refused_not_left_out(tmp_path: Path) -> 
     start = next_offset(access, first_offset(access, "beginning"))
     shutil.rmtree(tmp_path / "log")
     a_log(tmp_path / "log", {"a": 3}, parts=1)
-    with pytest.raises(FeedRefused, match="deleted and made anew while it was read"):
+    with pytest.raises(FeedRefused, match="deleted and recreated while it was read"):
         next_offset(access, start)
     with pytest.raises(FeedRefused, match="of another log"):
         next_offset(open_access(address), start)
