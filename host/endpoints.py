@@ -13,7 +13,7 @@ client can change anything.
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -21,6 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from changefeed.host.host import Host
 from changefeed.host.settings import LeaseSettings
+from changefeed.host.workers.range_health import RangeHealth
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
 
@@ -164,7 +165,9 @@ async def _follow_lifespan(
 
 
 def leases_of(host: Host) -> dict[str, object]:
-    """Return the document of ``/leases``. A lag that was not measured yet is null."""
+    """Return the document of ``/leases``. A lag that was not measured yet is null, and so is
+    what has not happened: ``last_error`` and ``failing_since`` of a range that gets on.
+    """
     lags = host.lags
     return {
         "host": host.name,
@@ -176,6 +179,7 @@ def leases_of(host: Host) -> dict[str, object]:
                 "renewals": lease.renewals,
                 "renewed_at": lease.stamp,
                 "lag": lags.get(name),
+                **asdict(host.range_health.get(name, RangeHealth())),
             }
             for name, lease in sorted(host.leases.items())
         ],

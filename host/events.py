@@ -11,8 +11,10 @@ from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host import metrics as m
+from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
+from changefeed.observers.errors import kind_of, text_of
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.logs import get_logger
@@ -29,10 +31,12 @@ class HostEvents(FailureLog):
         self._paused: Mapping[RangeId, str] = {}
         self._owned: set[RangeId] = set()
         self._loop_lag = 0.0
+        self.health = RangeHealths()
         self._metrics = m.HostMetrics(
             meter or metrics.get_meter("changefeed"),
             [
                 (m.LAG, self._read_lags),
+                (m.FAILING, self._read_failing),
                 (m.OWNED, lambda: [Observation(len(self._owned))]),
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
                 (m.LOOP_LAG, lambda: [Observation(self._loop_lag)]),
@@ -130,6 +134,7 @@ class HostEvents(FailureLog):
         """Report that a lease was given up in an orderly way, or lost."""
         self._owned.discard(lease.range_id)
         self._lags.pop(lease.range_id, None)
+        self.health.forget(lease.range_id)
         lost = reason is CloseReason.LEASE_LOST
         if lost:
             self._metrics.count(m.LOSSES)
@@ -146,6 +151,7 @@ class HostEvents(FailureLog):
         """Report that a lease keeps our name: others have to wait until it expires."""
         self._owned.discard(lease.range_id)
         self._lags.pop(lease.range_id, None)
+        self.health.forget(lease.range_id)
         self._log.error(
             "lease.left_to_expire",
             range=lease.range_id,
@@ -180,6 +186,7 @@ class HostEvents(FailureLog):
     # reading
 
     def batch(self, range_id: RangeId, changes: int, seconds: float) -> None:
+        self.health.progressed(range_id)
         self._metrics.count(m.CHANGES, changes, range=range_id)
         self._metrics.count(m.BATCHES, range=range_id)
         self._metrics.observer_took(seconds, range=range_id)
@@ -208,12 +215,17 @@ class HostEvents(FailureLog):
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
+        self.health.failed(range_id, f"{kind_of(error)}: {text_of(error)}")
         self._metrics.count(m.RETRIES, range=range_id)
         super().observer_retrying(range_id, attempt, error, delay)
 
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
         self._metrics.count(m.STUCK, range=range_id)
         self._log.error("observer.stuck", range=range_id, error=str(error))
+
+    def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
+        self.health.failed(range_id, str(error))
+        super().observer_gave_up(range_id, error, delay)
 
     def range_paused(self, range_id: RangeId, reason: str) -> None:
         """Report that observer or feed have failed for good, and that the range is paused."""
@@ -225,6 +237,12 @@ class HostEvents(FailureLog):
 
     def container_call(self, call: str) -> None:
         self._metrics.count(m.CONTAINER_CALLS, call=call)
+
+    def _read_failing(self) -> list[Observation]:
+        return [
+            Observation(int(health.failing_since is not None), {"range": name})
+            for name, health in list(self.health.ranges.items())
+        ]
 
     def _read_lags(self) -> list[Observation]:
         return [Observation(lag, {"range": name}) for name, lag in list(self._lags.items())]

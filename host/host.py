@@ -33,6 +33,7 @@ from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.pool import WorkerPool
+from changefeed.host.workers.range_health import RangeHealth
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerUnavailable, MemberConflict
@@ -169,6 +170,11 @@ class Host:
     def lags(self) -> Mapping[RangeId, int]:
         """How many changes each range is behind, as last measured."""
         return self._events.lags
+
+    @property
+    def range_health(self) -> Mapping[RangeId, RangeHealth]:
+        """Since when the observers of owned ranges fail, and when they last got on."""
+        return self._events.health.ranges
 
     @property
     def paused(self) -> Mapping[RangeId, str]:

@@ -74,6 +74,9 @@ PAUSED = Instrument(
     "{range}",
     "Ranges that no host reads until they are resumed, as last listed",
 )
+FAILING = Instrument(
+    "changefeed.range.failing", "{range}", "1 while the observer of a range fails, else 0"
+)
 LOOP_LAG = Instrument(
     "changefeed.loop.lag",
     "s",
