@@ -30,16 +30,16 @@ def _pipeline() -> Sequence[Result]:
     return pipeline.measure()
 
 
+def _stores() -> Sequence[Result]:
+    from . import stores  # noqa: PLC0415 - brings clients that are extras
+
+    return stores.measure()
+
+
 def _merging() -> Sequence[Result]:
     from . import merging  # noqa: PLC0415 - as above
 
     return merging.measure()
-
-
-def _beside_java() -> Sequence[Result]:
-    from . import beside_java  # noqa: PLC0415 - brings the test runner, which finds Maven
-
-    return beside_java.measure()
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -51,7 +51,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "restart": Benchmark("hosts that are restarted one by one", restart.measure),
     "failover": Benchmark("a host that is killed", failover.measure),
     "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
-    "beside-java": Benchmark("one host against Azure's processor for Java", _beside_java),
+    "stores": Benchmark("stores of leases: what a call costs", _stores),
     "pipeline": Benchmark("feeds on Spark against Spark's own streams of files", _pipeline),
     "merging": Benchmark("a merge, by the size of the table it is merged into", _merging),
 }
