@@ -42,6 +42,12 @@ def _merging() -> Sequence[Result]:
     return merging.measure()
 
 
+def _beside_java() -> Sequence[Result]:
+    from . import beside_java  # noqa: PLC0415 - brings the test runner, which finds Maven
+
+    return beside_java.measure()
+
+
 BENCHMARKS: Mapping[str, Benchmark] = {
     "balance": Benchmark("rounds and moves until 100 leases are even", balance.measure),
     "at-rest": Benchmark("calls of the lease container when nothing happens", at_rest.measure),
@@ -51,6 +57,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "restart": Benchmark("hosts that are restarted one by one", restart.measure),
     "failover": Benchmark("a host that is killed", failover.measure),
     "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
+    "beside-java": Benchmark("one host against Azure's processor for Java", _beside_java),
     "stores": Benchmark("stores of leases: what a call costs", _stores),
     "pipeline": Benchmark("feeds on Spark against Spark's own streams of files", _pipeline),
     "merging": Benchmark("a merge, by the size of the table it is merged into", _merging),
