@@ -1,7 +1,7 @@
 """A change feed processor: hosts share the ranges of a feed through leases.
 
 Write an observer, and run hosts over a feed; each range is read by one host at a time, in
-order, and goes on from its last checkpoint wherever it moves::
+order, and goes on from its last checkpoint on any host::
 
     from collections.abc import Sequence
     from changefeed import Change, Context, Settings, open_host

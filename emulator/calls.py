@@ -124,7 +124,7 @@ class Answer:
 
 
 def check_incarnation(call: Call) -> None:
-    """Raise 400/1024 if the client means a container that was deleted and made anew."""
+    """Raise 400/1024 if the client means a container that was deleted and recreated."""
     intended = call.headers.get("x-ms-cosmos-intended-collection-rid")
     if intended is not None and call.container and intended != call.container.rid:
         raise bad_request(

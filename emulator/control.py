@@ -1,7 +1,7 @@
 """``/_emulator``: what no real account has. Splits, merges, faults, limits and counts.
 
-These requests are not signed. They are answered to this machine only, wherever else the
-emulator listens.
+These requests are not signed. They are answered to this machine only, whatever else the
+emulator listens on.
 """
 
 import asyncio
@@ -151,7 +151,7 @@ def _guarded(handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
 
 
 def is_local(peer: str | None) -> bool:
-    """Tell whether the address of a peer is one of this machine's own."""
+    """Return whether the address of a peer is one of this machine's own."""
     try:
         address = ipaddress.ip_address((peer or "").partition("%")[0])
     except ValueError:

@@ -104,7 +104,7 @@ def query_items(emulator: Emulator, call: Call) -> Answer:
 
 
 def query_plan(_: Emulator, call: Call) -> Answer:
-    """Tell a client that plans for itself how to ask every range and merge the answers."""
+    """Return the query plan for a client that asks each range and merges the answers."""
     query = queries.parsed(decoded_object(call.body))
     return Answer(body=msgspec.json.encode(plan(query)))
 
@@ -202,7 +202,7 @@ def patch_change(body: Any) -> Callable[[Item], JsonObject]:
 
 
 def _names_a_key(call: Call, query: Query) -> bool:
-    """Tell whether the WHERE compares the partition key with a value, come what may."""
+    """Return whether the WHERE compares the partition key with a value, come what may."""
 
     def names(part: Expression | None) -> bool:
         if not isinstance(part, Binary):

@@ -71,7 +71,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a request is about, as far as faults can tell requests apart."""
+    """What a request is about, as far as faults distinguish requests."""
 
     operation: str
     container: str | None

@@ -70,7 +70,7 @@ class Conditions:
             )
 
     def is_unmodified(self, found: Item) -> bool:
-        """Tell whether a read may be answered with 304."""
+        """Return whether a read may be answered with 304."""
         return self.if_none_match is not None and _matches(self.if_none_match, found)
 
 
@@ -183,7 +183,7 @@ class Items:
     def expire(self, container: Container) -> None:
         """Delete what is past its time to live, each item in a transaction of its own.
 
-        Called before every request on a container with a TTL, so that nobody sees an
+        Called before every request on a container with a TTL, so that no client sees an
         expired item; its delete is dated to that request.
         """
         due = list(

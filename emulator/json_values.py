@@ -12,7 +12,7 @@ JsonObject = dict[str, Any]
 
 
 class Undefined(enum.Enum):
-    """What stands where a property is missing. It is not null."""
+    """The value of a property that is missing. It is not null."""
 
     UNDEFINED = "undefined"
 

@@ -18,7 +18,7 @@ from changefeed.emulator.hashing import effective_partition_key
 from changefeed.emulator.json_values import UNDEFINED, JsonObject, value_at
 
 _STEP = re.compile(r'/(?:"([^"]+)"|([^/"]+))')
-_EXACT_INTEGERS = 2**53  # beyond this, a double cannot tell neighbours apart
+_EXACT_INTEGERS = 2**53  # beyond this, a double cannot distinguish neighbours
 _MOST_PATHS: Final = 3
 _VERSIONS: Final = (2, "V2")  # the second is how Java says it
 
@@ -79,7 +79,7 @@ def partition_key_of(*components: Any) -> PartitionKey:
 def key_in_header(header: str, paths: int = 1) -> PartitionKey:
     """Read ``["p1"]``, with up to one value for each path of the container.
 
-    ``[{}]``, and ``[]`` where there is one path, stand for an item without the property.
+    ``[{}]``, and ``[]`` where there is one path, mean an item without the property.
     """
     try:
         components = msgspec.json.decode(header)

@@ -7,7 +7,7 @@ written with, so that a continuation of either parent still says what its reader
 (clients bring it along, with the bounds of the parent). So LSNs never repeat in a range,
 but they jump at a merge, and two items of different parents may have the same one.
 
-While a cut or a join is under way, the ranges in it answer 410/1007 to whoever names them;
+While a cut or a join is under way, the ranges in it answer 410/1007 to clients that name them;
 afterwards 410/1002. Who names a partition key waits, as at a real gateway.
 """
 

@@ -1,4 +1,4 @@
-"""What the emulator is told when it starts."""
+"""The settings that the emulator starts with."""
 
 from dataclasses import dataclass
 from pathlib import Path

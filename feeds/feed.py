@@ -20,7 +20,7 @@ StartAt = Literal["beginning", "now"] | datetime
 
 
 class Operation(enum.StrEnum):
-    """What happened to the record; a feed that cannot tell an insert says REPLACE."""
+    """What happened to the record; a feed that cannot recognize an insert says REPLACE."""
 
     INSERT = "insert"
     REPLACE = "replace"
@@ -168,5 +168,5 @@ class Feed(Protocol):
         ...
 
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        """Return how many changes (or, if the feed cannot tell, sequences) lie after it."""
+        """Return how many changes (or sequences, if it cannot count them) lie after it."""
         ...

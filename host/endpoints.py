@@ -51,7 +51,7 @@ class Answers:
         self._registry = registry
 
     def answer(self, path: str) -> Answer:
-        """Answer for a path. On the event loop, where alone the host's values stand still."""
+        """Answer for a path. On the event loop, where alone the host's values do not change."""
         if path == "/livez":
             return _json({"host": self.name, "alive": True})
         if path == "/readyz":

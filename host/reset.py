@@ -58,7 +58,7 @@ class RangeInUse(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A new position for a range. ``again`` is how many changes are delivered once more;
-    below 0, how many are skipped; ``None`` where the feed cannot tell.
+    below 0, how many are skipped; ``None`` where the feed cannot count them.
     """
 
     lease: Lease

@@ -18,7 +18,7 @@ _LATER = (FeedUnavailable, ContainerUnavailable)
 
 
 class Retrier:
-    """Asks the feed and the container again until they answer. Whoever calls bounds it."""
+    """Asks the feed and the container again until they answer. The caller bounds it."""
 
     def __init__(self, events: HostEvents, random: Random) -> None:
         self._events = events

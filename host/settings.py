@@ -160,7 +160,7 @@ class WebSettings(Section):
     enabled: bool = True
     bind: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
-    """0 takes any free port; the log and ``changefeed status`` tell which."""
+    """0 takes any free port; the log and ``changefeed status`` show which."""
 
 
 class CosmosSettings(Section):

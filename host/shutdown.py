@@ -84,7 +84,7 @@ class StopSignals:
             self._loop.call_soon_threadsafe(self._pass_on)
 
     def _pass_on(self) -> None:
-        self._stop()  # whoever wants to know by now
+        self._stop()  # read only now: it may have been replaced
 
 
 def stop_signals() -> list[signal.Signals]:

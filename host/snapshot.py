@@ -1,7 +1,7 @@
 """The fleet at one moment, as its lease container and its feed show it; no host is asked.
 
 Ages are by the clocks of the hosts that wrote the stamps, and of this machine. Who is
-alive cannot be seen in one look: only a record that stands still for the whole expiration
+alive cannot be seen in one look: only a record that does not change for a whole expiration
 shows that its host is dead.
 """
 
@@ -39,7 +39,7 @@ class MemberStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStatus:
     """A lease and its checkpoint. ``lag`` counts what a range goes on in without a lease,
-    too; it is ``None`` where the feed could not tell, or was not asked: of what has ended.
+    too; it is ``None`` where the feed could not count, or was not asked: of what has ended.
     ``paused`` is the reason, ``None`` where it is not paused.
     """
 

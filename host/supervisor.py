@@ -128,7 +128,7 @@ class Supervisor:
             code = await child.wait()
         finally:
             del self._children[name]
-        # Told to stop so early that it had not begun to listen: an orderly end all the same.
+        # Stopped so early that it had not begun to listen: an orderly end all the same.
         early = code == -signal.SIGTERM and self._stop.requested.is_set()
         return 0 if early else code
 

@@ -55,7 +55,7 @@ def listening_socket(settings: WebSettings) -> Iterator[socket.socket]:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return where others find it; the machine's name stands for all its addresses."""
+    """Return where others find it; by the machine's name if it listens on all addresses."""
     host, port = listening.getsockname()[:2]
     if ip_address(host).is_unspecified:
         host = socket.gethostname()

@@ -1,6 +1,6 @@
 """Lease containers over conditional writes: what PostgreSQL, Redis and Azure Blob share.
 
-A server decides who wins by one request: *write this, if the version still stands*. The
+A server decides who wins by one request: *write this, if the version is unchanged*. The
 classes here turn that answer into the errors of the contract, and ask for the reason only
 after a write was refused. Every write brings a version of its own (a random token, or the
 server's etag), which is never used twice, not even after a server was restored from a
@@ -45,7 +45,7 @@ class ConditionalTable(Protocol[Record]):
         ...
 
     async def update(self, key: str, record: Record) -> Record | None:
-        """Write the record if its version still stands, and return the copy as stored.
+        """Write the record if its version is unchanged, and return the copy as stored.
 
         A lease without a continuation leaves the stored one; the copy that is returned
         carries what is stored then.
@@ -53,7 +53,7 @@ class ConditionalTable(Protocol[Record]):
         ...
 
     async def delete(self, key: str, version: Version) -> bool:
-        """Delete it if its version still stands."""
+        """Delete it if its version is unchanged."""
         ...
 
 
@@ -61,7 +61,7 @@ class ConditionalLeaseTable(ConditionalTable[Lease], Protocol):
     """A table of leases with their checkpoints in them."""
 
     async def advance(self, key: str, lease: Lease) -> Lease | None:
-        """Write the checkpoint and the write id of the lease, if version and epoch stand."""
+        """Write checkpoint and write id of the lease, if version and epoch are unchanged."""
         ...
 
 

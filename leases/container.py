@@ -59,7 +59,7 @@ class LeaseContainer(Members, Protocol):
         """Write ``lease`` if no other write came since we read it.
 
         A lease that carries a continuation writes that as well, all or nothing as far
-        as any reader of the next epoch can tell. Return the copy as written, with its
+        as any reader of the next epoch can see. Return the copy as written, with its
         new version. Raise ``LeaseConflict`` if the version has moved on, ``LeaseGone``
         if there is no such lease.
         """

@@ -10,7 +10,7 @@ showed it last: a listing that was long under way can never make a living owner 
 What the mechanism costs: a watcher that has just started must wait a whole expiration
 for owners that died long ago. Wall-clock stamps shorten that, and only that: what is older
 by its stamp than the expiration and any error of clocks is expired once *we* have seen it
-stand still for two renewals. So a wrong clock, ours or the writer's, takes nothing from an
+unchanged for two renewals. So a wrong clock, ours or the writer's, takes nothing from an
 owner that is alive.
 """
 

@@ -1,6 +1,6 @@
 """Leases as a document, to carry them to where another program makes them again.
 
-Whoever writes one says where each range is to be read from; who reads it creates leases
+It says where each range is to be read from; who reads it creates leases
 there that no host owns yet.
 """
 

@@ -14,7 +14,7 @@ What is left when a host dies, or is overtaken, between the two writes of a call
 create     A checkpoint without a lease. The next ``create`` adopts it, and its epoch.
 replace    A checkpoint further on, and an owner who has not changed. The progress was
            real, and it is in the claimed epoch, so owner and successor both go on from it.
-acquire    A new owner, and a checkpoint still open to the old one. Nobody reads under
+acquire    A new owner, and a checkpoint still open to the old one. No host reads under
            the new epoch yet. Last writes of the old owner may come in until a host
            claims; the one that claims finds them.
 delete     A checkpoint without a lease, as after ``create``. To forget that as well,
@@ -62,7 +62,7 @@ class SeparateStores:
     - ``write_id`` of a copy that was read names the last write of ownership. A writer
       whose ``checkpoint`` got no answer finds the lease still its own, and writes again.
     - ``checkpoint_epoch`` is stored with ownership, so it follows at the next renewal.
-    - ``acquire`` may be cut short between its two writes. Whoever finds its ``write_id``
+    - ``acquire`` may be cut short between its two writes. A host that finds its ``write_id``
       then owns the lease, but has not shut out the old owner: it must ``acquire`` again,
       without a new epoch. So must a host that another has made owner by ``replace``.
 

@@ -36,7 +36,7 @@ class CheckpointStore(Protocol):
         ...
 
     async def write(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Write it if its version still stands and no later epoch has claimed the range.
+        """Write it if its version is unchanged and no later epoch has claimed the range.
 
         Return the stored copy, with its new version; raise ``CheckpointConflict`` if
         there is none or it is not the one we read.

@@ -1,6 +1,6 @@
 """Lease containers over tables of records: what those in memory and in SQLite share.
 
-The rules of the contract stand here once, as plain functions from what is stored and
+The rules of the contract are here once, as plain functions from what is stored and
 what a caller wants to write to what is stored next. A table only has to read a record,
 ask such a function and write its answer, without another write in between. A store that cannot
 do that (it has no transactions, or a call costs a journey) is better served by its own

@@ -85,14 +85,14 @@ class JsonLinesObserver:
     """Appends each change to a file as one line of JSON.
 
     ``path`` may name ``{range}``, and then each range has its own file; folders are made.
-    The body stands in the line as the feed gave it, not parsed; the line is JSON if
+    The body is in the line as the feed gave it, not parsed; the line is JSON if
     the body is. A delete without an image has the body ``null``.
 
     A batch is written by one locked append, which first cuts the half line that a killed
     writer left behind. So a former owner and the next one, or several ranges, may write
     to the same file. A batch that is not wholly written (the disk is full) is cut off
     again. With ``fsync`` it is on the disk, not only with the system, before it counts as
-    done. A batch that was delivered twice stands there twice: a reader who minds drops
+    done. A batch that was delivered twice is there twice: a reader who minds drops
     what has a (range, sequence) he has seen.
     """
 
@@ -179,7 +179,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _cut_half_line(file: int) -> int:
-    """Cut what stands after the last newline, if we wrote it; return where the file ends."""
+    """Cut what follows the last newline, if we wrote it; return where the file ends."""
     size = os.fstat(file).st_size
     end = _end_of_lines(file, size)
     if end == size:

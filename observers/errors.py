@@ -6,7 +6,7 @@ ObserverError
 ├── ObserverStuck        a call of it never ends: only a fresh process can help
 ├── ObserverExhausted    it ran out of memory again and again: only a fresh process can help
 ├── LeaseFenced          it may not be called any more: the lease is not ours
-└── DeadLettersRefused   they cannot be kept there: stop, and tell a person
+└── DeadLettersRefused   they cannot be kept there: stop, and report it
 ObserverTimedOut         one attempt took too long; like what the observer raises itself
 ObserverRaised           it raised what would end a process; like any other exception of it
 """

@@ -1,4 +1,4 @@
-"""What goes wrong with an observer, told in the log: by hosts, and by tasks of Spark."""
+"""What goes wrong with an observer, in the log: by hosts, and by tasks of Spark."""
 
 from structlog.typing import FilteringBoundLogger
 

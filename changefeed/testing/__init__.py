@@ -2,7 +2,7 @@
 
 ``deliver`` calls an observer with changes and returns what it did with them. ``Fleet`` runs
 real hosts in one process; pytest has it as the fixture ``changefeed_fleet``, which is there
-wherever the package is installed. ``lease_container_contract`` and ``feed_contract`` make a
+where the package is installed. ``lease_container_contract`` and ``feed_contract`` make a
 test of all that a lease container or a feed of your own must keep to. See ``docs/testing.md``.
 
 The contracts and the fixture need pytest; the rest does not.

@@ -119,7 +119,7 @@ class Fleet:
     ``feed`` and ``container`` are in memory unless given, the feed with ``ranges`` ranges.
     ``observer`` is a class or a function as for ``open_host``; without one, observers only
     record, and ``pace`` says how many seconds each change takes them. ``settings`` are those
-    that differ from the defaults, by section. ``make_observer`` replaces all that stands around
+    that differ from the defaults, by section. ``make_observer`` replaces all wrappers around
     an observer, and with it the recording.
     """
 
@@ -322,7 +322,7 @@ class Fleet:
 
 
 class _Unplugged:
-    """Stands where a killed host's container was: its calls are never answered."""
+    """Replaces a killed host's container: its calls are never answered."""
 
     def __getattr__(self, name: str) -> object:
         async def never(*_: object) -> None:

@@ -119,7 +119,7 @@ async def test_every_epoch_has_one_owner_when_many_take_turns(connect: Connect) 
     last = await whole(clients[0])
     assert [len(hosts) for hosts in owners.values()] == [1] * len(owners)
     assert set(owners) <= set(range(1, last.epoch + 1))
-    # A winner who is robbed before he has shut out the last owner may not hear of his epoch.
+    # A winner that loses it before it has fenced the last owner may not learn its epoch.
     assert owners.get(last.epoch, [last.owner]) == [last.owner]
 
 

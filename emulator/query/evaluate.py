@@ -1,6 +1,6 @@
 """Turns expressions into functions of a row, once for a query and not once for a row.
 
-A row holds a value for each name that FROM and JOIN give. A row that stands for a group
+A row holds a value for each name that FROM and JOIN give. A row that represents a group
 has the values of its first member, and under ``GROUP`` the rows of all of them.
 """
 

@@ -88,7 +88,7 @@ def parsed(body: Mapping[str, Any]) -> Query:
 
 
 def fits(item: Mapping[str, Any], condition: str) -> bool:
-    """Tell whether an item meets the condition of a patch, ``FROM c WHERE …``."""
+    """Return whether an item meets the condition of a patch, ``FROM c WHERE …``."""
     select = parse_condition(condition)
     return any(_kept(Compiler({}, _answer), select, [{select.item: item}]))
 

@@ -157,12 +157,12 @@ class Select:
 
     @property
     def shown(self) -> tuple[Column, ...]:
-        """The columns, or the one that VALUE stands before."""
+        """The columns, or the one that follows VALUE."""
         return self.columns or ((self.value,) if self.value else ())
 
     @property
     def is_aggregate(self) -> bool:
-        """Whether a result stands for many items."""
+        """Whether a result represents many items."""
         return bool(self.group) or any(has_aggregate(x.expression) for x in self.shown)
 
     @property
@@ -178,14 +178,14 @@ class Select:
 
 
 def has_aggregate(expression: Expression) -> bool:
-    """Tell whether an expression is about a group; a query inside it has its own."""
+    """Return whether an expression is about a group; a query inside it has its own."""
     if isinstance(expression, Call) and expression.function in AGGREGATES:
         return True
     return any(has_aggregate(x) for x in _parts(expression))
 
 
 def is_of_groups(expression: Expression, keys: Collection[Expression]) -> bool:
-    """Tell whether an expression has one value for a group: a key, or an aggregate."""
+    """Return whether an expression has one value for a group: a key, or an aggregate."""
     if expression in keys or (
         isinstance(expression, Call) and expression.function in AGGREGATES
     ):

@@ -39,12 +39,12 @@ def is_number(value: Any) -> bool:
 
 
 def is_ordered(value: Any) -> bool:
-    """Tell whether a value is one of those that MIN and MAX compare."""
+    """Return whether a value is one of those that MIN and MAX compare."""
     return type_rank(value) in _ORDERED
 
 
 def sort_key(value: Any) -> tuple[int, Any]:
-    """Return what sorts values as ORDER BY does; arrays and objects are not told apart."""
+    """Return what sorts values as ORDER BY does; arrays and objects all rank alike."""
     rank = type_rank(value)
     return rank, value if rank in _ORDERED and value is not None else 0
 

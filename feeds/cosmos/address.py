@@ -4,7 +4,7 @@
 ``cosmos+http://…`` over plain http, which is for an emulator on this machine. Without a
 host, ``cosmos:///DATABASE/CONTAINER``, the connection string says where the account is.
 
-A key never stands in an address, because addresses are logged. It comes from
+A key is never part of an address, because addresses are logged. It comes from
 ``CHANGEFEED_COSMOS__KEY`` or ``CHANGEFEED_COSMOS__CONNECTION_STRING``; from a file, which
 either of them with ``_FILE`` behind it names; or it is the identity of the process in
 Azure. An endpoint on this machine is an emulator, whose key is public.
@@ -27,7 +27,7 @@ EMULATOR_KEY = (  # no secret: every Cosmos DB emulator answers to this key
 )
 _KEY = "CHANGEFEED_COSMOS__KEY"
 _CONNECTION_STRING = "CHANGEFEED_COSMOS__CONNECTION_STRING"
-_IN_FILE = "_FILE"  # behind either: the file that it stands in
+_IN_FILE = "_FILE"  # behind either: the file that holds it
 _FORM = "cosmos://HOST/DATABASE/CONTAINER"
 
 
@@ -99,7 +99,7 @@ class Account:
 
 
 def read_address(scheme: str, place: str, *, known: Collection[str]) -> CosmosAddress:
-    """Read what stands after ``cosmos:`` or ``cosmos+http:``.
+    """Read what follows ``cosmos:`` or ``cosmos+http:``.
 
     Raise ``AddressWrong`` for one that cannot be used, or has an option not in ``known``.
     """

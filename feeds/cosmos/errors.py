@@ -1,7 +1,7 @@
 """What the errors of Cosmos DB and its client mean, for feeds and leases alike.
 
 What may pass (throttling, splits, a write region that moves, servers that are busy, lost
-connections, no file handles) is told apart from what a person has to change. Texts of
+connections, no file handles) is distinguished from what a person has to change. Texts of
 the service are cut to one line; none of them repeats a key.
 """
 

@@ -1,7 +1,7 @@
 """The change feed of a Cosmos DB container, one range of ours for each physical range.
 
 See ``positions`` for what a position is, ``topology`` for what becomes of ranges that are
-split or merged, ``changes`` for what the two modes can tell, and ``requests`` for why the
+split or merged, ``changes`` for what the two modes report, and ``requests`` for why the
 client is watched so closely.
 
 A container that was deleted and recreated has other changes under the same positions. While
@@ -269,7 +269,7 @@ class CosmosFeed:
     def _stands(
         self, place: Place, range_id: RangeId, after: Continuation, answer: Answer
     ) -> Continuation:
-        """Return where a reader stands after an answer without changes.
+        """Return the position of a reader after an answer without changes.
 
         Only in a range that was there from the start can LSNs be compared: a merge begins
         them again.

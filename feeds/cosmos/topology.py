@@ -2,7 +2,7 @@
 
 Cosmos DB splits and merges its physical ranges when it likes. A range that is gone cannot
 be read any more, but nothing in it is lost: the range that holds its keys now serves its
-changes too, from the same positions. So a gone range *ends* at once, where its reader stands,
+changes too, from the same positions. So a gone range *ends* at once, where its reader is,
 and goes on from there in the ranges that hold its keys by now, however many splits lie
 between.
 

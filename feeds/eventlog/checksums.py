@@ -28,7 +28,7 @@ def extend(checks: bytes, columns: Sequence[bytes]) -> bytes:
 
 
 def seal(checks: bytes, *numbers: int) -> bytes:
-    """Bind the checksums of columns to the numbers that stand beside them."""
+    """Bind the checksums of columns to the numbers stored beside them."""
     return checks + _CRC.pack(_crc(checks, numbers))
 
 

@@ -39,7 +39,7 @@ class View:
     """What one host made of one listing.
 
     ``fleet`` are the hosts that are alive and not stopping, ``dead`` those whose record
-    stands still. ``planned`` is all that the plan wants of this host, in order; ``quiet``
+    no longer changes. ``planned`` is all that the plan wants of this host, in order; ``quiet``
     says whether membership has been quiet for long enough to steal.
     """
 

@@ -2,7 +2,7 @@
 
 A name belongs to one living process. A host that finds a record of its name watches
 whether that still moves: if it does, another process lives under the name, and this one
-refuses to start. If it stands still for two heartbeats, it is what a crash left behind,
+refuses to start. If it does not change for two heartbeats, it is what a crash left behind,
 and is taken over; at once if the supervisor says that the old process has ended
 (``dead`` incarnations). Should the old process wake up later, it finds its record rewritten
 and stops; its leases are fenced by their epochs all the while.
@@ -95,7 +95,7 @@ class Membership:
                 self._events.retrying("heartbeat", error, self.beat_interval)
 
     async def announce_stopping(self) -> None:
-        """Tell the others to give us nothing more. One attempt; it only speeds things up."""
+        """Ask the others to give us nothing more. One attempt; it only speeds things up."""
         self._member = replace(self._member, stopping=True)
         await self._beat()
 

@@ -1,4 +1,4 @@
-"""What stands between the wrappers of an observer and its next call: the lease."""
+"""The lease, checked between the wrappers of an observer and its next call."""
 
 from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.owned_lease import OwnedLease

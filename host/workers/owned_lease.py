@@ -113,7 +113,7 @@ class OwnedLease:
         """Write the lease for the last time, with a last checkpoint if there is one.
 
         ``end`` says how it goes on: released, handed over, finished. Under the lock it is
-        given the lease as it stands by then, so it sees a request that was withdrawn.
+        given the lease as it is by then, so it sees a request that was withdrawn.
         Without a checkpoint this is allowed even when it may no longer be acted upon:
         either it is still ours, or the write fails.
         """

@@ -6,7 +6,7 @@ down; and when the lease is lost, the body is cancelled with them.
 
 How it ends:
 
-* told to stop (another host asks for the lease, it is paused, the host stops), or at the
+* asked to stop (another host asks for the lease, it is paused, the host stops), or at the
   end of the range: nothing more is delivered, what is in hand is finished and
   checkpointed, the observer closed, and the lease handed over, released or marked as
   ended, in one write with the last checkpoint;

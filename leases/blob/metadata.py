@@ -1,6 +1,6 @@
 """Records as metadata of blobs, so that one listing reads them all.
 
-What the Event Hubs SDKs know stands under their names (``ownerid``; ``offset`` and
+What the Event Hubs SDKs know is kept under their names (``ownerid``; ``offset`` and
 ``sequencenumber``), what we need beyond in ``changefeed``: the record as JSON. Metadata
 travels in HTTP headers, so both are percent-encoded where they are more than plain ASCII.
 A record too long for headers (8 KiB) is in the blob's content, and ``changefeed`` says so.

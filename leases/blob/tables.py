@@ -1,4 +1,4 @@
-"""Records as blobs: one for each, written if its etag still stands.
+"""Records as blobs: one for each, written if its etag is unchanged.
 
 The name of a blob is ``PREFIX/FOLDER/ID``. An id that is no plain file name is
 percent-encoded, and a long one is a hash; its record says which it is.
@@ -115,7 +115,7 @@ class BlobTable(Generic[Record]):
         return replace(self._kind.read(found, content), version=_version(properties.etag))
 
     async def _require_container(self) -> None:
-        """Tell a blob that is not there from a container that is not: raise for that one."""
+        """Raise if the container is missing, and not only the blob."""
         await self._client.get_container_properties()
 
     def _blob(self, key: str) -> BlobClient:
@@ -153,7 +153,7 @@ def blob_name(key: str) -> str:
 
 
 def _if_match(version: Version) -> dict[str, Any]:
-    """Return the condition that the version stands. One that is no etag never does."""
+    """Return the condition that the version is unchanged; never true of one that is no etag."""
     plain = version.isascii() and version.isalnum() and len(version) <= _LONGEST_NAME
     etag = f'"{version if plain else _UNKNOWN}"'
     return {"etag": etag, "match_condition": MatchConditions.IfNotModified}

@@ -266,7 +266,7 @@ def timestamp_of(stamp: float | None) -> str | None:
 
 
 def stamp_in(document: Mapping[str, Any]) -> float | None:
-    """Read the timestamp of any processor; the server's own, in whole seconds, stands in."""
+    """Read the timestamp of any processor; else the server's own, in whole seconds."""
     text = document.get("timestamp")
     if isinstance(text, str):
         try:
@@ -302,7 +302,7 @@ def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str
 def _by_others(
     document: Mapping[str, Any], ours: _Ownership | None, owner: HostName | None
 ) -> dict[str, Any]:
-    """Tell what another processor has made of it since we last wrote, if we ever did.
+    """Return what another processor has made of it since we last wrote, if we ever did.
 
     Its stamp moves with each of its writes, so that is its sign of life. Whatever it had
     to do with a request or a pause of ours, it does not know of them.

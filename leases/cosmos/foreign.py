@@ -1,4 +1,4 @@
-"""Taking over where other processors stand, whose lease documents cannot be shared.
+"""Taking over the positions of other processors whose lease documents cannot be shared.
 
 .NET leases need no import, if they are to go on under their prefix: a host takes them as
 they are. This is for Java's leases, and for those that should live on elsewhere: in

@@ -63,7 +63,7 @@ class Items:
         return dict(await self._asked(lambda: self._proxy.create_item(document)))
 
     async def replace(self, document: Document, etag: str) -> str:
-        """Write the whole item if its etag stands. Return the new etag."""
+        """Write the whole item if its etag is unchanged. Return the new etag."""
         await self._check(document["id"], etag)
         answer = await self._asked(
             lambda: self._proxy.replace_item(
@@ -77,11 +77,11 @@ class Items:
         return _etag_in(answer)
 
     async def patch(self, name: str, operations: Operations, etag: str) -> str:
-        """Change parts of an item if its etag stands. Return the new etag."""
+        """Change parts of an item if its etag is unchanged. Return the new etag."""
         return _etag_in(await self._patched(name, operations, etag, no_response=True))
 
     async def patch_whole(self, name: str, operations: Operations, etag: str) -> Document:
-        """Change parts of an item if its etag stands. Return all of it."""
+        """Change parts of an item if its etag is unchanged. Return all of it."""
         return dict(await self._patched(name, operations, etag, no_response=False))
 
     async def delete(self, name: str, etag: str) -> None:
@@ -103,7 +103,7 @@ class Items:
 
     async def _check(self, name: str, etag: str) -> None:
         """Raise ``Moved`` for what cannot be an etag: the client would leave out an empty
-        one, and write whatever stands there, and it cannot send every text.
+        one, and overwrite whatever is there, and it cannot send every text.
         """
         if not (etag.isascii() and etag.isprintable() and 0 < len(etag) <= _LONGEST_ETAG):
             raise PreconditionFailed if await self.read(name) is not None else ItemNotFound

@@ -1,6 +1,6 @@
 """Continuations as Java's change feed processor keeps them in its version 1 leases.
 
-It is Base64 of a JSON state, in which the raw token of .NET stands as ``token``::
+It is Base64 of a JSON state, in which the raw token of .NET is ``token``::
 
     {"V": 1, "Rid": …, "Mode": "INCREMENTAL", "StartFrom": {…}, "Continuation":
      {"V": 1, "Rid": …, "Continuation": [{"token": "\\"42\\"", "range": {…}}], "Range": {…}}}
@@ -46,7 +46,7 @@ def is_java_state(text: str) -> bool:
 
 def _state(text: str) -> _State | None:
     if text.startswith('"'):
-        return None  # a raw token, which stands in quotes
+        return None  # a raw token, which is in quotes
     try:
         state = msgspec.json.decode(base64.b64decode(text, validate=True), type=_State)
     except (binascii.Error, msgspec.DecodeError, ValueError):

@@ -165,7 +165,7 @@ def mode_of(address: CosmosAddress) -> str:
 
 
 def partitioned_by_id(properties: Any, address: CosmosAddress) -> bool:
-    """Tell ``/id`` from ``/partitionKey``. Raise ``ContainerRefused`` for another key."""
+    """Return whether it is ``/id``, not ``/partitionKey``; else raise ``ContainerRefused``."""
     paths = properties.get("partitionKey", {}).get("paths") or ["none"]
     if len(paths) != 1 or paths[0] not in KEYS:
         raise ContainerRefused(

@@ -1,7 +1,7 @@
 """Records of our own beside the leases: members, ownership and checkpoints kept apart.
 
 One item for each record, with the record's fields under ``record``. It is written as a
-whole, if its etag stands. ``attempt`` is new for every try to write, so that a writer
+whole, if its etag is unchanged. ``attempt`` is new for every try to write, so that a writer
 whose answer was lost, and whose client sent the write again, knows its own.
 """
 
@@ -65,7 +65,7 @@ class Records(Generic[Record]):
             return written
 
     async def replace(self, name: str, record: Record, etag: str) -> Record:
-        """Raise ``Moved`` or ``Missing`` unless ``etag`` still stands."""
+        """Raise ``Moved`` or ``Missing`` unless ``etag`` is unchanged."""
         document = self._document(name, record)
         try:
             etag = await self._items.replace(document, etag)
@@ -209,7 +209,7 @@ class CosmosCheckpoints:
     """Checkpoints alone: a ``CheckpointStore``.
 
     Its versions are etags with the epoch of the checkpoint before them: who knows the
-    etag that stands knows which epoch has claimed it.
+    current etag knows which epoch has claimed it.
     """
 
     def __init__(self, items: Items, names: Names) -> None:

@@ -6,7 +6,7 @@ hand is delivered again to the next owner.
 
 Limits: a former owner that lives learns of it with its next write, a renewal at the
 latest; until then its observer is still called, and so may be that of the next owner.
-The epoch in the observer's context tells the two apart. A worker whose observer is stuck
+The epoch in the observer's context distinguishes the two. A worker whose observer is stuck
 without a time limit never ends; while it lives, its host holds on to a range that it
 cannot read, and takes no new lease of that range, even if the plan gives it to this host.
 """

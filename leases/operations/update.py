@@ -21,7 +21,7 @@ _TRIES = 20
 async def update_lease(
     container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
 ) -> Lease | None:
-    """Replace the lease as it stands by what ``change`` makes of it; return that.
+    """Replace the lease as it is now by what ``change`` makes of it; return that.
 
     ``change`` returns ``None`` where there is nothing to do, and so does this, as well as
     for a lease that has ended or is gone. Raise ``LeaseConflict`` if others kept writing

@@ -1,6 +1,6 @@
 """The tables of leases, their version, and how one version becomes the next.
 
-All fleets of a schema share its tables, told apart by ``fleet``. ``key`` is the id of a
+All fleets of a schema share its tables, kept apart by ``fleet``. ``key`` is the id of a
 range or the name of a host (or a hash, if that is longer than an index takes). ``version``
 is a random token of each write. Text holds ``\\0`` for NUL and ``\\\\`` for a backslash, since
 PostgreSQL has no NUL in texts.

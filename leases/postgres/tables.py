@@ -1,4 +1,4 @@
-"""Records as rows, and the statements that write them if their version still stands."""
+"""Records as rows, and the statements that write them if their version is unchanged."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

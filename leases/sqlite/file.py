@@ -106,7 +106,7 @@ class SqliteFile:
         together: Sequence[_Waiting],
         done: asyncio.Future[Sequence[Any]],
     ) -> None:
-        """Tell each what became of it; write what has come to wait meanwhile."""
+        """Give each its result; write what has come to wait meanwhile."""
         self._writing = None
         if self._waiting:
             self._write(connection)
@@ -227,7 +227,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from one that takes its place; ``None`` if it is gone."""
+    """Return what distinguishes a file from its replacement; ``None`` if it is gone."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -4,7 +4,7 @@ There are some partitions of keys, each with an observer of its own: what the us
 still sees one call at a time, and a plain observer has a thread for each partition. The keys
 of a batch are spread over the partitions so that each gets about as many changes, and a key
 stays in its partition. The end of a batch is a barrier, so the order within a key holds
-across batches, too. Wrappers that retry or put aside stand within the partitions.
+across batches, too. Wrappers that retry or put aside are within the partitions.
 
 A partition handles its changes in pieces, and what is done is acknowledged piece by piece:
 the checkpoint follows the low watermark of all partitions. When a partition fails, the others

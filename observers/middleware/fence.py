@@ -1,4 +1,4 @@
-"""What stands between an observer and its next call: whether it may still be called.
+"""The check before each call of an observer: whether it may still be called.
 
 Between two attempts a lease may be lost, and a process may have been frozen for longer
 than its lease lived. So the innermost wrapper asks before *every* call, not only before

@@ -45,7 +45,7 @@ from changefeed.observers.observer import CloseReason, Context, Observer
 _PUT_TIMEOUT = 30.0
 
 OnDeadLetter = Callable[[DeadLetter], None]
-"""Told of a change that was put aside."""
+"""Called with each change that was put aside."""
 
 
 @dataclass(kw_only=True)
@@ -66,13 +66,13 @@ class Verdict(enum.Enum):
 
 
 def _nobody(letter: DeadLetter) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 class PoisonIsolation:
-    """Stands around one observer twice: ``patient`` has all attempts, ``hasty`` has few.
+    """Wraps one observer twice: ``patient`` has all attempts, ``hasty`` has few.
 
-    With ``acknowledges`` it tells the context of what is done. With manual checkpoints
+    With ``acknowledges`` it reports to the context what is done. With manual checkpoints
     that is the user's to say, except of a change that was put aside.
     """
 

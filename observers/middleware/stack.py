@@ -1,4 +1,4 @@
-"""What stands around the user's observer on hosts and in tasks of Spark."""
+"""The wrappers around the user's observer, on hosts and in tasks of Spark."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def wrap(
     """Put around each observer what the settings ask for, the innermost first.
 
     Without ``dead_letters`` nothing is put aside; with them, ``feed`` is the identity of the
-    feed whose changes these are, which tells its letters from those of others.
+    feed whose changes these are, which distinguishes its letters from those of others.
     ``suspicions`` has one for each range asked for; give it where what is returned does not
     live as long as the process.
     """

@@ -26,7 +26,7 @@ A value is taken from the first of these places that has one:
    this in it;
 4. the default.
 
-What is wrong in them is told with its place before anything is started, and the command
+What is wrong in them is reported with its place before anything is started, and the command
 ends with 2. Names that do not exist are wrong, too.
 """
 
