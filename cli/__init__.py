@@ -11,8 +11,8 @@ _INTERRUPTED = 130  # as shells have it: 128, and the number of SIGINT
 
 
 def main() -> None:
-    """Run the command line. It ends without a traceback, whatever standard output is, and
-    however early Ctrl-C comes.
+    """Run the command line. It ends without a traceback, also if standard output is
+    closed, or Ctrl-C comes during the imports.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # An exception would be lost if it came while a module is imported, now and then.

@@ -1,4 +1,4 @@
-"""``changefeed check``: what is wrong with feed and leases, and how to mend it."""
+"""``changefeed check``: what is wrong with feed and leases, and how to fix it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -30,7 +30,7 @@ def check(
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Try feed and leases, and say what is wrong and how to mend it.
+    """Try feed and leases, and say what is wrong and how to fix it.
 
     Each backend adds what it knows; for Cosmos DB: endpoint, key, rights, containers, time
     to live, consistency, clocks.

@@ -27,8 +27,8 @@ def write_config(file: Path, text: str, *, force: bool) -> None:
 
 
 def config_text(head: str, model: type) -> str:
-    """Return a TOML file in which every setting stands as a comment, but those that have no
-    default: these have an example as their value.
+    """Return a TOML file with every setting as a comment, but those that have no default:
+    these have an example as their value.
     """
     blocks = ["".join(_comment(head))]
     for section in sections(model):

@@ -60,14 +60,14 @@ def emulator(
             seed=seed,
         )
         try:
-            asyncio.run(_serve_until_told(settings))
+            asyncio.run(_serve_until_stopped(settings))
         except (ValueError, RuntimeError, DirectoryInUse) as error:
             raise UserError(str(error)) from error
         except OSError as error:
             raise _unusable(settings, error) from error
 
 
-async def _serve_until_told(settings: EmulatorSettings) -> None:
+async def _serve_until_stopped(settings: EmulatorSettings) -> None:
     serving = asyncio.create_task(serve(settings, ready=_say_ready))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

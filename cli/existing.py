@@ -45,8 +45,6 @@ def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
             advice = f"did you mean {near[0]}?" if near else "changefeed status lists them"
             raise UserError(f"there is no lease of a range {name!r}; {advice}")
         if lease.ended:
-            raise UserError(
-                f"range {name} has ended: it was read to its end, and goes on in others"
-            )
+            raise UserError(f"range {name} has ended: its successors have its keys now")
         found.append(lease)
     return found

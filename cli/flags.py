@@ -122,7 +122,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options(kind: type[SettingsFlags]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the name of each field, and what stands in its annotation."""
+    """Yield the name of each field, and the metadata of its annotation."""
     hints = get_type_hints(kind, include_extras=True)
     for x in fields(kind):
         yield x.name, hints[x.name].__metadata__
@@ -140,7 +140,7 @@ def parse_sets(sets: Sequence[str]) -> dict[str, Any]:
 
 
 def put(flags: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a value that stands so deep. Raise ``UserError`` where something else stands."""
+    """Set a nested value. Raise ``UserError`` where a section on the path is a value."""
     *sections, key = path
     inner: Any = flags
     for name in sections:

@@ -1,4 +1,4 @@
-"""``changefeed leases import``: going on where a fleet of another kind stands, or Spark."""
+"""``changefeed leases import``: continue from the positions of another fleet, or Spark."""
 
 import asyncio
 import sys
@@ -44,12 +44,14 @@ def import_(
     ],
     flags: FeedFlags,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would happen.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Even if the other fleet seems to run.")
     ] = False,
 ) -> None:
-    """Create leases for this feed where those of a Java or .NET fleet stand, or a pipeline.
+    """Create leases for this feed at the positions of a Java or .NET fleet, or a pipeline.
 
     Leases that are there already are left as they are. A .NET fleet's leases need no
     import to be taken over under their own prefix: see docs/cosmos.md. Stop the other
@@ -124,7 +126,7 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
 
 
 async def _create(wanted: Sequence[Lease], container: LeaseContainer, *, dry_run: bool) -> None:
-    """Create those leases that are not there yet, or say what would be."""
+    """Create those leases that are not there yet, or print what would happen."""
     for lease in wanted:
         stored = await container.read(lease.range_id)
         if stored is not None:

@@ -1,4 +1,4 @@
-"""``changefeed pause`` and ``changefeed resume``: ranges that nobody is to read for a while."""
+"""``changefeed pause`` and ``changefeed resume``: stop reading ranges for a while."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ def pause(
         str, typer.Option("--reason", help="Why; status, logs and /leases show it.")
     ] = "paused by hand",
 ) -> None:
-    """Let nobody read some ranges, or all, until they are resumed.
+    """Stop reading some ranges, or all, until they are resumed.
 
-    Their owners finish what they have in hand, checkpoint and release them. A range whose
+    Their owners finish their current batch, checkpoint and release them. A range whose
     lease is made later, after a split, say, is not paused.
     """
     with exit_on_error():
@@ -61,7 +61,7 @@ async def _pause(settings: Settings, names: list[str], reason: str) -> None:
         elif lease.paused is not None:
             typer.echo(f"{lease.range_id}: was paused before: {lease.paused}")
         else:
-            typer.echo(f"{lease.range_id}: has ended or was paused meanwhile")
+            typer.echo(f"{lease.range_id}: has ended, or is paused by now")
     if not before:
         typer.echo("there are no ranges to pause")
 

@@ -1,6 +1,6 @@
 """``changefeed produce``: JSON lines become changes in an event log.
 
-What was appended stays, whatever ends the command; it always says how far it got.
+What was appended stays, however the command ends; it always prints how far it got.
 """
 
 import asyncio
@@ -67,16 +67,16 @@ def produce(
         int | None, typer.Option(help=f"Parts of a new log, {DEFAULT_PARTS} if not said.")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Lines to append at once, at most.")] = 1000,
-    create: Annotated[bool, typer.Option(help="Make the log if it is not there.")] = True,
+    create: Annotated[bool, typer.Option(help="Create the log if it is missing.")] = True,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Count bad lines and go on.")
+        bool, typer.Option("--skip-bad", help="Count bad lines and continue.")
     ] = False,
 ) -> None:
     """Append JSON lines to an event log, each as one change.
 
     Fields are named as they are in the line; order.id is the field id in the object order.
     It ends with 0 once all is appended, with 2 at a bad line, and with 1 if it was stopped
-    or could not write. What was appended before stays, and it says where to go on.
+    or could not write. What was appended before stays, and it prints where to continue.
     """
     with exit_on_error():
         fields = Fields(key=key, id=id_, time=time_, operation=operation)
@@ -128,7 +128,7 @@ async def _produce(
 async def _append_all(
     writer: EventLogWriter, blocks: Blocks, plan: _Plan, tally: Tally, show: Callable[[], None]
 ) -> tuple[int, str]:
-    """Append until the end, or until something is in the way; say what, and the exit code."""
+    """Append until the end or an error; return the exit code and the reason."""
     lines = Lines()
     try:
         while (block := await blocks.next()) is not None:
@@ -177,7 +177,7 @@ async def _append(
 
 
 async def _prepare(home: Path, parts: int | None, *, create: bool) -> None:
-    """Make the log if it is to be made; refuse a wish it cannot grant."""
+    """Create the log if it is missing; refuse options that an existing log cannot meet."""
     if create and await asyncio.to_thread(_has_nothing, home):
         await create_log(home, DEFAULT_PARTS if parts is None else parts)
         return

@@ -39,14 +39,14 @@ async def _release(settings: Settings, name: str) -> None:
         except LeaseGone as error:
             raise UserError(str(error)) from error
     if before is None:
-        typer.echo(f"{name}: nobody owns it; there is nothing to release")
+        typer.echo(f"{name}: has no owner; there is nothing to release")
         return
     typer.echo(
         f"{name}: taken from {before.owner}; its epoch {before.epoch} is over, and nothing "
         f"that {before.owner} still writes under it counts.\n"
-        f"The next owner goes on from {before.continuation}: what was delivered since then "
+        f"The next owner continues from {before.continuation}: what was delivered since then "
         f"is delivered again.\n"
-        f"If {before.owner} lives, it learns of this within {settings.leases.renew_interval:g} "
-        f"s (its renew_interval), and its observer may be called until then. If it is stuck, "
+        f"If {before.owner} is alive, it learns of this within "
+        f"{settings.leases.renew_interval:g} s (its renew_interval), and its observer may be called until then. If it is stuck, "
         f"stop it."
     )

@@ -1,4 +1,4 @@
-"""``changefeed reset``: another position for ranges, which nobody may be reading."""
+"""``changefeed reset``: move ranges that no host is reading to another position."""
 
 import asyncio
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def reset(
 ) -> None:
     """Move ranges to another position: what lies after it is delivered, once more or not.
 
-    Refused while a living host owns a range, unless the range is paused. Says what will be
+    Refused while a live host owns a range, unless the range is paused. Prints what will be
     delivered again or skipped, and asks. Ends with 1 if not all of it was done.
     """
     with exit_on_error():
@@ -134,7 +134,7 @@ async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
             failed = True
             print_error(f"{move.range_id}: not moved: {error}")
             continue
-        more = "; it is paused, changefeed resume lets it go on" if move.lease.paused else ""
+        more = "; it is paused, changefeed resume continues it" if move.lease.paused else ""
         typer.echo(f"{move.range_id}: moved to {move.to}{more}")
     return not failed
 
@@ -146,7 +146,7 @@ def _table(moves: Sequence[Move]) -> Table:
 
 def _meaning(again: int | None) -> str:
     if again is None:
-        return "the feed cannot tell how many changes"
+        return "the feed cannot estimate how many changes"
     if again > 0:
         return f"{again:,} delivered again"
     return f"{-again:,} never delivered" if again else "stays where it is"

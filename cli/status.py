@@ -76,8 +76,8 @@ def rendered(seen: Snapshot) -> RenderableType:
     """Return the snapshot as tables, with what needs attention below."""
     lag = [x.lag for x in seen.leases if x.lag is not None]
     states = Counter(_state(x) for x in seen.leases)
-    told = [f"{states[x]} {x}" for x in ("without owner", "paused", "ended") if states[x]]
-    leases = f"{len(seen.leases)} leases" + (f" ({', '.join(told)})" if told else "")
+    noted = [f"{states[x]} {x}" for x in ("without owner", "paused", "ended") if states[x]]
+    leases = f"{len(seen.leases)} leases" + (f" ({', '.join(noted)})" if noted else "")
     summary = (
         f"{len(seen.members)} members, {leases}, "
         f"{sum(lag):,} changes behind in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
@@ -91,8 +91,8 @@ def rendered(seen: Snapshot) -> RenderableType:
     if seen.ranges_without_lease:
         notes.append(Text(f"without a lease yet: {', '.join(seen.ranges_without_lease)}"))
     caption = (
-        f"Stamps are by the clocks of the hosts. One that stands still for "
-        f"{seen.expiration:g} s belongs to a host that is dead."
+        f"Stamps are by the clocks of the hosts. One that does not change for "
+        f"{seen.expiration:g} s belongs to a dead host."
     )
     return Group(
         Text(summary, style="bold"),

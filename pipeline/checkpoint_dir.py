@@ -3,7 +3,7 @@
 ``offsets/N`` is written before batch N is read, ``commits/N`` once it is done. Both are
 text: a version, then lines of JSON, of which the last of an offset is that of the source.
 
-Beside it stands what is ours: a lock, the epoch to count on, and what went wrong in the
+Our own files are beside it: a lock, the epoch to count on from, and the failures of the
 last batches of an observer.
 """
 
@@ -103,9 +103,9 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_failures(checkpoint: str, batch: int, failures: Failures) -> None:
-    """Let the process that keeps the query know, whose metrics tasks cannot reach.
+    """Report failures to the process of the query, whose metrics tasks cannot reach.
 
-    Where the checkpoint is not on this machine, nobody is told.
+    Does nothing where the checkpoint is not on this machine.
     """
     if _is_elsewhere(checkpoint) or not (failures.retries or failures.dead_letters):
         return
@@ -115,15 +115,15 @@ def report_failures(checkpoint: str, batch: int, failures: Failures) -> None:
 
 
 def failures_reported(checkpoint: str, batch: int) -> Failures:
-    """Return what was told of a batch, once."""
+    """Return the failures reported for a batch, and forget them."""
     if _is_elsewhere(checkpoint):
         return Failures()
-    told = _home(checkpoint) / _FAILURES / str(batch)
+    report = _home(checkpoint) / _FAILURES / str(batch)
     try:
-        found = msgspec.json.decode(told.read_bytes(), type=Failures)
+        found = msgspec.json.decode(report.read_bytes(), type=Failures)
     except FileNotFoundError:
         return Failures()
-    told.unlink()
+    report.unlink()
     return found
 
 

@@ -1,4 +1,4 @@
-"""What Spark has to be told to use Delta itself, where its jar is named."""
+"""The Spark settings that enable Delta in Spark itself, where its jar is named."""
 
 from collections.abc import Mapping
 from typing import Final

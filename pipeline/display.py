@@ -17,19 +17,19 @@ from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
 
-_TELL_EVERY: Final = 10.0
+_LOG_EVERY: Final = 10.0
 _MOST_RANGES: Final = 20
-"""Of a table with more ranges, those that lag most are shown."""
+"""A table with more ranges shows those that lag most."""
 
 
 @contextmanager
-def shown(board: Board) -> Iterator[Callable[[], None]]:
-    """Yield what shows the board's present state; call it a few times a second."""
+def display(board: Board) -> Iterator[Callable[[], None]]:
+    """Yield a callable that displays the board's state; call it a few times a second."""
     if not sys.stderr.isatty():
         yield Lines(board).look
         return
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        # Lines stand above the table, not in it.
+        # Log lines go above the table, not into it.
         before = {
             x: x.setStream(sys.stderr)
             for x in logging.getLogger().handlers
@@ -43,21 +43,21 @@ def shown(board: Board) -> Iterator[Callable[[], None]]:
 
 
 class Lines:
-    """Logs each table that has had a batch since it was last told of."""
+    """Logs each table that has had a batch since its last line."""
 
     def __init__(self, board: Board, clock: Callable[[], float] = time.monotonic) -> None:
         self._board = board
         self._clock = clock
-        self._next = clock() + _TELL_EVERY
-        self._told: dict[str, TableSeen] = {}
+        self._next = clock() + _LOG_EVERY
+        self._logged: dict[str, TableSeen] = {}
 
     def look(self) -> None:
         if self._clock() < self._next:
             return
-        self._next = self._clock() + _TELL_EVERY
+        self._next = self._clock() + _LOG_EVERY
         for seen in self._board.seen():
-            if seen.batch is not None and seen != self._told.get(seen.table):
-                self._told[seen.table] = seen
+            if seen.batch is not None and seen != self._logged.get(seen.table):
+                self._logged[seen.table] = seen
                 _log.info("table.progress", **_line(seen))
 
 

@@ -8,7 +8,7 @@ class PipelineRefused(UserError):
 
 
 class QueryFailed(Failure):
-    """A table cannot be kept any further; a later start goes on where this one stood."""
+    """A table cannot be kept any further; a later start resumes where this one stopped."""
 
     def __init__(self, table: str, reason: str) -> None:
         super().__init__(table, reason)

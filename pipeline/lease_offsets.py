@@ -1,12 +1,12 @@
 """Positions that cross between hosts and Spark: leases become offsets, and back.
 
 Both hold the same continuations, so nothing is lost or repeated by crossing, as long as
-the side that is left does not go on. What a lease says besides (that it is paused, who
+the side that is left has stopped. What a lease says besides (that it is paused, who
 owned it last) has no counterpart on Spark.
 
-Both also say which ranges have ended, and here they differ. A host makes the leases of the
-ranges that go on, and then marks its own as ended; the lease of a range that waits for a
-parent may be there before anybody may read it. A query introduces such a range when its
+Both also say which ranges have ended, and here they differ. A host creates the leases of
+the successors, and then marks its own as ended; the lease of a range that waits for a
+parent may be there before any host may read it. A query introduces such a range when its
 parents have ended, and not before.
 """
 
@@ -37,7 +37,7 @@ async def read_leases(container: LeaseContainer) -> Sequence[Lease]:
 
 
 def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
-    """Return the offset of a query that goes on where hosts have stopped."""
+    """Return the offset of a query that continues where hosts have stopped."""
     if not leases:
         raise PipelineRefused("there are no leases to start from: has a host ever run here?")
     begun = {x.range_id: x for x in leases if not _waits(x, leases, access)}
@@ -56,7 +56,7 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
 
 
 def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
-    """Return the leases of hosts that go on where a query has stopped.
+    """Return the leases of hosts that continue where a query has stopped.
 
     An ended range gets the lease of one that is over only if all that go on with its keys
     are being read. Else a host finds the end once more, and makes their leases itself: they

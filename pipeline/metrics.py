@@ -1,7 +1,7 @@
 """What the queries do, as OpenTelemetry metrics, in the words of the host's.
 
-Spark tells a listener about every batch. Without a provider that somebody has set, the
-instruments count nothing and cost next to nothing.
+Spark calls a listener for every batch. Without a configured provider, the instruments count
+nothing and cost next to nothing.
 """
 
 from collections.abc import Callable
@@ -85,9 +85,9 @@ class PipelineMetrics:
 
 
 class PipelineListener(StreamingQueryListener):
-    """Passes on what Spark tells, to the metrics and to the board.
+    """Passes what Spark reports to the metrics and to the board.
 
-    ``failures`` tells what went wrong with observers in a batch of a table.
+    ``failures`` returns the failures of observers in a batch of a table.
     """
 
     def __init__(

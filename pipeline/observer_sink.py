@@ -2,12 +2,12 @@
 
 A task has whole ranges (the source must not cut them into slices: ``whole_ranges``), one
 after the other. For each it makes an observer, opens it, hands it the changes in order,
-and closes it. So an observer lives for one batch, not for as long as a lease. What stands
-around it on a host stands around it here: attempts with growing delays, a time limit, keys
-side by side, dead letters.
+and closes it. So an observer lives for one batch, not for as long as a lease. It gets
+what an observer on a host gets: retries with growing delays, a time limit, concurrent keys,
+dead letters.
 
 Delivery is at least once. A task that fails is tried again by Spark, and a batch after a
-crash, each from its beginning: (range, sequence) tells a repetition. Within a task only
+crash, each from its beginning: (range, sequence) identifies a repeat. Within a task only
 what is not done comes again.
 
 Spark keeps the positions. ``acknowledge`` and ``checkpoint`` of the context say what must
@@ -17,7 +17,7 @@ that Spark took for dead; two attempts at one batch have the same.
 
 Limits: all ranges wait for the slowest of a batch, and for one whose observer fails. Dead
 letters are written where the task runs; in an outage, each worker process of Spark may put
-a change of a range aside on suspicion. What a task logs stands in its executor's log;
+a change of a range aside on suspicion. A task logs to its executor's log;
 what it retried or put aside is counted when its batch is done.
 """
 
@@ -112,7 +112,7 @@ class ObserverSink(DataSource):
 
 @dataclass
 class Observed(WriterCommitMessage):
-    """What a task delivered, and what went wrong meanwhile."""
+    """What a task delivered, and what went wrong in it."""
 
     changes: int
     failures: Failures
@@ -153,7 +153,7 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         feed: str,
         checkpoint: str | None = None,
     ) -> None:
-        assert settings.name is not None, "whoever starts the query has looked"
+        assert settings.name is not None, "checked where the query is started"
         load_observer(settings.name, settings.options)  # refused before tasks fail
         self._settings = settings
         self._log = log
@@ -170,10 +170,10 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         return asyncio.run(delivered(self._settings, pieces, host, epoch, feed=self._feed))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Tell what went wrong. Spark writes down that the batch is done."""
+        """Report what failed. Spark itself records that the batch is done."""
         if self._checkpoint is not None:
-            told = [x.failures for x in messages if isinstance(x, Observed)]
-            report_failures(self._checkpoint, batchId, Failures.together(told))
+            failures = [x.failures for x in messages if isinstance(x, Observed)]
+            report_failures(self._checkpoint, batchId, Failures.together(failures))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was delivered stays delivered, and comes again."""
@@ -198,7 +198,7 @@ async def delivered(
 
     Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
     """
-    assert settings.name is not None, "whoever starts the query has looked"
+    assert settings.name is not None, "checked where the query is started"
     journal = Tally(_log.bind(host=host, epoch=epoch))
     count = 0
     async with AsyncExitStack() as stack:
@@ -288,7 +288,7 @@ class Delivery:
         self._opened: tuple[Observer, RangeContext] | None = None
 
     async def deliver(self, changes: Sequence[Change]) -> None:
-        """Return when all are done; after a failure, open the observer anew, and again."""
+        """Return when all are done; after a failure, reopen the observer and retry."""
         name = changes[0].range_id
         if self._opened is not None and self._opened[1].range.id != name:
             await self.close(CloseReason.STOPPING)

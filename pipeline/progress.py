@@ -1,4 +1,4 @@
-"""How far the queries are: what Spark tells of each batch, kept for whoever asks.
+"""How far the queries are: what Spark reports of each batch, kept for status and metrics.
 
 Spark knows nothing of ranges: what was read of each, and how much waits, follows from the
 offsets. Where Spark leaves out the first offset of a query, what was read by range is not
@@ -45,8 +45,8 @@ class BatchDone:
         return sum(x.lag for x in self.ranges.values())
 
 
-class Told(Protocol):
-    """What a progress of Spark is read for; ``StreamingQueryProgress`` has much more."""
+class SourceOffsets(Protocol):
+    """The offsets of a source in Spark's progress; ``SourceProgress`` has much more."""
 
     @property
     def startOffset(self) -> str: ...  # noqa: N802 - Spark's name
@@ -57,7 +57,7 @@ class Told(Protocol):
 
 
 def batch_done(progress: StreamingQueryProgress, access: Access) -> BatchDone:
-    """Read what Spark tells of a batch."""
+    """Read what Spark reports of a batch."""
     ranges: dict[RangeId, RangeDone] = {}
     for source in progress.sources:
         ranges |= ranges_done(source, access)
@@ -71,11 +71,11 @@ def batch_done(progress: StreamingQueryProgress, access: Access) -> BatchDone:
     )
 
 
-def ranges_done(told: Told, access: Access) -> Mapping[RangeId, RangeDone]:
+def ranges_done(source: SourceOffsets, access: Access) -> Mapping[RangeId, RangeDone]:
     """Return what lies between the offsets of a batch, and between its end and the newest."""
     start, end, newest = (
         None if text in _NO_OFFSET else Offset.of(text).marks
-        for text in (told.startOffset, told.endOffset, told.latestOffset)
+        for text in (source.startOffset, source.endOffset, source.latestOffset)
     )
     if end is None:
         return {}

@@ -1,4 +1,4 @@
-"""A pipeline as a process: Spark, the queries, what is told of them, and an end in time."""
+"""A pipeline as a process: Spark, the queries, their status, and a stop within a deadline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.registry import load_observer
 from changefeed.pipeline.checkpoint_dir import all_owned, failures_reported
-from changefeed.pipeline.display import shown
+from changefeed.pipeline.display import display
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.metrics import PipelineListener
 from changefeed.pipeline.observer_sink import NAME, register_observers, whole_ranges
@@ -43,8 +43,8 @@ def keep(
 ) -> None:
     """Keep the tables until asked to stop or, with ``once``, until they are up to date.
 
-    ``submitted``: whoever submitted the program says where Spark runs. ``registry`` is what
-    ``/metrics`` tells. Raise ``QueryFailed`` if a table cannot be kept, and what opening the
+    ``submitted``: spark-submit has configured where Spark runs. ``registry`` is what
+    ``/metrics`` serves. Raise ``QueryFailed`` if a table cannot be kept, and what opening the
     feed raises.
     """
     tables = settings.tables
@@ -66,7 +66,7 @@ def observe(
     epoch: int,
     registry: CollectorRegistry,
 ) -> None:
-    """Run the observer on executors. The epochs it is told are counted on from ``epoch``."""
+    """Run the observer on executors. Its epochs are counted on from ``epoch``."""
     wanted = settings.observer
     if wanted.name is None:
         raise PipelineRefused("no observer was named: give one with --observer module:Class")
@@ -130,7 +130,7 @@ class _Process:
 
     def run(self, starters: Mapping[str, Starter], stop: Stopping) -> None:
         settings = self.settings
-        with shown(self.board) as look:
+        with display(self.board) as look:
             _log.info("pipeline.started", feed=settings.feed, tables=list(starters))
             keep_running(
                 starters,

@@ -1,7 +1,7 @@
 """A Spark session, set up for what pipelines do.
 
-On one machine the session is set up whole. On a cluster Spark has been told what it needs
-by whoever submitted the program, and only what the source relies on is added.
+On one machine the session is set up whole. On a cluster spark-submit has configured Spark,
+and only what the source relies on is added.
 """
 
 import os
@@ -49,8 +49,8 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Start Spark, or join the session there is, with the source registered; stop it after.
 
-    ``conf`` goes before what is set here. Without ``master``, whoever submitted the program
-    says where it runs. Raise ``PipelineRefused`` if there is no Java.
+    ``conf`` goes before what is set here. Without ``master``, spark-submit has
+    configured where it runs. Raise ``PipelineRefused`` if there is no Java.
     """
     home = java_home(os.environ)
     if home is not None:

@@ -1,4 +1,4 @@
-"""Being told to stop: once to come to rest, twice to break off."""
+"""Requests to stop: the first drains, the second cancels."""
 
 import signal
 import time

@@ -39,7 +39,7 @@ def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
 
 
 def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
-    """Tell of the ranges of an offset, and of those that go on after them."""
+    """Return the status of the ranges of an offset, and of their successors."""
     access.remember_ranges(offset)
     marks, new = dict(offset.marks), dict(offset.marks)
     lags = dict.fromkeys(marks, 0)

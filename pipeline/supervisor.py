@@ -1,10 +1,10 @@
-"""Keeping the queries of a pipeline alive until somebody stops them.
+"""Run the queries of a pipeline until it is stopped.
 
-A query that failed because the feed did not answer is started again, after a delay that
-grows. Any other failure ends the pipeline: a table that silently stands still is worse.
+A query that failed because the feed did not answer is restarted, after a delay that grows.
+Any other failure ends the pipeline: a table that silently stops growing is worse.
 
-To stop, no batch begins any more, and those that run may end (see ``source.holding``) for
-as long as ``stop_timeout``. A batch that is broken off then, or by a second wish to stop,
+To stop, no batch begins any more, and running ones may end (see ``source.drain``) for as
+long as ``stop_timeout``. A batch that is broken off then, or by a second request to stop,
 is repeated at the next start.
 """
 
@@ -34,7 +34,7 @@ _REST_INTERVAL: Final = 0.05
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
 STOP_TIMEOUT: Final = 25.0
 _ADVICE = re.compile(r"^((?:\w+\.)+\w+): (.+)$", re.MULTILINE)
-"""The last line of a traceback. What led to an error stands before it, in lines alike."""
+"""The last line of a traceback. The lines of its causes come before it and look alike."""
 
 Starter = Callable[[], StreamingQuery]
 
@@ -80,10 +80,10 @@ def keep_running(
 ) -> None:
     """Run queries until asked to stop, or until all have ended by themselves.
 
-    ``hold`` is what the queries were made with. ``board`` is told what waits for its feed,
-    and ``look`` is called now and then. ``tries`` is how often in a row a feed may be away
-    for one query; without it, for ever. Raise ``QueryFailed`` if a query cannot go on. None
-    runs when this returns.
+    ``hold`` is what the queries were made with. ``board`` learns which queries wait for
+    their feed, and ``look`` is called now and then. ``tries`` is how often in a row a feed may
+    be away for one query; without it there is no limit. No query runs when this
+    returns. Raise ``QueryFailed`` if one cannot go on.
     """
     kept = [_Kept(name=name, start=start) for name, start in starters.items()]
     try:
@@ -95,7 +95,7 @@ def keep_running(
         _come_to_rest(kept, stop, hold, stop_timeout)
         for one in kept:
             if one.query is not None:
-                _look(one, board, stop.now(), tries)  # it may have failed meanwhile
+                _look(one, board, stop.now(), tries)  # it may have failed since
     finally:
         for one in kept:
             if one.query is not None:
@@ -132,7 +132,7 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
 def _come_to_rest(
     kept: list[_Kept], stop: Stopping, hold: DrainGate, stop_timeout: float
 ) -> None:
-    """Wait until no query is in a batch, but not for ever."""
+    """Wait until no query is in a batch, for a limited time."""
     working = [x for x in kept if x.runs]
     if not working:
         return

@@ -1,4 +1,4 @@
-"""What a pipeline tells over HTTP, at the addresses of the host's endpoints.
+"""What a pipeline reports over HTTP, at the addresses of the host's endpoints.
 
     /livez    200 as long as the process answers
     /readyz   200, or 503 with what is wrong: queries that wait for their feed

@@ -1,7 +1,7 @@
 """Backends by the scheme of an address: our own, and those that other packages bring.
 
 A backend is a constant that describes how one kind of feed or lease container is opened
-and checked. Ours stand in a table, because a checkout or a zip on Spark's executors has no
+and checked. Ours are in a table, because a checkout or a zip on Spark's executors has no
 metadata. Other packages name theirs by an entry point, whose name is the scheme::
 
     [project.entry-points."changefeed.leases"]

@@ -1,9 +1,9 @@
 """Seconds that pass while the machine is suspended, too.
 
-``CLOCK_MONOTONIC``, which event loops and ``time.monotonic`` count, stands still then; other
-machines' clocks do not. What others conclude from our silence must be counted with this one.
+``CLOCK_MONOTONIC``, which event loops and ``time.monotonic`` use, pauses then; other machines'
+clocks do not. Use this clock for what other hosts conclude from our silence.
 
-Limits: timers of the event loop stand still all the same, so a wait ends late by as long as
+Limits: timers of the event loop still pause, so a wait ends late by as long as
 the machine was suspended; look at the clock after it. Without ``CLOCK_BOOTTIME`` (only Linux
 has it) this is the loop's own time.
 """

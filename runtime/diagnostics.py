@@ -1,4 +1,4 @@
-"""What a check of a feed or a lease container reports: for people, who are to mend it."""
+"""What a check of a feed or a lease container reports to the operator who fixes it."""
 
 import enum
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Severity(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One thing that was checked. ``advice`` says what to do, where something is to do."""
+    """One thing that was checked. ``advice`` says what to do, if anything."""
 
     about: str
     severity: Severity

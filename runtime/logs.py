@@ -4,7 +4,7 @@ A logger of ours (``get_logger``) is a logger of ``logging`` under ``changefeed`
 all it needs along: nothing is configured for it. In a program that embeds a host its lines go
 where that program's own lines go; the message is the event with its values, as in
 ``lease.acquired range=r0 epoch=3``, and ``record.msg`` is a mapping, for formatters that
-want the values. A process of our own (``set_up_logs``) sends all logs to standard error, those
+want the values. Our own processes (``set_up_logs``) send all logs to standard error, those
 of user code in the same form.
 """
 
@@ -22,10 +22,10 @@ from changefeed.runtime.settings import LogSettings
 Form = Literal["json", "console"]
 
 _TALKATIVE = {
-    "aiosqlite": logging.INFO,  # at "debug" they tell of every call
+    "aiosqlite": logging.INFO,  # at "debug" it logs every call
     "asyncio": logging.INFO,
-    "azure": logging.WARNING,  # at "info" it tells of every request, in thirty lines
-    "py4j": logging.WARNING,  # at "info" it tells of every call, and how Java went away
+    "azure": logging.WARNING,  # at "info" it logs every request, in thirty lines
+    "py4j": logging.WARNING,  # at "info" it logs every call, and that Java has gone
 }
 
 
@@ -33,7 +33,7 @@ _STACK_LEVEL = 3  # our caller's frame, past those of structlog
 
 
 class LogEvent(dict[str, Any]):
-    """An event with its values; as text it is one line, whatever the values hold."""
+    """An event with its values; as text it is one line, even if values have line breaks."""
 
     def __str__(self) -> str:
         values = (f"{k}={_plain(v)}" for k, v in self.items() if k not in _NO_VALUES)
@@ -52,7 +52,7 @@ def _plain(value: object) -> str:
 
 
 def get_logger(name: str = "changefeed") -> FilteringBoundLogger:
-    """Return a structured logger over ``logging.getLogger(name)``, whatever is configured."""
+    """Return a structured logger over ``logging.getLogger(name)``, also before any setup."""
     wrapped = structlog.wrap_logger(
         logging.getLogger(name),
         processors=[
@@ -71,11 +71,11 @@ def _as_record(
     logger: logging.Logger, method: str, event: MutableMapping[str, Any]
 ) -> tuple[tuple[LogEvent], Mapping[str, Any]]:
     """Make the arguments of a call of ``logging``; the formatter finds the values in it."""
-    said = LogEvent(event)
-    if said.get("exc_info") is True:
-        said["exc_info"] = sys.exc_info()
-    return (said,), {
-        "exc_info": said.get("exc_info"),
+    message = LogEvent(event)
+    if message.get("exc_info") is True:
+        message["exc_info"] = sys.exc_info()
+    return (message,), {
+        "exc_info": message.get("exc_info"),
         "stacklevel": _STACK_LEVEL,
         "extra": {"_logger": logger, "_name": method},
     }

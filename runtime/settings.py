@@ -1,4 +1,4 @@
-"""Settings, wherever they come from: what is common to those of a host and of a pipeline.
+"""Settings from all sources: what the host's and the pipeline's have in common.
 
 A value is taken from the first place that has it: the command line, the environment, the
 TOML file, the default. Settings are plain values: only ``read_settings`` looks anywhere.
@@ -51,7 +51,7 @@ class LogSettings(Section):
 
 
 class AllSettings(Section):
-    """Everything that a process is told."""
+    """All settings of a process."""
 
     prefix: ClassVar[str]
     """What the names of its variables in the environment begin with."""

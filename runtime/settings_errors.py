@@ -102,21 +102,21 @@ def misspelled_variables(model: type, environ: Mapping[str, str], prefix: str) -
 def _inside_a_setting(
     variable: str, name: Name, prefix: str, settings: Mapping[Name, Entry]
 ) -> Iterator[str]:
-    """Yield a line for a name that goes on behind that of a setting: it would be lost."""
+    """Yield a line for a name that continues that of a setting: it would be ignored."""
     for length in range(1, len(name)):
         whole = name[:length]
         if whole not in settings:
             continue
-        told = prefix + "__".join(whole).upper()
+        expected = prefix + "__".join(whole).upper()
         if settings[whole].has_names:
             yield (
                 f"the environment has {variable}, and names in it would be in lower case: "
-                f"set {told} to all of {'.'.join(whole)}, as JSON"
+                f"set {expected} to all of {'.'.join(whole)}, as JSON"
             )
         else:
             yield (
                 f"the environment has {variable}, but {'.'.join(whole)} is one value: "
-                f"set {told}"
+                f"set {expected}"
             )
 
 
@@ -127,7 +127,7 @@ def _before_a_number(name: Name) -> Name:
 def _known_part(error: ErrorDetails, known: Collection[Name], tables: Collection[Name]) -> Name:
     """Return the name of the setting; what follows in it is pydantic's own.
 
-    But in a list numbers tell which of them is meant, and in a table names do.
+    But in a list a number selects the element, and in a table a name does.
     """
     name = tuple(str(x) for x in error["loc"])
     if error["type"] == "extra_forbidden" or any(isinstance(x, int) for x in error["loc"]):
@@ -157,7 +157,7 @@ def _line(
         allowed = texts[0]
     given = errors[0]["input"]
     if isinstance(given, Mapping) and not errors[0]["type"].endswith("_type"):
-        return f"{name}: {allowed}"  # its settings do not fit together, wherever they are from
+        return f"{name}: {allowed}"  # its settings do not fit together
     if errors[0]["type"] == "int_parsing_size":
         allowed = "should be a smaller number"
     if errors[0]["type"] in ("model_type", "dataclass_type"):

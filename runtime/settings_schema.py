@@ -1,6 +1,6 @@
-"""All settings, one after the other, with their defaults and what is said about them.
+"""All settings in order, with their defaults and descriptions.
 
-For the texts that speak of settings: the files that ``init-config`` writes, the page of
+For the texts about settings: the files that ``init-config`` writes, the page of
 settings, and the messages about wrong ones.
 """
 

@@ -1,6 +1,6 @@
 """Metrics (and, if wanted, logs) by OpenTelemetry: for Prometheus to fetch, or pushed.
 
-A process of our own (``telemetry``) does what its environment says. Metrics can always be
+Our own processes (``telemetry``) follow their environment. Metrics can always be
 fetched at ``/metrics``, unless ``OTEL_METRICS_EXPORTER=none``. What the standard variables
 ``OTEL_METRICS_EXPORTER`` and ``OTEL_LOGS_EXPORTER`` name besides (``otlp``, ``console``) is
 pushed, if the package of that exporter is installed; such an exporter reads the rest of its
@@ -136,7 +136,7 @@ class _PushedLogs(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         # A line of structlog is still a mapping here; any other is text.
-        told: dict[str, Any] = (
+        values: dict[str, Any] = (
             {k: v for k, v in record.msg.items() if not k.startswith("_")}
             if isinstance(record.msg, dict)
             else {"event": record.getMessage()}
@@ -145,8 +145,8 @@ class _PushedLogs(logging.Handler):
             timestamp=int(record.created * 1e9),
             severity_number=_severity(record.levelno),
             severity_text=record.levelname,
-            body=str(told.pop("event", "")),
-            attributes={k: _plain(v) for k, v in told.items() if v is not None},
+            body=str(values.pop("event", "")),
+            attributes={k: _plain(v) for k, v in values.items() if v is not None},
         )
 
 

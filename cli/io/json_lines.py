@@ -27,7 +27,7 @@ class BadLine(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """Where in a line its key, id, time and operation stand; inner fields by dots."""
+    """The fields of a line with its key, id, time and operation; inner fields by dots."""
 
     key: str
     id: str | None = None

@@ -28,7 +28,7 @@ def export(
     *,
     flags: PipelineFlags,
 ) -> None:
-    """Print where a stopped query is, so that hosts go on there.
+    """Print where a stopped query is, so that hosts continue there.
 
     changefeed pipeline export … | changefeed leases import -
     """

@@ -11,8 +11,8 @@ from changefeed.pipeline.settings import PipelineSettings
 
 HEAD = """\
 All settings of a pipeline. A line that begins with # and a name is a setting with its default:
-take away the # to set it. Times are in seconds. What stands here gives way to the
-environment (CHANGEFEED_PIPELINE__LATEST__INTERVAL=60), and both give way to the command line.
+take away the # to set it. Times are in seconds. The environment overrides this file
+(CHANGEFEED_PIPELINE__LATEST__INTERVAL=60), and the command line overrides both.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a command that keeps queries going is told by, and stopped by."""
+"""Logs, metrics and signals of a command that runs queries."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ from changefeed.runtime.telemetry import telemetry
 def report_and_stop(
     settings: PipelineSettings,
 ) -> Iterator[tuple[Stopping, CollectorRegistry]]:
-    """Set up logs and metrics, and heed signals, until the block is left."""
+    """Set up logs and metrics, and handle signals, until the block is left."""
     stop = Stopping()
     instance = f"{socket.gethostname()}:{settings.directory}"  # several may be on one machine
     with telemetry("changefeed-pipeline", instance, os.environ) as counting:

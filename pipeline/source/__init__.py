@@ -1,16 +1,20 @@
 """The Spark data source ``changefeed``: any feed, in batches and as a stream.
 
-    offsets   how far a query has got: frozen values, and their JSON
-    planning  decisions: who gets how many changes, where a batch ends
-    lineage   ranges that end, and those that go on with their keys
-    access    what a feed must be able to tell a planner, with one module for each way
-    scale     positions put in order, where the feed's contract does not
-    asking    asking a feed again until it answers
-    envelope  the columns of a change, and record batches of them
-    buffers   Arrow arrays over the blocks of an event log
-    options   what a user may say
-    spark     the classes that Spark calls
-    bodies    bodies, parsed by a schema in Spark
+    offsets          how far a query has got: frozen values, and their JSON
+    planning         decides how many changes each range gets, and where a batch ends
+    lineage          ranges that end, and the successors that own their keys next
+    reader           what the planner and its tasks need of a feed (``Access``)
+    feed_reader      ``Access`` for any feed, through the contract of feeds
+    eventlog_reader  ``Access`` for an event log, read in bulk
+    addresses        picks the reader for the address of a feed
+    position_order   puts positions in order, where the feed's contract does not
+    retries          retries calls to a feed until it answers
+    record_batches   the columns of a change, and record batches of them
+    arrow_columns    Arrow arrays over the blocks of an event log
+    drain            ends a query between two batches
+    options          the options that users set
+    spark            the classes that Spark calls
+    body_schema      parses bodies by a schema, in Spark
 
 Only the last two import pyspark, so everything else is tested without it.
 """

@@ -4,15 +4,15 @@ A Python data source hands over columns and cannot have Spark parse one of them.
 a function over the changes, not an option of the source.
 
     with_bodies(changes, "kind STRING, total DOUBLE")    a schema, as DDL
-    with_bodies(changes, "variant")                      whatever they hold
+    with_bodies(changes, "variant")                      any JSON
 
-No text stops a query. What the schema has no place for stands, as JSON text, in the column
-``rescued``: fields that it does not name, and fields that did not fit, both as they came.
+No text stops a query. The column ``rescued`` has, as JSON text, what the schema has no place
+for: fields that it does not name, and fields that did not fit, both as they came.
 A field is kept or rescued whole: if something inside it does not fit, ``value`` has what
 did, and ``rescued`` has all of it. A body that is no JSON object is rescued whole.
 
 What fits is what Spark's ``from_json`` takes: a STRING takes any JSON, as text; an INT does
-not take ``"1"`` or ``1.5``; names are told apart by case. Numbers of more than 38 digits
+not take ``"1"`` or ``1.5``; names are case-sensitive. Numbers of more than 38 digits
 become floating point numbers in ``rescued``. Bodies are parsed twice for it. The column
 ``body`` still has every byte.
 """
@@ -50,14 +50,14 @@ def with_bodies(changes: DataFrame, schema: str) -> DataFrame:
             return _as_struct(changes, wanted)
         reason = "it names no columns"
     except (AnalysisException, IllegalArgumentException) as error:
-        reason = told(error)
+        reason = spark_message(error)
     raise PipelineRefused(
         f"the schema of bodies {schema!r} is neither 'variant' nor columns as in "
         f"'kind STRING, total DOUBLE': {reason}"
     )
 
 
-def told(error: Exception) -> str:
+def spark_message(error: Exception) -> str:
     """Return the first line of what Spark says, without its own code in brackets."""
     lines = [x.strip() for x in str(error).splitlines() if x.strip()]
     first = lines[0] if lines else type(error).__name__
@@ -90,7 +90,7 @@ def _as_struct(changes: DataFrame, wanted: StructType) -> DataFrame:
 
 
 def _twice(fields: Column) -> Column:
-    """Tell whether a body has two fields of one name, of which ``value`` has the last."""
+    """Return whether a body has two fields of one name, of which ``value`` has the last."""
     names = F.map_keys(fields)
     return F.size(names) > F.size(F.array_distinct(names))
 
@@ -107,7 +107,7 @@ def _left(fields: Column, value: Column, wanted: StructType) -> Column:
 
 
 def _lost(given: Column, value: Column, wanted: DataType) -> Column:
-    """Tell whether something of a field, as it was given, is not in ``value``.
+    """Return whether something of a field, as it was given, is not in ``value``.
 
     A scalar that does not fit is null, and so is an array of scalars. Structs keep what
     fits, so these are looked into, in arrays and maps as well.

@@ -1,9 +1,9 @@
-"""Bringing a query to rest between two batches. Spark itself can only break a batch off.
+"""Stop a query between two batches. Spark itself can only break a batch off.
 
-As long as the file that the option ``holdFile`` names is there, the source finds nothing
-new, so no batch begins, and the one that runs ends as ever. Spark asks for the end of the
-next batch only when the last one is committed: so that the source was asked, which it
-writes down in the file, tells that nothing runs any more.
+As long as the file that the option ``holdFile`` names is there, the source reports nothing
+new, so no batch begins, and the running one ends as usual. Spark asks for the end of the
+next batch only when the last one is committed. The source records in the file that it was
+asked: from then on no batch is running.
 
 Limits: the planner of the source must see the file, as it does beside the driver. A batch
 without changes, by which Spark forgets old windows, may still begin; breaking it off does
@@ -17,11 +17,11 @@ from tempfile import TemporaryDirectory
 
 
 def held(file: str | None) -> bool:
-    """Say, as the source, whether no batch may begin, and leave word of having been asked."""
+    """Return, for the source, whether no batch may begin, and record that it has asked."""
     if file is None or not Path(file).exists():
         return False
-    with Path(file).open("ab") as told:
-        told.write(b".")
+    with Path(file).open("ab") as asked:
+        asked.write(b".")
     return True
 
 

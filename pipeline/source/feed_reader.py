@@ -1,14 +1,14 @@
-"""Any feed as a planner sees it, by the contract of feeds and a scale of its positions.
+"""Any feed as a planner sees it, by the contract of feeds and an order of its positions.
 
 How many changes lie between two positions only the feed knows. So the end of a batch that
 is limited is found by reading up to it, and the tasks read the same changes again. This is
 spared where it cannot matter: if even transactions of the largest size would fit, the end
 is where the feed is now, and nothing is read twice; nor is it without a limit.
 
-A range that was split or merged after a batch was planned is read on through those that
-took over its position, up to the end that was planned: nothing is lost, nothing comes
-twice, and it comes in the order and under the name of the range that was planned. So a
-repeated batch is the same, whatever became of its ranges.
+A range that was split or merged after a batch was planned is read on through the successors
+that took over its position, up to the planned end: nothing is lost or repeated, and changes
+come in the order and under the name of the planned range. So a repeated batch is the same,
+even after its ranges have split or merged.
 """
 
 import asyncio
@@ -177,7 +177,7 @@ class FeedAccess:
         try:
             now = await feed.resolve_start(name, "now")
         except RangeUnknown:
-            return step.after  # it has ended meanwhile
+            return step.after  # the range has ended since
         if order(now) < order(step.after):
             raise FeedUnavailable(
                 f"range {name!r} has changes behind {step.after!r}, and ends at {now!r}: a "
@@ -190,7 +190,7 @@ class FeedAccess:
     def _pages(
         self, name: RangeId, after: Continuation, end: Continuation
     ) -> Iterator[Sequence[Change]]:
-        """Yield the changes between two positions, wherever they are by now."""
+        """Yield the changes between two positions, also from successors of the range."""
         until = self.order(end)
         while self.order(after) < until:
             try:
@@ -225,7 +225,7 @@ class FeedAccess:
     def _taken_over(
         self, ended: RangeEnded, after: Continuation, end: Continuation
     ) -> Iterator[Sequence[Change]]:
-        """Go on in the successors that take over the position of an ended range."""
+        """Continue in the successors that take over the position of an ended range."""
         if any(x.start != after for x in ended.successors):
             raise FeedRefused(
                 f"range {ended.range_id!r} ended at {after!r}, before {end!r}, which was seen "

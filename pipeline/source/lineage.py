@@ -1,4 +1,4 @@
-"""Ranges that end, and those that go on with their keys.
+"""Ranges that end, and the successors that own their keys next.
 
 A range is read once all that had its keys before have been read to their ends: only so do
 the changes of a key stay in order. Ranges are seen in two ways: as the feed lists them,
@@ -16,7 +16,7 @@ _SHOWN = 10
 
 
 def generations(ranges: Sequence[FeedRange]) -> Mapping[RangeId, int]:
-    """Number ranges so that each has more than its parents; parents stand before them.
+    """Number ranges so that each has more than its parents; parents come before them.
 
     Where a feed leaves out ancestors, a range names them all among its parents, and their
     count serves.
@@ -29,7 +29,7 @@ def generations(ranges: Sequence[FeedRange]) -> Mapping[RangeId, int]:
 
 
 def parents_first(ranges: Mapping[RangeId, FeedRange]) -> Sequence[FeedRange]:
-    """Put ranges in an order in which no child stands before a parent."""
+    """Put ranges in an order in which no child comes before a parent."""
     placed: dict[RangeId, FeedRange] = {}
     waiting = list(ranges.values())[::-1]
     while waiting:
@@ -59,7 +59,7 @@ def ancestors(
 def narrowed(ranges: Sequence[FeedRange], only: Collection[RangeId]) -> Sequence[FeedRange]:
     """Leave some ranges and what descends from them; all, if none is named.
 
-    Parents stand before their children. Raise ``PipelineRefused`` for a name that is none.
+    Parents come before their children. Raise ``PipelineRefused`` for a name that is none.
     """
     if not only:
         return ranges
@@ -84,7 +84,7 @@ def with_successors(
     marks: Mapping[RangeId, Mark],
     sights: Mapping[RangeId, Availability],
 ) -> Offset:
-    """Introduce what goes on with ended ranges, and leave out those nobody waits for.
+    """Add the successors of ended ranges, and drop the ranges no successor waits for.
 
     Where positions are taken over, ``sights`` has none of ranges that had ended before.
     """
@@ -93,7 +93,7 @@ def with_successors(
         fresh = _taking_over(marks, following)
         done = {x for x, mark in start.marks.items() if mark.ended} - fresh.keys()
     else:
-        fresh = _beginning_anew(access, marks, following)
+        fresh = _starting_over(access, marks, following)
         done = _droppable(start, sights)
     changed = {**marks, **fresh}
     if changed == start.marks:
@@ -106,8 +106,8 @@ def _taking_over(
 ) -> Mapping[RangeId, Mark]:
     """Introduce those that take over positions, each from the one range that held its keys.
 
-    Only ranges that end just now are in ``following``. Later one would name whoever holds
-    its keys by then, which may be the children of its children.
+    Only ranges that end just now are in ``following``. Later a feed would
+    name the ranges that own its keys by then, which may be the children of its children.
     """
     return {
         x.range.id: Mark(
@@ -121,7 +121,7 @@ def _taking_over(
     }
 
 
-def _beginning_anew(
+def _starting_over(
     access: Access,
     marks: Mapping[RangeId, Mark],
     following: Mapping[RangeId, Sequence[Successor]],
@@ -146,8 +146,8 @@ def _beginning_anew(
 def _unread(access: Access, marks: Mapping[RangeId, Mark]) -> set[RangeId]:
     """Return the ranges that are being read, or will be once their parents have ended.
 
-    What was read and left out again is among them, but keeps nobody waiting: it was left
-    out only after all that go on with its keys were introduced.
+    What was read and left out again is among them, but no range waits for it: it was left
+    out only after all its successors were introduced.
     """
     names = {x.id for x in access.ranges()} | marks.keys()
     return {x for x in names if x not in marks or not marks[x].ended}

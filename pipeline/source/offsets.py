@@ -82,7 +82,7 @@ class Offset:
         """Read what ``as_json`` wrote, or its text. Raise ``PipelineRefused`` else."""
         try:
             given = msgspec.json.decode(value) if isinstance(value, str) else value
-            found = dict(sorted(given.items()))  # in order whoever has written it
+            found = dict(sorted(given.items()))  # sorted, also if another tool wrote it
             feed = msgspec.convert(found.pop(_FEED, ""), str)
             marks = {RangeId(name): _mark(x) for name, x in found.items()}
         except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:

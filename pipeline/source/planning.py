@@ -112,12 +112,12 @@ def first_offset(access: Access, start: StartAt) -> Offset:
 def target_at(access: Access, end: StartAt | Offset) -> Target:
     """Return how far to read to get to a point, for every range there is now.
 
-    What an offset does not name, because all that goes on with its keys was introduced, is
+    A range that an offset no longer names, because all its successors were introduced, is
     read to its end.
     """
     if isinstance(end, Offset):
         access.remember_ranges(end)
-        if access.successors_inherit_positions:  # bounds tell what such a range goes on in
+        if access.successors_inherit_positions:  # bounds say what its successors are
             return Target.of(end.marks)
         known = {x.id: x for x in access.ranges()}
         passed = sorted(ancestors(end.marks, known) - end.marks.keys())
@@ -213,7 +213,7 @@ def batches(access: Access, start: Offset, within: Target) -> Iterator[tuple[Off
 
 
 def _settled(access: Access, start: StartAt) -> Mapping[RangeId, Mark]:
-    """Mark every range there is at one point. One that ends meanwhile is asked for anew."""
+    """Mark every range there is at one point. Ask again for one that ends before."""
     for _ in range(_LISTINGS - 1):
         try:
             return _settled_once(access, start)
@@ -238,7 +238,7 @@ def mark_of(access: Access, x: FeedRange, at: Continuation, generation: int) -> 
 def _reached(
     access: Access, steps: Mapping[RangeId, Step], limit: int | None, turn: int
 ) -> Mapping[RangeId, Continuation]:
-    """Go on in some ranges, by ``limit`` changes in all.
+    """Advance in some ranges, by ``limit`` changes in all.
 
     Lags are estimates. What a range was given and does not need is shared again among the
     others, so that a batch is as large as it may be.

@@ -1,4 +1,4 @@
-"""What a planner and its tasks need of a feed, whichever it is.
+"""What a planner and its tasks need of a feed of any kind.
 
 Two implementations: ``LogAccess`` (``access_log``) computes positions of an event log and
 reads columns; ``FeedAccess`` (``access_feed``) does with the contract of feeds alone.
@@ -15,10 +15,10 @@ from changefeed.pipeline.source.offsets import Mark, Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """What lies behind a position: about how many changes, or what goes on after the end.
+    """What follows a position: about how many changes, or the successors after the end.
 
     ``successors`` is ``None`` as long as the range may get more changes, and empty where
-    nothing goes on.
+    an ended range has none.
     """
 
     lag: int
@@ -27,7 +27,7 @@ class Availability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """How far to go on in a range: ``count`` changes, and no further than ``until``.
+    """How far to advance in a range: ``count`` changes, and no further than ``until``.
 
     ``lag`` is about how many lie ahead.
 
@@ -73,7 +73,7 @@ Piece = Columns | Sequence[Change]
 
 
 class Access(Protocol):
-    """Reached from one thread, which has nothing else to do meanwhile.
+    """How a planner and its tasks read a feed. One thread calls it, and may block.
 
     Raises what feeds raise, but for ``RangeEnded``. Asks about many ranges at once, so that
     planning takes about as long for many as for one.
@@ -103,7 +103,7 @@ class Access(Protocol):
     ) -> Mapping[RangeId, Continuation]: ...
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
-        """Tell what lies behind each of these positions."""
+        """Return what follows each of these positions."""
         ...
 
     def order(self, position: Continuation) -> int:
@@ -117,7 +117,7 @@ class Access(Protocol):
     def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
         """Return where these steps lead: not beyond the present end of a range, nor back.
 
-        A range that has ended meanwhile is left where it is.
+        A range that has ended since then stays where it is.
         """
         ...
 
@@ -128,7 +128,7 @@ class Access(Protocol):
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Piece]]:
         """Yield the changes of a slice, in order, each with the range of the slice.
 
-        They are those that were planned, wherever they have moved meanwhile.
+        They are the planned ones, also after the range has split or merged.
         """
         ...
 

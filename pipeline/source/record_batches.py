@@ -8,7 +8,7 @@ the later has the greater (``generation``, ``sequence``), also across ranges tha
 
 Changes that come as columns become a batch without a look at any row; of others, a batch
 costs a Python list for each column. A column that was not asked for costs nothing: Spark
-does not tell a Python source which columns a query needs, so the option ``columns`` does.
+does not let a Python source know which columns a query needs, so the option ``columns`` does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """A feed that is asked again until it answers: a few questions at a time, each bounded.
 
-What throttles, splits or is away for a moment must not end a query, whose next start
-costs much more than waiting. What stays away must: whoever keeps the query then tells it,
-and starts it again later.
+Throttling, a split or a short outage must not end a query, whose next start costs much
+more than waiting. A long outage must: the supervisor of the query then reports it, and
+starts it again later.
 """
 
 import asyncio

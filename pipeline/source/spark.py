@@ -54,8 +54,8 @@ _TASK_CHANGES = 5_000
 def register(spark: SparkSession) -> None:
     """Let ``spark.read`` and ``spark.readStream`` know the format ``changefeed``.
 
-    Call it anew before each of several streams that are to run side by side: they would
-    share what was registered, and Spark 4.2 writes to a map in it without a lock.
+    Call it again before each of several concurrent streams: they would share what was
+    registered, and Spark 4.2 writes to a map in it without a lock.
     Once that map is broken, every task fails with ``OptionalDataException``.
     """
     spark.dataSource.register(ChangefeedSource)
@@ -101,7 +101,7 @@ class SlicePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between two points. What is appended meanwhile does not count."""
+    """Reads the changes between two points, without any appended while it reads."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._access: Access | None = None
         self._within: Target | None = None
         self._newest: Offset | None = None
-        self._all_told = False
+        self._newest_returned = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options}
@@ -164,14 +164,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             end = next_offset(access, begin, limit=most)
         self._newest = end
-        self._all_told = most is None or end == begin
+        self._newest_returned = most is None or end == begin
         return end.as_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return where the feed is now, in the ranges that are being read."""
         if self._newest is None:
             return None
-        if self._all_told:  # asking again would cost as much as planning did
+        if self._newest_returned:  # asking again would cost as much as planning did
             return self._newest.as_json()
         return next_offset(self._opened(), self._newest, within=self._within).as_json()
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import NumericType
 
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import AggregateSettings
-from changefeed.pipeline.source.body_schema import told
+from changefeed.pipeline.source.body_schema import spark_message
 from changefeed.pipeline.tables.merge import Merge
 
 _TIME = "__time"
@@ -34,7 +34,7 @@ def windowed(changes: DataFrame, settings: AggregateSettings) -> DataFrame:
     try:
         return _figures(changes, settings, by, sums)
     except (AnalysisException, IllegalArgumentException) as error:
-        raise _refused(settings, "its settings", told(error)) from error
+        raise _refused(settings, "its settings", spark_message(error)) from error
 
 
 def definition(settings: AggregateSettings) -> str:
@@ -78,14 +78,16 @@ def _figures(
 def _checked(
     changes: DataFrame, settings: AggregateSettings, given: Mapping[str, str], prefix: str = ""
 ) -> Mapping[str, Column]:
-    """Return the columns that SQL texts stand for, each tried by itself."""
+    """Return the columns of SQL expressions, each tried by itself."""
     found: dict[str, Column] = {}
     for name, text in given.items():
         try:
             found[name] = F.expr(text)
             changes.select(found[name])
         except AnalysisException as error:
-            raise _refused(settings, f"{prefix}{name} = {text!r}", told(error)) from error
+            raise _refused(
+                settings, f"{prefix}{name} = {text!r}", spark_message(error)
+            ) from error
     return found
 
 

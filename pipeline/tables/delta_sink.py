@@ -1,13 +1,13 @@
 """The Spark sink ``changefeed_delta``: appends to a Delta table, each batch exactly once.
 
-Tasks write Parquet files beside the table, which nobody sees. The driver then makes one
+Tasks write Parquet files beside the table, which no reader sees. The driver then makes one
 commit that adds all of them and says, in Delta's own words (``txn``), which batch of which
 query this was. A batch that Spark repeats after a crash is found there and not added again;
-its files are left behind, as are those of a batch that failed, until the table is looked after
-(``delta``), which happens between two batches.
+its files are left behind, as are those of a batch that failed, until the table is compacted
+(``delta_table``), which happens between two batches.
 
 The name of the query is the id that Spark keeps in the checkpoint directory, so a query
-that starts with a new checkpoint appends everything anew, as its reader would expect. The
+that starts with a new checkpoint appends everything again, as its reader would expect. The
 table has to be there: ``ensure_table`` makes it.
 
 Limits: the checkpoint must be on a file system of this machine, or the option ``appId``
@@ -88,7 +88,7 @@ class File:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     files: tuple[File, ...]
 
@@ -129,7 +129,7 @@ class DeltaAppender(DataSourceStreamArrowWriter):
         return Written(files=(File(name=name, size=size, rows=rows),))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        files = [x for told in messages if isinstance(told, Written) for x in told.files]
+        files = [x for done in messages if isinstance(done, Written) for x in done.files]
         append_once(self._uri, files, app_id=self._query(), batch=batchId)
         if self._upkeep is not None:
             self._upkeep.look_after(self._uri, batchId, compact)

@@ -1,7 +1,7 @@
 """A Delta table as such: its columns, what it was made for, and its upkeep.
 
-Tables are made, and looked at, through ``deltalake``, whoever writes them afterwards. A
-table tells in its properties what it was made for (``changefeed.definition``), where its
+``deltalake`` creates and inspects the tables, whichever engine writes them afterwards. The
+properties of a table say what it was made for (``changefeed.definition``), where its
 columns do not: figures by the hour and by the day look alike.
 
 Upkeep is a commit like any other: small files become large ones, with the same rows, and
@@ -40,8 +40,8 @@ class Upkeep:
     keep_hours: int
 
     def look_after(self, uri: str, batch: int, compact: Callable[[str, int], None]) -> None:
-        """Compact the table, if it is its turn after a batch. Whatever happens, the batch
-        is done: what could not be compacted is left to the next time.
+        """Compact the table, if it is due after this batch. A failure does not fail the
+        batch: the next compaction includes what this one could not.
         """
         if batch % self.every != self.every - 1:
             return
@@ -94,10 +94,10 @@ def refuse_another(uri: str, schema: pa.Schema, definition: str = "") -> None:
 
 
 def ensure_table(uri: str, schema: pa.Schema, definition: str = "") -> DeltaTable:
-    """Return the table, made empty if it is not there. Raise as ``refuse_another``."""
+    """Return the table; create it empty if it is missing. Raise as ``refuse_another``."""
     refuse_another(uri, schema, definition)
     configuration: dict[str, str | None] = {
-        # Of values that come from bodies deltalake cannot tell the bounds of all: at a date
+        # Of values that come from bodies deltalake cannot compute all bounds: at a date
         # after the year 9999 it stops.
         "delta.dataSkippingStatsColumns": ",".join(x for x in schema.names if x in _BOUNDED)
     }

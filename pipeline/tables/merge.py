@@ -110,11 +110,13 @@ def compact_in_spark(spark: SparkSession, uri: str, keep_hours: int) -> None:
 
 
 def has_delta(spark: SparkSession) -> bool:
-    """Tell whether a session has Delta: told to use it, and the jar there."""
-    told = all(wanted in (spark.conf.get(name, "") or "") for name, wanted in DELTA.items())
-    if not told:
+    """Return whether a session has Delta: it is configured, and the jar is there."""
+    configured = all(
+        wanted in (spark.conf.get(name, "") or "") for name, wanted in DELTA.items()
+    )
+    if not configured:
         return False
-    jvm: Any = spark._jvm  # noqa: SLF001 - nothing else tells what is on the class path
+    jvm: Any = spark._jvm  # noqa: SLF001 - nothing else knows the class path
     return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(EXTENSION))
 
 

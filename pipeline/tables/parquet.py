@@ -1,6 +1,6 @@
 """The table of changes as plain Parquet files, which Spark writes and reads by itself.
 
-Which files count stands in ``_spark_metadata`` beside them. It knows neither columns nor
+``_spark_metadata`` beside them lists the files that count. It knows neither columns nor
 upkeep, so what is checked for a Delta table is checked here, for tables on this machine.
 """
 
@@ -29,7 +29,8 @@ def refuse_other_files(uri: str, rows: DataFrame) -> None:
     wanted = dict(rows.dtypes)
     if there != wanted:
         raise settings_changed(
-            uri, f"has the columns {_told(there)}; {_told(wanted)} are to be written"
+            uri,
+            f"has the columns {_column_list(there)}; {_column_list(wanted)} are to be written",
         )
 
 
@@ -37,5 +38,5 @@ def _holds(uri: str, folder: str) -> bool:
     return "://" not in uri and (Path(uri) / folder).is_dir()
 
 
-def _told(columns: dict[str, str]) -> str:
+def _column_list(columns: dict[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())

@@ -147,7 +147,7 @@ async def test_a_lease_is_taken_from_a_killed_owner_and_another_goes_on_at_once(
     assert owners(place) == ["anna", "anna", None, "anna"]
     assert leases_of(place)[RANGES[2]]["epoch"] == 2
     nobody = operate(place, "release", RANGES[2])
-    assert nobody.stdout == f"{RANGES[2]}: nobody owns it; there is nothing to release\n"
+    assert nobody.stdout == f"{RANGES[2]}: has no owner; there is nothing to release\n"
     options = ("--name=ben", "--observer=observing:idle", *long)
     async with running(*OBSERVE[:-1], *options, cwd=place) as ben:
         await ben.reaches(lambda: owners(place)[2] == "ben")
@@ -191,7 +191,7 @@ async def test_a_reset_is_refused_while_a_host_reads_unless_the_range_is_paused(
         operate(place, "pause", RANGES[0])
         allowed = operate(place, *reset)
         assert allowed.returncode == 0, allowed.stderr
-        assert "it is paused, changefeed resume lets it go on" in allowed.stdout
+        assert "it is paused, changefeed resume continues it" in allowed.stdout
         assert positions(place)[0] == 0
         operate(place, "resume")
         await until_all_is_read(host, place)

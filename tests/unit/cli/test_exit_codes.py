@@ -28,13 +28,13 @@ from changefeed.runtime.errors import Failure, UserError
         (OSError(28, "No space left on device"), 1),
     ],
 )
-def test_what_a_person_must_change_ends_with_2_and_what_may_pass_with_1(
+def test_user_errors_exit_with_2_and_transient_errors_with_1(
     error: Exception, code: int
 ) -> None:
     assert exit_message(error) == (str(error), code)
 
 
-def test_of_several_errors_each_is_told_once_and_the_worst_counts() -> None:
+def test_several_errors_are_each_printed_once_and_the_worst_sets_the_exit_code() -> None:
     several = ExceptionGroup(
         "", [FeedUnavailable("a"), ExceptionGroup("", [FeedRefused("b"), FeedUnavailable("a")])]
     )

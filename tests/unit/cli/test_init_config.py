@@ -39,7 +39,7 @@ def test_every_section_and_setting_stands_in_it() -> None:
             assert f"\n#{entry.name} =" in text
 
 
-def test_what_is_said_about_a_setting_stands_above_it() -> None:
+def test_the_description_of_a_setting_is_above_it() -> None:
     assert (
         "# A host that shows no sign of life for this long loses its leases.\n"
         "#expiration = 30.0\n"

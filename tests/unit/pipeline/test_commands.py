@@ -70,7 +70,7 @@ def asked(home: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments, *places])
 
 
-def test_status_tells_of_each_table_range_by_range(tmp_path: Path) -> None:
+def test_status_lists_each_table_range_by_range(tmp_path: Path) -> None:
     done = a_checkpoint(tmp_path)
     shown = asked(tmp_path, "status")
     assert "changes: batch 0, lag 70, not running" in shown.stdout
@@ -91,7 +91,7 @@ def test_status_tells_of_each_table_range_by_range(tmp_path: Path) -> None:
     assert not (tmp_path / "tables/_checkpoints/latest").exists(), "looking makes nothing"
 
 
-def test_status_tells_of_what_waits_in_ranges_that_go_on_after_those_of_the_checkpoint(
+def test_status_counts_changes_waiting_in_successors_of_the_checkpoints_ranges(
     tmp_path: Path,
 ) -> None:
     done = a_checkpoint(tmp_path)
@@ -190,7 +190,7 @@ def test_an_epoch_to_count_on_is_settled_once(tmp_path: Path) -> None:
     assert settle_epoch("s3://bucket/checkpoint", 9) == 9
 
 
-def test_what_went_wrong_in_a_batch_is_told_once_and_only_where_something_did(
+def test_failures_of_a_batch_are_returned_once_and_written_only_if_any(
     tmp_path: Path,
 ) -> None:
     checkpoint = str(tmp_path)
@@ -226,7 +226,7 @@ def test_leases_come_back_from_the_document_as_they_went_in() -> None:
         (("run", "--from-leases=nats:x"), "no address of leases"),
     ],
 )
-def test_what_a_person_has_to_change_is_said_before_spark_is_started(
+def test_wrong_settings_are_reported_before_spark_starts(
     arguments: tuple[str, ...], advice: str, tmp_path: Path
 ) -> None:
     done = asked(tmp_path, *arguments)

@@ -71,7 +71,7 @@ async def test_each_range_has_an_observer_of_its_own_and_its_changes_in_order() 
     ]
 
 
-async def test_when_the_attempts_are_used_up_it_is_opened_anew_until_it_is_well() -> None:
+async def test_observer_is_reopened_after_its_last_attempt_until_it_succeeds() -> None:
     start = asyncio.get_running_loop().time()
     Fussy.well_from = start + 30.0
     settings = ObserverSettings(name="fussy", retry=RETRY, reopen_delay=20.0)
@@ -85,7 +85,7 @@ async def test_when_the_attempts_are_used_up_it_is_opened_anew_until_it_is_well(
     assert Fussy.story == [*failed, *failed, *well]
 
 
-async def test_told_to_stop_on_failure_the_task_fails_and_the_observer_is_closed() -> None:
+async def test_stop_on_failure_fails_the_task_and_closes_the_observer() -> None:
     Fussy.poison = frozenset({2})
     settings = ObserverSettings(name="fussy", retry=RETRY, on_failure="stop")
     with pytest.raises(ObserverFailed, match=r"sequences 1\.\.2 of range 'a', 3 attempts"):
@@ -93,7 +93,7 @@ async def test_told_to_stop_on_failure_the_task_fails_and_the_observer_is_closed
     assert Fussy.story == ["open a epoch 1", "close a FAILED"]
 
 
-async def test_what_is_done_is_not_delivered_again_when_the_observer_is_opened_anew() -> None:
+async def test_reopened_observer_does_not_get_acknowledged_changes_again() -> None:
     class Careful(Fussy):
         async def process(self, context: Context, changes: Sequence[Change]) -> None:
             for x in changes:

@@ -29,8 +29,8 @@ from tests.support.pipeline_feeds import a_log
 A, B = RangeId("a"), RangeId("b")
 
 
-def told(start: str, end: str, latest: str) -> SimpleNamespace:
-    """Tell a part of what Spark tells of a batch."""
+def source_offsets(start: str, end: str, latest: str) -> SimpleNamespace:
+    """Return the offsets that Spark's progress has for a source."""
     return SimpleNamespace(startOffset=start, endOffset=end, latestOffset=latest)
 
 
@@ -52,18 +52,18 @@ def a_batch(number: int, *, read: int | None, lag: int, seconds: float = 2.0) ->
     )
 
 
-def test_what_was_read_and_what_waits_follows_from_the_offsets(tmp_path: Path) -> None:
+def test_progress_derives_read_and_waiting_changes_from_the_offsets(tmp_path: Path) -> None:
     a_log(tmp_path / "log", {"k": 100}, parts=1)
     with closing(LogAccess(str(tmp_path / "log"))) as access:
         begin = first_offset(access, "beginning")
         middle = next_offset(access, begin, limit=30)
         last = next_offset(access, middle)
         (name,) = begin.marks
-        second = told(begin.as_text(), middle.as_text(), last.as_text())
+        second = source_offsets(begin.as_text(), middle.as_text(), last.as_text())
         assert ranges_done(second, access) == {name: RangeDone(changes=30, lag=70)}
-        first = told("None", middle.as_text(), "null")  # as Spark 4.2 spells it
+        first = source_offsets("None", middle.as_text(), "null")  # as Spark 4.2 spells it
         assert ranges_done(first, access) == {name: RangeDone(changes=None, lag=0)}
-        assert ranges_done(told("null", "null", "null"), access) == {}
+        assert ranges_done(source_offsets("null", "null", "null"), access) == {}
 
 
 def test_a_rate_is_what_came_since_the_batch_before() -> None:
@@ -92,7 +92,7 @@ def test_progress_is_shown_by_table_and_by_range() -> None:
     assert ["b", "0", "0"] in words
 
 
-def test_without_a_terminal_a_line_tells_of_a_table_now_and_then() -> None:
+def test_without_a_terminal_the_display_logs_a_line_per_table_at_intervals() -> None:
     clock = Clock()
     board = Board(clock)
     lines = Lines(board, clock)
@@ -157,7 +157,7 @@ def test_a_pipeline_is_ready_unless_a_table_waits_for_its_feed() -> None:
 
 
 @pytest.mark.real_time
-def test_what_is_served_can_be_fetched_and_a_taken_port_is_refused() -> None:
+def test_server_answers_requests_and_refuses_a_port_in_use() -> None:
     board, registry = Board(), CollectorRegistry()
     with listening("127.0.0.1", 0, board, registry) as address:
         assert json.load(urlopen(f"{address}/livez")) == {"alive": True}

@@ -116,7 +116,7 @@ def test_the_environment_goes_before_the_file_and_flags_before_both(
         ("SPARK__A", "and .* lower case: set CHANGEFEED_PIPELINE__SPARK to all of spark, as"),
     ],
 )
-def test_a_variable_that_would_not_be_heeded_is_refused(
+def test_a_variable_that_would_be_ignored_is_refused(
     monkeypatch: pytest.MonkeyPatch, variable: str, what: str
 ) -> None:
     monkeypatch.setenv(f"CHANGEFEED_PIPELINE__{variable}", "x")
@@ -134,7 +134,7 @@ def test_a_wrong_value_in_a_section_that_is_set_whole_is_said_to_be_from_there(
         MINE.settings()
 
 
-def test_a_part_of_a_list_is_told_by_its_number_and_by_no_variable() -> None:
+def test_an_error_in_a_list_names_the_element_by_number_not_by_variable() -> None:
     aggregates = 'aggregates=[{"name": "a", "window": "1 h"}, {"name": "b", "windw": "1 h"}]'
     with pytest.raises(UserError) as told:
         ObserveFlags(feed="f", directory="d", sets=[aggregates]).settings()

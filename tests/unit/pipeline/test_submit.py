@@ -83,6 +83,6 @@ def test_the_archive_is_all_of_ours_that_the_program_imports(tmp_path: Path) -> 
     assert done.stdout.startswith(str(archive))
 
 
-def test_what_cannot_be_submitted_is_refused(tmp_path: Path) -> None:
+def test_submit_refuses_programs_it_cannot_submit(tmp_path: Path) -> None:
     with pytest.raises(PipelineRefused, match="'status' cannot be submitted; there are: run"):
         line(tmp_path, what="status")

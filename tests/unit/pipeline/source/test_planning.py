@@ -41,7 +41,7 @@ def filled(feed: MemoryFeed, range_id: RangeId, count: int) -> list[Change]:
     st.dictionaries(st.text("abc", min_size=1), st.integers(0, 1000), max_size=8),
     st.integers(1, 3000),
 )
-def test_a_limit_is_shared_exactly_and_nobody_gets_more_than_waits(
+def test_a_limit_is_shared_exactly_and_no_range_gets_more_than_waits(
     lags: dict[str, int], limit: int
 ) -> None:
     shares = fair_shares(lags, limit)
@@ -177,7 +177,7 @@ def test_reading_up_to_a_target_leaves_out_what_comes_later_and_ends() -> None:
     assert steps[-1][1].as_json() == {"r0": ["3", False, 0], "r1": ["0", False, 0]}
 
 
-def test_what_an_offset_has_left_behind_is_read_to_its_end_on_the_way_there() -> None:
+def test_ranges_that_an_offset_has_dropped_are_read_to_their_end() -> None:
     feed = MemoryFeed(2)
     filled(feed, R0, 3)
     with memory_access(feed) as access:
@@ -280,7 +280,7 @@ def shifting_access(feed: Any) -> Iterator[FeedAccess]:
         yield access
 
 
-def test_a_range_that_is_split_while_the_start_is_settled_is_listed_anew() -> None:
+def test_a_range_that_splits_while_the_start_is_resolved_is_listed_again() -> None:
     store = ShiftingStore()
     store.append("k", b"1")
     feed = Meanwhile(store, "ranges", lambda: store.split(RangeId("0")))
@@ -318,7 +318,7 @@ def test_a_range_that_is_over_is_not_begun_again_by_a_parent_that_still_waits() 
     assert len(every) == len(set(every)) == 67
 
 
-def test_what_descends_from_named_ranges_is_wanted_through_many_generations() -> None:
+def test_descendants_of_named_ranges_are_wanted_through_many_generations() -> None:
     feed = MemoryFeed(3)
     one, other = feed.split(R1)
     grandchild = feed.merge(other.id, R2)

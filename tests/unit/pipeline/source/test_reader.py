@@ -25,7 +25,7 @@ def rows(one: StreamReader, start: object, end: object) -> int:
     return sum(batch.num_rows for piece in pieces for batch in one.read(piece))
 
 
-def test_what_comes_after_the_start_of_a_run_is_left_to_the_next(tmp_path: Path) -> None:
+def test_changes_after_the_start_of_a_run_are_left_to_the_next_run(tmp_path: Path) -> None:
     one = reader(a_log(tmp_path / "log", {"a": 10, "b": 10}), idleSeconds="60")
     one.prepareForTriggerAvailableNow()
     append_to(tmp_path / "log", {"a": 5, "c": 5})
