@@ -47,6 +47,6 @@ async def _release(settings: Settings, name: str) -> None:
         f"The next owner continues from {before.continuation}: what was delivered since then "
         f"is delivered again.\n"
         f"If {before.owner} is alive, it learns of this within "
-        f"{settings.leases.renew_interval:g} s (its renew_interval), and its observer may be called until then. If it is stuck, "
-        f"stop it."
+        f"{settings.leases.renew_interval:g} s (its renew_interval), and its observer may be "
+        f"called until then. If it is stuck, stop it."
     )
