@@ -95,7 +95,7 @@ def keep_running(
         _come_to_rest(kept, stop, hold, stop_timeout)
         for one in kept:
             if one.query is not None:
-                _look(one, board, stop.now(), tries)  # it may have failed since
+                _look(one, board, stop.now(), tries)  # it may have failed meanwhile
     finally:
         for one in kept:
             if one.query is not None:
