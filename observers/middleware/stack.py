@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -62,35 +62,61 @@ def wrap(
         if suspicions is None
         else suspicions
     )
-    manual = settings.checkpoint == "manual"
+    return _Stack(
+        make=make,
+        settings=settings,
+        events=events,
+        random=random,
+        dead_letters=dead_letters,
+        feed=feed,
+        suspicions=known,
+    )
 
-    def make_one(feed_range: FeedRange, gate: Fence) -> Observer:
-        wrap_in_retries = partial(
-            Retrying,
-            random=random,
-            on_retry=partial(events.observer_retrying, feed_range.id),
-            sleep=gate.sleep,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stack:
+    """Makes the observer of one range, wrapped."""
+
+    make: ObserverFactory
+    settings: MiddlewareSettings
+    events: FailureLog
+    random: Random
+    dead_letters: DeadLetters | None
+    feed: str
+    suspicions: Mapping[RangeId, PoisonSuspicion]
+
+    def __call__(self, feed_range: FeedRange, gate: Fence) -> Observer:
+        one_partition = partial(self._one_partition, feed_range, gate)
+        if self.settings.concurrency == 1:
+            return one_partition()
+        return KeyedConcurrency(
+            one_partition, self.settings.concurrency, manual=self._is_manual
         )
 
-        def one_partition() -> Observer:
-            observer: Observer = FencedObserver(ErrorBoundary(make()), gate)
-            if settings.timeout is not None:
-                observer = TimeLimitedObserver(observer, settings.timeout)
-            retrying = wrap_in_retries(observer, settings.retry)
-            if dead_letters is None:
-                return retrying
-            return PoisonIsolation(
-                retrying,
-                wrap_in_retries(observer, replace(settings.retry, attempts=_PROBING_ATTEMPTS)),
-                dead_letters,
-                feed=feed,
-                suspicion=known[feed_range.id],
-                acknowledges=not manual,
-                on_dead_letter=events.dead_letter,
-            )
+    @property
+    def _is_manual(self) -> bool:
+        return self.settings.checkpoint == "manual"
 
-        if settings.concurrency == 1:
-            return one_partition()
-        return KeyedConcurrency(one_partition, settings.concurrency, manual=manual)
-
-    return make_one
+    def _one_partition(self, feed_range: FeedRange, gate: Fence) -> Observer:
+        observer: Observer = FencedObserver(ErrorBoundary(self.make()), gate)
+        if self.settings.timeout is not None:
+            observer = TimeLimitedObserver(observer, self.settings.timeout)
+        wrap_in_retries = partial(
+            Retrying,
+            observer,
+            random=self.random,
+            on_retry=partial(self.events.observer_retrying, feed_range.id),
+            sleep=gate.sleep,
+        )
+        retrying = wrap_in_retries(self.settings.retry)
+        if self.dead_letters is None:
+            return retrying
+        return PoisonIsolation(
+            retrying,
+            wrap_in_retries(replace(self.settings.retry, attempts=_PROBING_ATTEMPTS)),
+            self.dead_letters,
+            feed=self.feed,
+            suspicion=self.suspicions[feed_range.id],
+            acknowledges=not self._is_manual,
+            on_dead_letter=self.events.dead_letter,
+        )
