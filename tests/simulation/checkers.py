@@ -34,6 +34,7 @@ class Lines(Protocol):
 
     def place(self, position: Continuation) -> int: ...
     def between(self, found: FeedRange, first: int, last: int) -> Sequence[int]: ...
+    def transaction(self, change: Change) -> int: ...
 
 
 class Checker:
@@ -58,7 +59,7 @@ class Checker:
         self._taken: dict[RangeId, int] = {}
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
         self._active: Counter[Call] = Counter()
-        self._unstored: dict[RangeId, set[int]] = defaultdict(set)
+        self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
         self.most_unstored: int | None = None
         """How many changes of a range may be done and not stored: what a crash repeats."""
         self.deliveries = 0
@@ -122,13 +123,21 @@ class Checker:
             self._is_done(change)
 
     def _count_unstored(self, range_id: RangeId, changes: Sequence[Change]) -> None:
-        """Where an operator has interfered, two owners may be at two places of a range."""
+        """Where an operator has interfered, two owners may be at two places of a range.
+
+        No position is within a transaction, so what is done of one whose rest is yet to come
+        counts beside what may be done and not stored.
+        """
         unstored = self._unstored[range_id]
-        unstored.update(int(x.body) for x in changes if int(x.body) not in self._passed)
+        for change in changes:
+            if int(change.body) not in self._passed:
+                unstored[int(change.body)] = self._lines.transaction(change)
         by_hand = range_id in self._begun_anew or range_id in self._taken
         if self.most_unstored is None or by_hand:
             return
-        if len(unstored) > self.most_unstored:
+        first = min(unstored.values(), default=None)
+        cut = sum(x == first for x in unstored.values()) - 1 if unstored else 0
+        if len(unstored) - cut > self.most_unstored:
             raise Violation(
                 f"{len(unstored)} changes of {range_id} are done and not stored, "
                 f"and {self.most_unstored} may be"
@@ -229,7 +238,8 @@ class Checker:
                     f"which no observer has finished"
                 )
             self._passed.add(number)
-        self._unstored[found.id] -= self._passed
+        left = self._unstored[found.id]
+        self._unstored[found.id] = {x: y for x, y in left.items() if x not in self._passed}
         self._position[found.id] = position
 
     def undelivered(self) -> list[int]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
-from changefeed.feeds.cosmos.positions import lsn_of
+from changefeed.feeds.cosmos.positions import _PLACE_BITS, lsn_of
 from changefeed.feeds.cosmos.topology import HIGHEST
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
@@ -43,6 +43,10 @@ class Source(Protocol):
 
     def between(self, found: FeedRange, first: int, last: int) -> Sequence[Number]:
         """Return the changes that a reader of a range passes from one place to another."""
+        ...
+
+    def transaction(self, change: Change) -> int:
+        """Return what the changes of one transaction share: no position is within it."""
         ...
 
 
@@ -92,6 +96,9 @@ class MemorySource:
 
     def between(self, found: FeedRange, first: int, last: int) -> Sequence[Number]:
         return self._in_range[found.id][first:last]
+
+    def transaction(self, change: Change) -> int:
+        return change.sequence
 
 
 class CosmosSource:
@@ -145,3 +152,6 @@ class CosmosSource:
             for lsn, number in changes[bisect_right(changes, (first, 1 << 62)) :]
             if lsn <= last
         ]
+
+    def transaction(self, change: Change) -> int:
+        return change.sequence >> _PLACE_BITS

@@ -24,6 +24,9 @@ class Numbers:
     def between(self, _found: FeedRange, first: int, last: int) -> Sequence[int]:
         return range(first + 1, last + 1)
 
+    def transaction(self, change: Change) -> int:
+        return change.sequence
+
 
 def watched(changes: int) -> tuple[Checker, Lease, list[Change]]:
     """Return a checker that has seen a lease acquired, and the changes there are."""
@@ -46,6 +49,22 @@ def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
     checker.most_unstored = 1
     with pytest.raises(Violation, match="2 changes of r1 are done and not stored"):
         checker.finished(found[3:])
+
+
+def test_what_is_done_of_a_transaction_that_is_cut_counts_beside_what_may_be_repeated() -> None:
+    class Pairs(Numbers):
+        def transaction(self, change: Change) -> int:
+            return change.sequence // 2
+
+    found = [change(n, body=b"%d" % n) for n in range(1, 6)]
+    checker = Checker(Pairs(), strict=True)
+    for one in found:
+        checker.appended(one.key, int(one.body))
+    checker.most_unstored = 3
+    checker.finished(found[1:5])  # 2 and 3 are one transaction, 4 and 5 another
+    checker.most_unstored = 2
+    with pytest.raises(Violation, match="4 changes of r1 are done and not stored"):
+        checker.finished(found[1:5])
 
 
 def test_a_change_that_was_put_aside_is_done_and_one_that_was_not_is_missed() -> None:
