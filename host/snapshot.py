@@ -16,10 +16,10 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, RemembersRanges
 from changefeed.host.settings import Settings
-from changefeed.host.unread import Unread
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
+from changefeed.leases.unread import Unread
 
 _AT_ONCE = 16
 

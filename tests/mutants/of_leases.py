@@ -303,19 +303,19 @@ LEASES = (
     ),
     Mutant(
         name="what a range goes on in without a lease is not behind it",
-        file="host/unread.py",
+        file="leases/unread.py",
         before="for x in ended.successors]",
         after="for x in ended.successors[:0]]",
         rule=9,
-        tests=("tests/unit/host/test_unread.py",),
+        tests=("tests/unit/leases/test_unread.py",),
     ),
     Mutant(
         name="what two ranges go on in counts twice",
-        file="host/unread.py",
+        file="leases/unread.py",
         before="                self._counted.add(name)\n",
         after="",
         rule=9,
-        tests=("tests/unit/host/test_unread.py",),
+        tests=("tests/unit/leases/test_unread.py",),
     ),
     Mutant(
         name="a stopped fleet with fresh stamps is taken for a living one",

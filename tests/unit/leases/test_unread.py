@@ -2,7 +2,7 @@
 
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.unread import Unread
+from changefeed.leases.unread import Unread
 
 START = Continuation("0")
 
