@@ -7,7 +7,7 @@ leaves blocks of bytes as they are.
 
 The host is measured with the settings as they are (a checkpoint after each batch of up to
 1000 changes), and with one every five seconds, which tells what checkpoints cost. Leases
-are in a SQLite file. Rebalancer take turns; the ratio is the median of those of each round.
+are in a SQLite file. Rounds take turns; the ratio is the median of those of each round.
 """
 
 import asyncio

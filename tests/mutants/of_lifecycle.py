@@ -68,14 +68,6 @@ LIFECYCLE = (
         tests=(_DATABASE,),
     ),
     Mutant(
-        name="a lagging replica moves a reader back",
-        file="feeds/cosmos/feed.py",
-        before="            )\n        return after\n",
-        after="            )\n        return Continuation(answer.etag)\n",
-        rule=12,
-        tests=("tests/integration/cosmos/test_feed_faults.py",),
-    ),
-    Mutant(
         name="reading begins again before its checkpoint is stored",
         file="host/workers/delivery.py",
         before="await self._checkpoints.written()  # reading begins there again",

@@ -259,6 +259,19 @@ async def end(leases: MemoryLeases, ended: FeedRange, *successors: FeedRange) ->
 MERGED = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
 
 
+async def test_a_lease_that_was_read_is_never_ended_as_superseded() -> None:
+    leases = MemoryLeases()
+    await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
+    taken = Lease(range=HALF, continuation=Continuation("3")).taken_by(
+        HostName("a"), Incarnation("a/1")
+    )
+    await leases.create(taken.released())
+    await end(leases, WHOLE, MERGED)
+    stored = await leases.read(R1)
+    assert stored is not None
+    assert not stored.ended
+
+
 async def superseded() -> MemoryLeases:
     """Return leases of a range whose half went on elsewhere before anybody read it."""
     leases = MemoryLeases()
