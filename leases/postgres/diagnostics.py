@@ -42,7 +42,7 @@ def server_diagnostics(server: Row) -> Iterator[Diagnostic]:
     """Judge the settings of a server."""
     if server["number"] < _OLDEST:
         yield warning(
-            "server", f"PostgreSQL {server['version']}", "upgrade it: nobody mends it any more"
+            "server", f"PostgreSQL {server['version']}", "upgrade it: it gets no fixes any more"
         )
     else:
         yield fine("server", f"PostgreSQL {server['version']}, the primary")

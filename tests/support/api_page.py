@@ -1,6 +1,6 @@
 """docs/api.md, made of the docstrings of what is promised.
 
-Write it anew after a change: ``python -m tests.support.api_page > docs/api.md``.
+Write it again after a change: ``python -m tests.support.api_page > docs/api.md``.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """docs/settings.md, made of the settings themselves.
 
-Write it anew after a change: ``python -m tests.support.settings_page > docs/settings.md``.
+Write it again after a change: ``python -m tests.support.settings_page > docs/settings.md``.
 """
 
 import json
