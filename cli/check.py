@@ -17,6 +17,7 @@ from changefeed.feeds.errors import FeedError
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import LEASES, check_leases
+from changefeed.leases.coverage import check_coverage
 from changefeed.leases.errors import ContainerError
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
 
@@ -33,7 +34,8 @@ def check(
     """Try feed and leases, and say what is wrong and how to fix it.
 
     Each backend adds what it knows; for Cosmos DB: endpoint, key, rights, containers, time
-    to live, consistency, clocks.
+    to live, consistency, clocks. Leases must hold each key of the feed once, and stand where
+    it can be read.
     Ends with 0 if hosts can run, 2 if they cannot. It changes nothing but one item of its
     own, which it deletes again.
     """
@@ -107,14 +109,22 @@ async def _place_of_leases(settings: Settings, address: str) -> AsyncIterator[Di
 
 async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
     try:
-        async with asyncio.timeout(_LONGEST), open_leases(settings) as container:
+        async with (
+            asyncio.timeout(_LONGEST),
+            open_leases(settings) as container,
+            open_feed(settings.feed.address, settings.open_options) as feed,
+        ):
             leases, members = await container.list(), await container.members()
-    except ContainerError as error:
+            found = check_coverage(feed, container, start=settings.feed.start_at)
+            wrong = [x async for x in found]
+    except (ContainerError, FeedError) as error:
         yield problem("leases", str(error))
     except TimeoutError:
         yield problem("leases", "the container does not answer", "look at the network")
     else:
         yield fine("leases", f"{len(leases)} leases, {len(members)} hosts")
+        for one in wrong:
+            yield one
 
 
 def _rendered(found: Sequence[Diagnostic]) -> Table:

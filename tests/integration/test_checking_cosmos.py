@@ -1,6 +1,7 @@
 """What ``changefeed check`` finds out about a lease container in Cosmos DB."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,13 @@ from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import OpenOptions, check_leases, open_container
 from changefeed.leases.cosmos import diagnostics as checking
+from changefeed.leases.coverage import check_coverage
+from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import Lease
+from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from tests.integration.emulator.running import running
+from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 from tests.support.dotnet_processor import DotNetHost
 
 pytestmark = pytest.mark.real_time
@@ -121,3 +126,76 @@ def test_clocks_that_differ_are_told(difference: float, severity: Severity) -> N
     (found,) = checking.clock_findings(headers, 1785578400.5 + difference)
     assert found.severity is severity
     assert list(checking.clock_findings({}, 0.0)) == []
+
+
+class Fleet:
+    """Leases in a file over a Cosmos DB container, as ``check`` looks at them."""
+
+    def __init__(self, world: CosmosWorld, file: Path) -> None:
+        self.world = world
+        self.file = file
+
+    async def lease(self, range_id: str, low: str, high: str, position: str = '"0"') -> None:
+        feed_range = FeedRange(id=RangeId(range_id), low=low, high=high)
+        async with SqliteLeases(self.file) as leases:
+            at = Continuation(position)
+            await leases.create(Lease(range=feed_range, epoch=1, continuation=at))
+
+    async def found(self) -> list[tuple[str, str]]:
+        async with SqliteLeases(self.file) as leases, self.world.feed() as feed:
+            found = [x async for x in check_coverage(feed, leases, start="beginning")]
+        return [(str(x.severity), x.text) for x in found]
+
+
+@pytest_asyncio.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with cosmos_world() as world:
+        yield Fleet(world, tmp_path / "leases.db")
+
+
+async def test_parts_of_a_merged_range_that_is_split_elsewhere_are_fine_and_followed(
+    fleet: Fleet,
+) -> None:
+    low, high = await fleet.world.by_hand.split(range="0")
+    await fleet.lease(low["id"], low["low"], low["high"])
+    await fleet.lease(high["id"], high["low"], high["high"])
+    merged = await fleet.world.by_hand.merge(low["id"], high["id"])
+    await fleet.world.by_hand.split(range=merged["id"], at="10")
+    found = await fleet.found()
+    assert [x for x, _ in found] == ["ok", "ok"]
+    assert f"it goes on in 4, 10-{low['high']}" in found[0][1]
+    assert f"it goes on in {high['low']}-FF" in found[1][1]
+
+
+async def test_overlapping_leases_of_parts_and_the_gap_beside_them_are_problems(
+    fleet: Fleet,
+) -> None:
+    await fleet.lease("-80", "", "80")
+    await fleet.lease("40-C0", "40", "C0")
+    overlap, gap = await fleet.found()
+    assert overlap[0] == gap[0] == "problem"
+    assert "range -80 (00 to 80) and range 40-C0 (40 to C0) overlap" in overlap[1]
+    assert "from C0 to FF of range 0" in gap[1]
+
+
+async def test_a_merge_without_the_bounds_of_its_leases_is_a_problem_with_advice(
+    fleet: Fleet,
+) -> None:
+    low, high = await fleet.world.by_hand.split(range="0")
+    await fleet.lease(low["id"], "", "")
+    await fleet.lease(high["id"], "", "")
+    await fleet.world.by_hand.merge(low["id"], high["id"])
+    found = await fleet.found()
+    assert [x for x, _ in found] == ["problem", "problem"]
+    assert "Reset the lease of this range" in found[0][1]
+
+
+async def test_leases_of_a_container_that_was_recreated_are_a_problem(fleet: Fleet) -> None:
+    await fleet.lease("0", "", "FF")
+    async with SqliteLeases(fleet.file) as leases, fleet.world.feed() as feed:
+        await refuse_another_feed(leases, feed.identity)
+    assert not await fleet.found()
+    await fleet.world.delete()
+    await fleet.world.create()
+    (found,) = await fleet.found()
+    assert (found[0], "deleted and recreated" in found[1]) == ("problem", True)

@@ -5,9 +5,34 @@ from .mutant import Mutant
 _CONTRACT = "tests/contract/test_lease_containers.py"
 _SEPARATE = "tests/unit/leases/test_separate_stores.py"
 _SQLITE = "tests/unit/leases/test_sqlite.py"
+_COVERAGE = "tests/unit/leases/test_coverage.py"
 _EXPIRY = "tests/unit/leases/test_expiry.py"
 
 LEASES = (
+    Mutant(
+        name="leases that overlap pass a check",
+        file="leases/coverage.py",
+        before="            if b.range.low >= a.range.high:\n                break\n",
+        after="            if b.range.low <= a.range.high:\n                break\n",
+        rule=9,
+        tests=(_COVERAGE,),
+    ),
+    Mutant(
+        name="a lease that waits for its parent counts as an overlap",
+        file="leases/coverage.py",
+        before="    before = {x.range_id: _ancestors(x.range_id, parents) for x in living}",
+        after="    before = {x.range_id: _ancestors(x.range_id, {}) for x in living}",
+        rule=9,
+        tests=(_COVERAGE,),
+    ),
+    Mutant(
+        name="keys between two leases pass a check",
+        file="leases/coverage.py",
+        before="        if x.low > low:\n            gaps.append",
+        after="        if x.low < low:\n            gaps.append",
+        rule=12,
+        tests=(_COVERAGE,),
+    ),
     Mutant(
         name="expiry counts to the answer",
         file="leases/expiry.py",
