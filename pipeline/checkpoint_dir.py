@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -25,6 +25,7 @@ from changefeed.pipeline.source.offsets import Offset
 _LOCK: Final = "_lock"
 _EPOCH: Final = "_epoch"
 _FAILURES: Final = "_failures"
+_OFFSET_LINES: Final = 3  # the version, what Spark has settled, and the offset of the source
 _LOOK: Final = 0.5  # seconds; far more than a look at the lock takes
 
 
@@ -46,11 +47,66 @@ def committed(checkpoint: str) -> Committed | None:
     if not batches:
         return None
     batch = max(batches)
+    return Committed(batch=batch, offset=_offset(home, batch))
+
+
+def refuse_damaged(checkpoint: str) -> None:
+    """Raise ``PipelineRefused`` for a checkpoint that Spark could not go on from.
+
+    Looked at is what Spark reads at a start: who the query is, its last two offsets, and
+    the last commit. One that is not on this machine is left to Spark.
+    """
+    if _is_elsewhere(checkpoint):
+        return
+    home = _home(checkpoint)
+    metadata = home / "metadata"
+    if metadata.exists() and not isinstance(_json(metadata, _lines(metadata)).get("id"), str):
+        raise _damaged(metadata, "it does not say which query it is of")
+    last = last_begun(checkpoint)
+    for batch in range(max(0, last - 1), last + 1):
+        if (home / "offsets" / str(batch)).exists():
+            _offset(home, batch)
+    done = max((int(x.name) for x in home.glob("commits/*") if x.name.isdigit()), default=None)
+    if done is not None:
+        commit = home / "commits" / str(done)
+        _json(commit, _lines(commit, least=2)[1:])
+
+
+def _offset(home: Path, batch: int) -> Offset:
+    file = home / "offsets" / str(batch)
+    lines = _lines(file, least=_OFFSET_LINES)
+    _json(file, lines[1:2])
     try:
-        text = (home / "offsets" / str(batch)).read_text("utf-8")
-    except OSError as error:
-        raise PipelineRefused(f"the checkpoint {home} is damaged: {error}") from error
-    return Committed(batch=batch, offset=Offset.of(text.splitlines()[-1]))
+        return Offset.of(lines[-1])
+    except PipelineRefused as error:
+        raise _damaged(file, str(error).partition(". Give")[0]) from error
+
+
+def _lines(file: Path, least: int = 1) -> list[str]:
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise _damaged(file, str(error)) from error
+    if not lines:
+        raise _damaged(file, "it is empty")
+    if len(lines) < least or (least > 1 and not lines[0].startswith("v")):
+        raise _damaged(file, f"Spark would not write {lines[0][:80]!r} and {len(lines)} lines")
+    return lines
+
+
+def _json(file: Path, lines: Sequence[str]) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode("\n".join(lines), type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise _damaged(file, str(error)) from error
+
+
+def _damaged(file: Path, reason: str) -> PipelineRefused:
+    return PipelineRefused(
+        f"the checkpoint of a query is damaged: {file}: {reason}. Restore the checkpoint "
+        f"directory from a copy that is not newer than the table, or name a new directory and "
+        f"start again"
+    )
 
 
 def begun(checkpoint: str) -> bool:
@@ -66,10 +122,13 @@ def last_begun(checkpoint: str) -> int:
 
 def base_epoch(checkpoint: str) -> int:
     """Return the epoch on which those of this checkpoint are counted, 0 if none was kept."""
+    file = _home(checkpoint) / _EPOCH
     try:
-        return int((_home(checkpoint) / _EPOCH).read_text("utf-8"))
+        return int(file.read_text("utf-8"))
     except FileNotFoundError:
         return 0
+    except ValueError as error:
+        raise _damaged(file, str(error)) from error
 
 
 def settle_epoch(checkpoint: str, epoch: int) -> int:

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.registry import load_observer
-from changefeed.pipeline.checkpoint_dir import all_owned, failures_reported
+from changefeed.pipeline.checkpoint_dir import all_owned, failures_reported, refuse_damaged
 from changefeed.pipeline.display import display
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.metrics import PipelineListener
@@ -157,9 +157,12 @@ def _process(
     """Start what the queries of these names need; what is refused is, before Spark starts."""
     board = Board()
     master = None if submitted else settings.master
+    checkpoints = [settings.checkpoint(x) for x in names]
+    for checkpoint in checkpoints:
+        refuse_damaged(checkpoint)
     with (
         closing(open_access(settings.feed)) as access,
-        all_owned([settings.checkpoint(x) for x in names]),
+        all_owned(checkpoints),
         served(settings.web, board, registry),
         holding() as hold,
         spark_session("changefeed", conf, master=master) as spark,

@@ -8,6 +8,7 @@ import msgspec
 from changefeed.pipeline.checkpoint_dir import committed, is_owned
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import mark_of
 from changefeed.pipeline.source.reader import Access
@@ -34,7 +35,7 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def tables_status(settings: PipelineSettings) -> Sequence[TableStatus]:
     """Look at everything that the settings name. Raise what the feed raises."""
-    with closing(open_access(settings.feed)) as access:
+    with query_advice(), closing(open_access(settings.feed)) as access:
         return [_status(settings, name, access) for name in settings.queries]
 
 

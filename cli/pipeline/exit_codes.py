@@ -20,6 +20,16 @@ def exit_on_spark_error() -> Iterator[None]:
                 f"{error.name} is missing: pip install 'changefeed-host[spark]'"
             ) from error
         except Exception as error:
-            if not type(error).__module__.startswith("py4j"):  # imported only where Spark is
+            if not _is_of_java(error):
                 raise
-            raise Failure(f"Spark's Java process does not answer any more: {error}") from error
+            raise Failure(
+                f"Spark's Java process has ended, or does not answer any more ({error}). What "
+                f"it said last is above; where the system killed it, it had too little memory: "
+                f"set 'spark.driver.memory' under [spark]. The next start goes on"
+            ) from error
+
+
+def _is_of_java(error: Exception) -> bool:
+    """Whether the connection to Java broke. Feeds turn what breaks there into their own."""
+    by_name = type(error).__module__.startswith("py4j")  # imported only where Spark is
+    return by_name or isinstance(error, ConnectionRefusedError | ConnectionResetError)

@@ -18,6 +18,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import leases_of
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.advice import query_advice
 
 
 @with_flags
@@ -50,7 +51,7 @@ def _exported(checkpoint: str, feed: str) -> list[Lease]:
             f"again. To have none twice, let changefeed pipeline observe --once end it first\n"
         )
     epoch = base_epoch(checkpoint) + 1 + begun
-    with closing(open_access(feed)) as access:
+    with query_advice(), closing(open_access(feed)) as access:
         return [replace(x, epoch=epoch) for x in leases_of(done.offset, access)]
 
 

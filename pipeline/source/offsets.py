@@ -1,12 +1,13 @@
 """How far a query has got in each range. Frozen: Spark keeps these texts in checkpoints.
 
     {"e1.p03.v00-ff": ["a1b2c3d4/700", false, 0], ...}
-    {"0": ["\"7052\"", false, 0, "", "FF"], "@": "a9cLAJp7SWw="}
+    {"0": ["\"7052\"", false, 0, "", "FF"], "@": "a9cLAJp7SWw=", "@columns": "key,body"}
 
 For each range: the continuation up to which it is read, whether it was read to its very
 end, and its generation; for feeds that forget the bounds of ranges that are gone, the
-bounds as well. Where positions do not say of which feed they are, ``"@"`` says it. Spark
-compares offsets as text, so the keys are always in order.
+bounds as well. Where positions do not say of which feed they are, ``"@"`` says it.
+``"@columns"`` says which columns the query has read from its first batch on; checkpoints
+of earlier releases do not. Spark compares offsets as text, so the keys are always in order.
 
 A range that goes on with the keys of ended ones is *introduced*: it appears in the end
 offset of a batch at the position where reading it starts, and is first read in the batch
@@ -26,6 +27,7 @@ from changefeed.pipeline.errors import PipelineRefused
 
 _WITH_BOUNDS = 5
 _FEED = "@"
+_COLUMNS = "@columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +61,13 @@ class Offset:
     """A mark for each range that is being read.
 
     ``feed`` is what the feed is known by, if its positions do not say it: those of a
-    container that was recreated mean something else.
+    container that was recreated mean something else. ``columns`` are those of the query,
+    with commas between them, if it is known.
     """
 
     marks: Mapping[RangeId, Mark] = field(default_factory=dict)
     feed: str = ""
+    columns: str = ""
 
     def with_marks(self, marks: Mapping[RangeId, Mark]) -> "Offset":
         return replace(self, marks=marks)
@@ -72,6 +76,8 @@ class Offset:
         found: dict[str, Any] = {name: mark.as_json() for name, mark in self.marks.items()}
         if self.feed:
             found[_FEED] = self.feed
+        if self.columns:
+            found[_COLUMNS] = self.columns
         return dict(sorted(found.items()))
 
     def as_text(self) -> str:
@@ -84,13 +90,14 @@ class Offset:
             given = msgspec.json.decode(value) if isinstance(value, str) else value
             found = dict(sorted(given.items()))  # sorted, also if another tool wrote it
             feed = msgspec.convert(found.pop(_FEED, ""), str)
+            columns = msgspec.convert(found.pop(_COLUMNS, ""), str)
             marks = {RangeId(name): _mark(x) for name, x in found.items()}
         except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
             raise PipelineRefused(
                 f"{str(value)[:200]!r} is no offset of a change feed: it was written by "
                 f"another source. Give the query a checkpoint directory of its own"
             ) from error
-        return cls(marks=marks, feed=feed)
+        return cls(marks=marks, feed=feed, columns=columns)
 
 
 def _mark(found: Any) -> Mark:

@@ -64,6 +64,13 @@ class Envelope:
             raise PipelineRefused(f"columns={text!r}: name each column once, and at least one")
         return cls(columns=names)
 
+    @classmethod
+    def of_schema(cls, ddl: Sequence[tuple[str, str]]) -> "Envelope | None":
+        """Return the columns of a schema, given by names and SQL types, if all are ours."""
+        names = tuple(name for name, _ in ddl)
+        ours = all(name in _ARROW and kind.upper() == _SQL[_ARROW[name]] for name, kind in ddl)
+        return cls(columns=names) if ours and 0 < len(set(names)) == len(names) else None
+
     @property
     def ddl(self) -> str:
         return ", ".join(f"`{x}` {_SQL[_ARROW[x]]}" for x in self.columns)

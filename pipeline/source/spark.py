@@ -13,6 +13,8 @@ them out as it likes: the feed keeps no state for a query.
 import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -32,7 +34,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
@@ -46,6 +50,7 @@ from changefeed.pipeline.source.planning import (
     tasks,
 )
 from changefeed.pipeline.source.reader import Access, Slice
+from changefeed.pipeline.source.record_batches import ENVELOPE, EVERYTHING, Envelope
 
 NAME = "changefeed"
 _TASK_CHANGES = 5_000
@@ -77,15 +82,41 @@ class ChangefeedSource(DataSource):
     def schema(self) -> str:
         return self._options.envelope.ddl
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - ours is fixed
-        return BatchReader(self._options)
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(with_schema(self._options, schema))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        return StreamReader(self._options)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        if "endingat" in {name.lower() for name in self.options}:
+            raise PipelineRefused(
+                "a stream has no endingAt, it goes on: leave it out, and end the stream where "
+                "the feed is now with .trigger(availableNow=True); or read up to a point with "
+                "spark.read"
+            )
+        return StreamReader(with_schema(self._options, schema))
 
     @property
     def _options(self) -> Options:
         return Options.of(self.options)
+
+
+def with_schema(options: Options, schema: StructType) -> Options:
+    """Return the options with the columns of a schema, which may be the user's own.
+
+    Raise ``PipelineRefused``, with advice, for columns that a change does not have.
+    """
+    asked = [(x.name, x.dataType.simpleString().upper()) for x in schema.fields]
+    envelope = Envelope.of_schema(asked)
+    if envelope is not None and options.envelope in (envelope, Envelope()):
+        return replace(options, envelope=envelope)
+    body = ", ".join(f"{name} {kind}" for name, kind in asked if name not in EVERYTHING)
+    parse = (
+        f", and parse bodies from what was loaded: changefeed.pipeline.source.body_schema."
+        f"with_bodies(changes, {body!r})"
+    )
+    raise PipelineRefused(
+        f"changes have columns of their own, and not those of .schema(...). Leave .schema(...) "
+        f"out, choose with .option('columns', '{','.join(ENVELOPE)}'){parse if body else ''}"
+    )
 
 
 class SlicePartition(InputPartition):
@@ -106,6 +137,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._options = options
 
+    @query_advice()
     def partitions(self) -> list[InputPartition]:
         options = self._options
         access = open_access(options.feed, options.ranges)
@@ -117,7 +149,8 @@ class BatchReader(DataSourceReader):
                 for begin, end in batches(access, start, within)
                 for piece in slices(access, begin, end, changes=options.slice_changes)
             ]
-            return _partitions(pieces, options)
+            # For an empty list Spark would make a partition of its own.
+            return _partitions(pieces, options) or [SlicePartition(())]
         finally:
             access.close()
 
@@ -142,6 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["_options"])  # type: ignore[misc] # nothing is open in a copy
 
+    @query_advice()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._within = target_at(self._opened(), "now")
 
@@ -149,13 +183,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_changes
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @query_advice()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return start_of(self._opened(), self._options).as_json()
+        first = start_of(self._opened(), self._options)
+        return replace(first, columns=self._columns).as_json()
 
+    @query_advice()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         if held(self._options.hold_file):
             return start
-        access, begin = self._opened(), Offset.of(start)
+        access, begin = self._opened(), self._offset(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = next_offset(access, begin, limit=most, within=self._within)
         if end == begin and self._within is None:
@@ -167,6 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest_returned = most is None or end == begin
         return end.as_json()
 
+    @query_advice()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return where the feed is now, in the ranges that are being read."""
         if self._newest is None:
@@ -175,10 +213,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._newest.as_json()
         return next_offset(self._opened(), self._newest, within=self._within).as_json()
 
+    @query_advice()
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
     ) -> list[InputPartition]:
-        begin, goal = Offset.of(dict(start)), Offset.of(dict(end))
+        begin, goal = self._offset(start), self._offset(end)
         access = self._opened()
         pieces = slices(access, begin, goal, changes=self._options.slice_changes)
         return _partitions(pieces, self._options)
@@ -191,6 +230,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._access is not None:
             self._access.close()
         self._access = None
+
+    @property
+    def _columns(self) -> str:
+        return ",".join(self._options.envelope.columns)
+
+    def _offset(self, given: Mapping[str, Any]) -> Offset:
+        """Read an offset. Raise ``PipelineRefused`` if it is of a query with other columns."""
+        found = Offset.of(dict(given))
+        if found.columns not in ("", self._columns):
+            raise PipelineRefused(
+                f"the query has read the columns {found.columns!r} so far, and now it is to "
+                f"read {self._columns!r}: what it keeps would not fit. Name the columns as "
+                f"before, or start it with a new checkpoint directory"
+            )
+        return found
 
     def _opened(self) -> Access:
         if self._access is None:
@@ -211,14 +265,13 @@ def _partitions(pieces: Sequence[Slice], options: Options) -> list[InputPartitio
 
 def read_slices(options: Options, pieces: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
     """Yield the changes of some slices as record batches, one slice after the other."""
+    if not pieces:
+        return
     settle_worker()
-    access = open_access(options.feed)
-    try:
+    with query_advice(), closing(open_access(options.feed)) as access:
         for piece in pieces:
             for range_id, changes in access.read(piece):
                 yield options.envelope.batch(range_id, changes, piece.generation)
-    finally:
-        access.close()
 
 
 @cache

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import typer
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 from changefeed.cli.app import app as host
 from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline import session as surroundings
+from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
 from changefeed.cli.pipeline.flags import PipelineFlags, from_leases
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases import position_file as exchange
@@ -26,6 +28,7 @@ from changefeed.pipeline.checkpoint_dir import (
     begun,
     failures_reported,
     owned,
+    refuse_damaged,
     report_failures,
     settle_epoch,
 )
@@ -104,6 +107,77 @@ def test_status_counts_changes_waiting_in_successors_of_the_checkpoints_ranges(
     assert sum(lags.values()) == 200
     assert len(lags) == 2
     assert table["lag"] == 270
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("metadata", "no JSON"),
+        ("metadata", "[1]"),
+        ("offsets/1", ""),
+        ("offsets/1", "v1\n{}"),
+        ("offsets/1", "v1\nrubbish\n{}"),
+        ("offsets/1", 'v1\n{}\n{"e1.p00.v00-ff": 5}'),
+        ("offsets/1", "\0\0\0\n\0\n\0"),
+        ("commits/0", ""),
+        ("commits/0", "v1\nrubbish"),
+        ("commits/0", "{}\n{}"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_with_its_file_and_advice(
+    tmp_path: Path, file: str, text: str
+) -> None:
+    a_checkpoint(tmp_path, begun=1)
+    damaged = tmp_path / "tables/_checkpoints/changes" / file
+    damaged.write_text(text)
+    refused = asked(tmp_path, "once")
+    assert refused.exit_code == 2, refused.exception
+    assert f"is damaged: {damaged}: " in refused.stderr
+    assert "Restore the checkpoint directory from a copy" in refused.stderr
+
+
+def test_a_sound_checkpoint_is_not_refused(tmp_path: Path) -> None:
+    a_checkpoint(tmp_path, begun=1)
+    checkpoint = tmp_path / "tables/_checkpoints/changes"
+    (checkpoint / "metadata").write_text('{"id":"7f7ee6c6-7bf8-4ed2-bbd0-62d0dfbbdc5f"}')
+    refuse_damaged(str(checkpoint))
+    refuse_damaged(str(tmp_path / "none"))
+
+
+def test_status_of_a_damaged_checkpoint_or_an_epoch_that_is_none_is_an_error_and_no_bug(
+    tmp_path: Path,
+) -> None:
+    a_checkpoint(tmp_path)
+    checkpoint = tmp_path / "tables/_checkpoints/changes"
+    (checkpoint / "_epoch").write_text("seven")
+    assert "_epoch: invalid literal" in asked(tmp_path, "export").stderr
+    (checkpoint / "offsets/0").write_text("")
+    shown = asked(tmp_path, "status")
+    assert (shown.exit_code, "it is empty" in shown.stderr) == (2, True)
+
+
+def test_advice_of_a_feed_to_hosts_becomes_advice_to_those_who_run_a_query(
+    tmp_path: Path,
+) -> None:
+    a_checkpoint(tmp_path)
+    offset = '{"e1.p00.v00-ff":["ffffffff/30",false,0]}'
+    (tmp_path / "tables/_checkpoints/changes/offsets/0").write_text(f"v1\n{{}}\n{offset}")
+    shown = asked(tmp_path, "status")
+    assert shown.exit_code == 2
+    assert "Start the query again with a new checkpoint directory" in shown.stderr
+    assert "lease" not in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "broken", [ConnectionRefusedError(111, "Connection refused"), ConnectionResetError()]
+)
+def test_a_java_process_that_has_ended_is_named_and_not_only_its_error_number(
+    broken: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, exit_on_spark_error():
+        raise broken
+    assert ended.value.exit_code == 1
+    assert "Spark's Java process has ended" in capsys.readouterr().err
 
 
 def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:

@@ -1,17 +1,38 @@
 """The reader in the order in which Spark calls it, without a Spark session."""
 
+import json
 import pickle
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
+from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.options import Options
-from changefeed.pipeline.source.spark import StreamReader
+from changefeed.pipeline.source.record_batches import ENVELOPE
+from changefeed.pipeline.source.spark import BatchReader, ChangefeedSource, StreamReader
 from tests.support.pipeline_feeds import a_log, append_to
 
 pytestmark = pytest.mark.real_time
+
+
+TEXT = StringType()
+KINDS = [TEXT, LongType(), TEXT, TEXT, TEXT, TEXT, TEXT, TimestampType()]
+
+
+def a_schema(*columns: tuple[str, DataType]) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns])
 
 
 def reader(feed: str, **options: str) -> StreamReader:
@@ -80,3 +101,86 @@ def test_an_idle_stream_answers_late_and_reports_where_the_feed_is(tmp_path: Pat
     began = time.monotonic()
     assert one.latestOffset(end, ReadAllAvailable()) == end
     assert time.monotonic() - began >= 0.3
+
+
+def test_a_batch_with_nothing_to_read_has_one_task_that_reads_nothing(tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 3})
+    one = BatchReader(Options.of({"feed": feed, "startingAt": "now"}))
+    (piece,) = one.partitions()
+    assert list(one.read(pickle.loads(pickle.dumps(piece)))) == []
+
+
+def test_a_stream_refuses_an_end(tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 3})
+    source = ChangefeedSource({"feed": feed, "endingat": "now"})
+    with pytest.raises(PipelineRefused, match=r"end the stream .*availableNow=True"):
+        source.streamReader(a_schema(*zip(ENVELOPE, KINDS, strict=True)))
+    assert source.reader(a_schema(*zip(ENVELOPE, KINDS, strict=True))) is not None
+
+
+def test_a_schema_of_our_columns_chooses_columns(tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 3}, parts=1)
+    source = ChangefeedSource({"feed": feed})
+    one = source.reader(a_schema(("body", TEXT), ("sequence", LongType())))
+    (batch,) = [x for piece in one.partitions() for x in one.read(piece)]
+    assert isinstance(batch, pa.RecordBatch)
+    assert batch.to_pylist()[0] == {"body": '{"n": 0}', "sequence": 1}
+
+
+@pytest.mark.parametrize(
+    ("schema", "advice"),
+    [
+        (
+            [("kind", TEXT), ("total", DoubleType())],
+            r"with_bodies\(changes, 'kind STRING, total DOUBLE'\)",
+        ),
+        ([("key", TEXT), ("kind", TEXT)], r"with_bodies\(changes, 'kind STRING'\)"),
+        ([("sequence", TEXT)], r"columns', 'range,sequence,key,id"),
+    ],
+)
+def test_another_schema_is_refused_with_what_to_do_instead(
+    tmp_path: Path, schema: list[tuple[str, DataType]], advice: str
+) -> None:
+    source = ChangefeedSource({"feed": a_log(tmp_path / "log", {})})
+    for make in (source.reader, source.streamReader):
+        with pytest.raises(PipelineRefused, match=advice):
+            make(a_schema(*schema))
+
+
+def test_a_schema_beside_other_columns_is_refused(tmp_path: Path) -> None:
+    source = ChangefeedSource({"feed": a_log(tmp_path / "log", {}), "columns": "key,body"})
+    with pytest.raises(PipelineRefused, match="Leave"):
+        source.reader(a_schema(("body", TEXT)))
+
+
+def test_other_columns_on_an_existing_checkpoint_are_refused(tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 10})
+    one = reader(feed, columns="key,body")
+    start = one.initialOffset()
+    end = one.latestOffset(start, ReadMaxRows(4))
+    assert rows(reader(feed, columns="key,body"), start, end) == 4
+    other = reader(feed, columns="key,body,sequence")
+    with pytest.raises(PipelineRefused, match=r"'key,body' so far.*new checkpoint directory"):
+        other.latestOffset(end, ReadAllAvailable())
+    with pytest.raises(PipelineRefused, match="'key,body' so far"):
+        other.partitions(start, end)
+
+
+def test_a_checkpoint_of_an_earlier_release_is_read_on_with_any_columns(tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 10})
+    start = reader(feed).initialOffset()
+    del start["@columns"]
+    one = reader(feed, columns="key")
+    end = one.latestOffset(start, ReadMaxRows(4))
+    assert "@columns" not in end
+    assert rows(one, start, end) == 4
+
+
+def test_an_offset_of_a_query_with_other_columns_may_be_started_from(tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 10})
+    before = reader(feed)
+    end = before.latestOffset(before.initialOffset(), ReadMaxRows(4))
+    one = reader(feed, columns="key", startingAt=json.dumps(end))
+    start = one.initialOffset()
+    assert start["@columns"] == "key"
+    assert rows(one, start, one.latestOffset(start, ReadAllAvailable())) == 6
