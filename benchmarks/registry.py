@@ -11,6 +11,7 @@ from . import (
     handoff,
     keys,
     restart,
+    scrape,
     throughput,
 )
 from .result import Result
@@ -56,6 +57,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "handoff": Benchmark("ranges that move between living hosts", handoff.measure),
     "restart": Benchmark("hosts that are restarted one by one", restart.measure),
     "failover": Benchmark("a host that is killed", failover.measure),
+    "scrape": Benchmark("metrics of a host with 1,000 ranges, fetched", scrape.measure),
     "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
     "beside-java": Benchmark("one host against Azure's processor for Java", _beside_java),
     "stores": Benchmark("stores of leases: what a call costs", _stores),

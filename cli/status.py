@@ -17,12 +17,18 @@ from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.prometheus import as_prometheus
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
 from changefeed.leases.errors import ContainerUnavailable
+from changefeed.runtime.errors import UserError
 
 _EVERY = 1.0
+
+
+class StatusRefused(UserError):
+    """These flags contradict each other."""
 
 
 @with_flags
@@ -30,16 +36,24 @@ def status(
     flags: FeedFlags,
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    prometheus: Annotated[
+        bool, typer.Option("--prometheus", help="Print lags as metrics, as hosts name them.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
 ) -> None:
     """Show members, leases and lag, from the lease container; hosts need not run.
 
-    With --json and --watch, each look is one line.
+    With --json and --watch, each look is one line. With --prometheus, write it to a file for
+    the textfile collector of a node exporter, or for a Pushgateway.
     """
     with exit_on_error():
+        if prometheus and (json or watch):
+            raise StatusRefused("--prometheus goes with neither --json nor --watch")
         settings = flags.settings()
         asyncio.run(refuse_to_create(settings))
         show = _print_json if json else _watch if watch else _print_tables
+        if prometheus:
+            show = _print_prometheus
         with suppress(KeyboardInterrupt):
             asyncio.run(show(settings, watch=watch))
 
@@ -58,6 +72,12 @@ async def _print_json(settings: Settings, *, watch: bool) -> None:
             if not watch:
                 return
             await asyncio.sleep(_EVERY)
+
+
+async def _print_prometheus(settings: Settings, *, watch: bool) -> None:
+    assert not watch, "it is refused"
+    async with FleetInspector.of(settings) as fleet:
+        typer.echo(as_prometheus(await fleet.look()), nl=False)
 
 
 async def _watch(settings: Settings, *, watch: bool) -> None:

@@ -12,16 +12,17 @@ client can change anything.
 """
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiohttp import hdrs, web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
 from changefeed.host.host import Host
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.workers.range_health import RangeHealth
+from changefeed.runtime.scrape import Scrape, accepts_gzip
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
 
@@ -38,6 +39,17 @@ class Answer:
     status: int
     content_type: str
     body: bytes
+    encoding: str | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        if self.encoding is None:
+            return {hdrs.CONTENT_TYPE: self.content_type}
+        return {
+            hdrs.CONTENT_TYPE: self.content_type,
+            hdrs.CONTENT_ENCODING: self.encoding,
+            hdrs.VARY: hdrs.ACCEPT_ENCODING,
+        }
 
 
 class Answers:
@@ -48,10 +60,22 @@ class Answers:
     ) -> None:
         self.name = name
         self.host = host
-        self._registry = registry
+        self._scrape = None if registry is None else Scrape(registry)
 
-    def answer(self, path: str) -> Answer:
-        """Answer for a path. On the event loop, where alone the host's values do not change."""
+    async def answer(self, path: str, *, accepts_gzip: bool = False) -> Answer:
+        """Answer for a path. On the event loop, where alone the host's values do not change;
+        but metrics are made beside it.
+        """
+        if path == "/metrics" and self._scrape is not None:
+            return Answer(
+                status=200,
+                content_type=self._scrape.content_type,
+                body=await self._scrape.render(compressed=accepts_gzip),
+                encoding="gzip" if accepts_gzip else None,
+            )
+        return self._answer_at_once(path)
+
+    def _answer_at_once(self, path: str) -> Answer:
         if path == "/livez":
             return _json({"host": self.name, "alive": True})
         if path == "/readyz":
@@ -60,17 +84,11 @@ class Answers:
                 {"host": self.name, "ready": not problems, "problems": problems},
                 503 if problems else 200,
             )
-        if path == "/metrics" and self._registry is not None:
-            return Answer(
-                status=200,
-                content_type=CONTENT_TYPE_LATEST,
-                body=generate_latest(self._registry),
-            )
         if path == "/leases" and self.host is not None:
             return _json(leases_of(self.host))
         if path == "/leases":
             return _json({"host": self.name, "leases": [], "paused": {}})
-        there = ", ".join(x for x in PATHS if x != "/metrics" or self._registry is not None)
+        there = ", ".join(x for x in PATHS if x != "/metrics" or self._scrape is not None)
         return _json({"error": f"there is no {path}; there are: {there}"}, 404)
 
     def _problems(self) -> list[str]:
@@ -100,10 +118,11 @@ def application(answers: Answers) -> web.Application:
     async def respond(request: web.Request) -> web.Response:
         route = request.match_info.route.resource
         assert route is not None, "only our own routes lead here"
-        found = answers.answer("/" + route.canonical.rpartition("/")[2])
-        return web.Response(
-            status=found.status, body=found.body, headers={"Content-Type": found.content_type}
+        found = await answers.answer(
+            "/" + route.canonical.rpartition("/")[2],
+            accepts_gzip=accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")),
         )
+        return web.Response(status=found.status, body=found.body, headers=found.headers)
 
     made = web.Application()
     made.add_routes([web.get(path, respond) for path in PATHS])
@@ -126,25 +145,30 @@ def asgi_endpoints(host: Host) -> AsgiApp:
         if scope["type"] == "lifespan":
             await _follow_lifespan(receive, send)
         elif scope["type"] == "http":
-            await _send(send, _answered(answers, scope), head=scope["method"] == hdrs.METH_HEAD)
+            answer = await _answered(answers, scope)
+            await _send(send, answer, head=scope["method"] == hdrs.METH_HEAD)
         else:
             await send({"type": "websocket.close", "code": 1000})
 
     return app
 
 
-def _answered(answers: Answers, scope: Scope) -> Answer:
+async def _answered(answers: Answers, scope: Scope) -> Answer:
     if scope["method"] not in (hdrs.METH_GET, hdrs.METH_HEAD):
         return _json({"error": "only GET and HEAD"}, 405)
     # A server says where we are mounted, and some leave that in the path, some do not.
-    return answers.answer(scope["path"].removeprefix(scope.get("root_path", "")))
+    accepted = b",".join(v for k, v in scope["headers"] if k == b"accept-encoding")
+    return await answers.answer(
+        scope["path"].removeprefix(scope.get("root_path", "")),
+        accepts_gzip=accepts_gzip(accepted.decode("latin-1")),
+    )
 
 
 async def _send(
     send: Callable[[Message], Awaitable[None]], found: Answer, *, head: bool
 ) -> None:
     headers = [
-        (b"content-type", found.content_type.encode()),
+        *((k.lower().encode(), v.encode()) for k, v in found.headers.items()),
         (b"content-length", b"%d" % len(found.body)),
     ]
     if found.status == web.HTTPMethodNotAllowed.status_code:
@@ -178,7 +202,8 @@ def leases_of(host: Host) -> dict[str, object]:
                 "epoch": lease.epoch,
                 "renewals": lease.renewals,
                 "renewed_at": lease.stamp,
-                "lag": lags.get(name),
+                "lag": lags[name].changes if name in lags else None,
+                "lag_seconds": lags[name].seconds if name in lags else None,
                 **asdict(host.range_health.get(name, RangeHealth())),
             }
             for name, lease in sorted(host.leases.items())

@@ -5,6 +5,7 @@ format nor the instruments.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from opentelemetry import metrics
 from opentelemetry.metrics import Observation
@@ -22,12 +23,23 @@ from changefeed.runtime.logs import get_logger
 _log = get_logger()
 
 
+class Lag(NamedTuple):
+    """How far a range is behind: in changes, and the age of the first of them in seconds,
+    ``None`` where that is not known.
+    """
+
+    changes: int
+    seconds: float | None
+
+
 class HostEvents(FailureLog):
     """The events of one host. Ranges appear as the attribute ``range``."""
 
     def __init__(self, host: HostName, meter: metrics.Meter | None = None) -> None:
         super().__init__(_log.bind(host=host))
-        self._lags: dict[RangeId, int] = {}
+        self._lags: dict[RangeId, Lag] = {}
+        self._unread: Mapping[RangeId, str] = {}
+        self._unread_lags: dict[RangeId, Lag] = {}
         self._paused: Mapping[RangeId, str] = {}
         self._owned: set[RangeId] = set()
         self._loop_lag = 0.0
@@ -36,6 +48,7 @@ class HostEvents(FailureLog):
             meter or metrics.get_meter("changefeed"),
             [
                 (m.LAG, self._read_lags),
+                (m.LAG_TIME, self._read_lag_times),
                 (m.FAILING, self._read_failing),
                 (m.OWNED, lambda: [Observation(len(self._owned))]),
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
@@ -189,15 +202,35 @@ class HostEvents(FailureLog):
         self.health.progressed(range_id)
         self._metrics.count(m.CHANGES, changes, range=range_id)
         self._metrics.count(m.BATCHES, range=range_id)
-        self._metrics.observer_took(seconds, range=range_id)
+        self._metrics.observer_took(seconds)
 
-    def lag(self, range_id: RangeId, changes: int) -> None:
-        self._lags[range_id] = changes
+    def lag(self, range_id: RangeId, lag: Lag) -> None:
+        self._lags[range_id] = lag
 
     @property
-    def lags(self) -> Mapping[RangeId, int]:
+    def lags(self) -> Mapping[RangeId, Lag]:
         """The lag last measured of each range that is owned."""
         return self._lags
+
+    # ranges that no host reads
+
+    def listed_unread(self, unread: Mapping[RangeId, str]) -> None:
+        """Report the lags of these ranges besides, with why no host reads them."""
+        self._unread = unread
+        self._unread_lags = {x: lag for x, lag in self._unread_lags.items() if x in unread}
+
+    @property
+    def unread(self) -> Mapping[RangeId, str]:
+        """The ranges whose lag this host reports for the fleet, and why no host reads them."""
+        return self._unread
+
+    @property
+    def unread_lags(self) -> Mapping[RangeId, Lag]:
+        return self._unread_lags
+
+    def unread_lag(self, range_id: RangeId, lag: Lag) -> None:
+        if range_id in self._unread:
+            self._unread_lags[range_id] = lag
 
     # failures
 
@@ -224,6 +257,7 @@ class HostEvents(FailureLog):
         self._log.error("observer.stuck", range=range_id, error=str(error))
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
+        self._metrics.count(m.GAVE_UP, range=range_id)
         self.health.failed(range_id, str(error))
         super().observer_gave_up(range_id, error, delay)
 
@@ -245,4 +279,23 @@ class HostEvents(FailureLog):
         ]
 
     def _read_lags(self) -> list[Observation]:
-        return [Observation(lag, {"range": name}) for name, lag in list(self._lags.items())]
+        return [Observation(lag.changes, labels) for labels, lag in self._all_lags()]
+
+    def _read_lag_times(self) -> list[Observation]:
+        return [
+            Observation(lag.seconds, labels)
+            for labels, lag in self._all_lags()
+            if lag.seconds is not None
+        ]
+
+    def _all_lags(self) -> list[tuple[Mapping[str, str], Lag]]:
+        """Copy in one step, because metrics are read in another thread."""
+        owned, unread, why = dict(self._lags), dict(self._unread_lags), self._unread
+        return [
+            *(({"range": x, "state": "owned"}, lag) for x, lag in owned.items()),
+            *(
+                ({"range": x, "state": why[x]}, lag)
+                for x, lag in unread.items()
+                if x in why and x not in owned
+            ),
+        ]

@@ -27,7 +27,8 @@ from changefeed.host.balancing.balancer import Balancer
 from changefeed.host.balancing.membership import Membership, NameTaken
 from changefeed.host.balancing.range_sync import RangeSynchronizer
 from changefeed.host.balancing.rebalance import Rebalancer
-from changefeed.host.events import HostEvents
+from changefeed.host.balancing.unread_ranges import UnreadLags
+from changefeed.host.events import HostEvents, Lag
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
@@ -167,9 +168,14 @@ class Host:
         return {} if self._pool is None else self._pool.leases
 
     @property
-    def lags(self) -> Mapping[RangeId, int]:
-        """How many changes each range is behind, as last measured."""
+    def lags(self) -> Mapping[RangeId, Lag]:
+        """How far each owned range is behind, as last measured: changes, and seconds."""
         return self._events.lags
+
+    @property
+    def unread_lags(self) -> Mapping[RangeId, Lag]:
+        """How far the ranges are behind that no host reads, if this host reports them."""
+        return self._events.unread_lags
 
     @property
     def range_health(self) -> Mapping[RangeId, RangeHealth]:
@@ -252,6 +258,7 @@ class Host:
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._loop_lag.run()),
                 group.create_task(self._stop_on_failure(self._range_synchronizer().run())),
+                group.create_task(self._unread_lags().run()),
             ]
             balancing = group.create_task(
                 self._stop_on_failure(self._balance_until_asked(pool))
@@ -295,6 +302,17 @@ class Host:
             settings=self._settings,
             events=self._events,
             random=self._random,
+            wall=self._wall,
+        )
+
+    def _unread_lags(self) -> UnreadLags:
+        return UnreadLags(
+            self._feed,
+            self._container,
+            self._settings.feed,
+            events=self._events,
+            clock=self._clock,
+            wall=self._wall,
         )
 
     async def _balance_until_asked(self, pool: WorkerPool) -> None:

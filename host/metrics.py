@@ -28,6 +28,9 @@ RETRIES = Instrument(
 STUCK = Instrument(
     "changefeed.observer.stuck", "{call}", "Calls that did not end and were left behind"
 )
+GAVE_UP = Instrument(
+    "changefeed.observer.gave_up", "{time}", "Times that an observer used up its retries"
+)
 DEAD_LETTERS = Instrument(
     "changefeed.dead_letters", "{change}", "Changes put to the dead letters"
 )
@@ -50,6 +53,7 @@ _COUNTERS = (
     BATCHES,
     RETRIES,
     STUCK,
+    GAVE_UP,
     DEAD_LETTERS,
     CHECKPOINTS,
     RENEWALS,
@@ -64,9 +68,20 @@ _COUNTERS = (
 OBSERVER_TIME = Instrument(
     "changefeed.observer.duration", "s", "Time the observer took for one batch"
 )
+_FROM_A_MILLISECOND_TO_TEN_MINUTES = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0),
+)
+"""Without them a histogram has OpenTelemetry's buckets, which are for milliseconds."""
+
+_BY_NOTHING = (RENEWALS, CONFLICTS, STEALS, LOSSES)
+"""Counters without attributes. They start at 0, so that the first event is an increase."""
 
 LAG = Instrument(
     "changefeed.lag", "{change}", "Changes in the range that the observer has not had"
+)
+LAG_TIME = Instrument(
+    "changefeed.lag.time", "s", "Age of the first change that the observer has not had"
 )
 OWNED = Instrument("changefeed.leases.owned", "{lease}", "Leases this host owns")
 PAUSED = Instrument(
@@ -94,7 +109,12 @@ class HostMetrics:
         self, meter: metrics.Meter, gauges: Iterable[tuple[Instrument, Reading]]
     ) -> None:
         self._counters = {x: meter.create_counter(*x) for x in _COUNTERS}
-        self._observer_time = meter.create_histogram(*OBSERVER_TIME)
+        for one in _BY_NOTHING:
+            self.count(one, 0)
+        self._observer_time = meter.create_histogram(
+            *OBSERVER_TIME,
+            explicit_bucket_boundaries_advisory=_FROM_A_MILLISECOND_TO_TEN_MINUTES,
+        )
         for instrument, read in gauges:
             meter.create_observable_gauge(
                 instrument.name, [_callback(read)], instrument.unit, instrument.description

@@ -1,6 +1,7 @@
 """One host as a process: logs, telemetry, signals, web endpoints, and an end in time."""
 
 import asyncio
+import gc
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -71,7 +72,18 @@ async def _be_host(
         )
         answers.host = host
         signals.tell(host.stop)
+        _leave_startup_out_of_collections()
         await host.run()
+
+
+def _leave_startup_out_of_collections() -> None:
+    """Spare Python's garbage collector what modules and settings have made for good.
+
+    A full collection walks over all of it and stops every thread for that long: with what we
+    import some 70 ms, each time that something like a scrape makes many objects.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _leave_threads_alone() -> None:

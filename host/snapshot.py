@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.backlog import Backlog
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, RemembersRanges
 from changefeed.host.settings import Settings
@@ -40,7 +41,8 @@ class MemberStatus:
 class LeaseStatus:
     """A lease and its checkpoint. ``lag`` counts what a range goes on in without a lease,
     too; it is ``None`` where the feed could not count, or was not asked: of what has ended.
-    ``paused`` is the reason, ``None`` where it is not paused.
+    ``lag_seconds`` is the age of the first change that is not checkpointed, 0 if there is none,
+    ``None`` where it is not known. ``paused`` is the reason, ``None`` where it is not paused.
     """
 
     range: str
@@ -54,6 +56,7 @@ class LeaseStatus:
     continuation: str | None
     checkpoint_epoch: int
     lag: int | None
+    lag_seconds: float | None
     stamp_age: float | None
 
 
@@ -121,7 +124,7 @@ class FleetInspector:
 
         async def seen(lease: Lease) -> LeaseStatus:
             whole = await self._container.read(lease.range_id) or lease
-            return _lease_seen(whole, await _lag(unread, whole, problems), now)
+            return _lease_seen(whole, await _backlog(unread, whole, problems), now)
 
         return Snapshot(
             at=datetime.fromtimestamp(now, UTC),
@@ -145,7 +148,7 @@ class FleetInspector:
             return []
 
 
-async def _lag(unread: Unread | None, lease: Lease, problems: list[str]) -> int | None:
+async def _backlog(unread: Unread | None, lease: Lease, problems: list[str]) -> Backlog | None:
     if unread is None or lease.continuation is None or lease.ended:
         return None
     try:
@@ -178,7 +181,8 @@ def _member_seen(member: Member, now: float) -> MemberStatus:
     )
 
 
-def _lease_seen(lease: Lease, lag: int | None, now: float) -> LeaseStatus:
+def _lease_seen(lease: Lease, behind: Backlog | None, now: float) -> LeaseStatus:
+    seconds = None if behind is None else behind.seconds(now)
     return LeaseStatus(
         range=lease.range_id,
         parents=lease.range.parents,
@@ -190,7 +194,8 @@ def _lease_seen(lease: Lease, lag: int | None, now: float) -> LeaseStatus:
         paused=lease.paused,
         continuation=lease.continuation,
         checkpoint_epoch=lease.checkpoint_epoch,
-        lag=lag,
+        lag=None if behind is None else behind.changes,
+        lag_seconds=None if seconds is None else round(seconds, 1),
         stamp_age=_age(lease.stamp, now),
     )
 

@@ -1,4 +1,4 @@
-"""How many changes lie behind a lease: in its range, and in what goes on with its keys.
+"""What lies behind a lease: in its range, and in what goes on with its keys.
 
 While no host runs, a range may be split, and what it goes on in has no lease yet. Those
 changes count as the lease's: a fleet that is scaled by its lag would never wake for them.
@@ -6,6 +6,7 @@ changes count as the lease's: a fleet that is scaled by its lag would never wake
 
 from collections.abc import Collection, Sequence
 
+from changefeed.feeds.backlog import Backlog, measure_backlog
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId
 
 
@@ -22,14 +23,13 @@ class Unread:
         self._ranges = ranges
         self._counted = set(leased)
 
-    async def behind(self, range_id: RangeId, after: Continuation) -> int:
-        """Return the lag of a position, in the feed's measure. Raise what feeds raise."""
-        lag = await self._feed.lag(range_id, after)
-        total = lag
-        for name, start in await self._successors(range_id, after, lag):
+    async def behind(self, range_id: RangeId, after: Continuation) -> Backlog:
+        """Return what lies behind a position. Raise what feeds raise."""
+        total = own = await measure_backlog(self._feed, range_id, after)
+        for name, start in await self._successors(range_id, after, own.changes):
             if name not in self._counted:
                 self._counted.add(name)
-                total += await self.behind(name, start)
+                total = total.with_more(await self.behind(name, start))
         return total
 
     async def _successors(

@@ -22,6 +22,11 @@ from changefeed.pipeline.progress import BatchDone, Board, batch_done
 from changefeed.pipeline.source.reader import Access
 
 _TABLE: Final = "table"
+_FROM_A_TENTH_TO_AN_HOUR: Final = (
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0),
+    *(60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0),
+)
+"""Seconds, for batches of Spark."""
 
 
 class PipelineMetrics:
@@ -42,7 +47,10 @@ class PipelineMetrics:
             "Came after the watermark and were dropped; a task's changes to one window are one",
         )
         self._seconds = meter.create_histogram(
-            "changefeed.pipeline.batch.duration", "s", "Time for a batch"
+            "changefeed.pipeline.batch.duration",
+            "s",
+            "Time for a batch",
+            explicit_bucket_boundaries_advisory=_FROM_A_TENTH_TO_AN_HOUR,
         )
         self._failures = meter.create_counter(
             "changefeed.pipeline.failures", "{failure}", "Queries that failed"

@@ -16,6 +16,7 @@ from changefeed.host.balancing.balancer import (
     actions,
     expired_members,
 )
+from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import Settings
 from changefeed.host.workers.owned_lease import acquire
@@ -76,6 +77,8 @@ class Rebalancer:
         fleet = self._balancer.fleet
         listing = Listing(leases=leases, members=members, reading=self._pool.leases)
         view = self._balancer.observe(listing, at)
+        reports = reporter(view) == self._me
+        self._events.listed_unread(unread_ranges(view) if reports else {})
         if view.fleet != fleet:
             self._events.members_changed(view.fleet)
         async with asyncio.TaskGroup() as group:

@@ -25,6 +25,7 @@ class WorkerEnvironment:
     settings: Settings
     events: HostEvents
     random: Random
+    wall: Callable[[], float]
 
     @property
     def retrier(self) -> Retrier:

@@ -27,8 +27,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Never
 
+from changefeed.feeds.backlog import measure_backlog
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import RangeEnded
+from changefeed.host.events import Lag
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.drain import Drain
@@ -225,8 +227,13 @@ class Worker:
         feed, interval = self._environment.feed, self._settings.feed.lag_interval
         while True:
             try:
-                lag = await feed.lag(self._owned.range_id, self._checkpoints.reached)
-                self._events.lag(self._owned.range_id, lag)
+                behind = await measure_backlog(
+                    feed, self._owned.range_id, self._checkpoints.reached
+                )
+                self._events.lag(
+                    self._owned.range_id,
+                    Lag(behind.changes, behind.seconds(self._environment.wall())),
+                )
             except FeedError as error:
                 self._events.retrying("lag", error, interval)
             await asyncio.sleep(interval)

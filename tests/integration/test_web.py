@@ -1,7 +1,9 @@
 """What a host tells over HTTP."""
 
 import asyncio
+import gzip
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -11,7 +13,8 @@ import aiohttp
 import pytest
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge, Metric
+from prometheus_client.registry import Collector
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host import web as host_web
@@ -90,7 +93,7 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         assert await get(f"{url}/readyz") == (503, {"host": "anna", **problem})
 
         running = asyncio.create_task(host.run())
-        await until(lambda: sorted(host.lags.values()) == [0, 0])
+        await until(lambda: [x.changes for x in host.lags.values()] == [0, 0])
         ready = {"host": "anna", "ready": True, "problems": []}
         assert await get(f"{url}/readyz") == (200, ready)
 
@@ -187,6 +190,41 @@ async def test_before_there_is_a_host_it_lives_and_is_not_ready() -> None:
             assert "not been opened yet" in shown["problems"][0]
             assert (await get(f"{url}/leases"))[1]["leases"] == []
             assert (await get(f"{url}/metrics"))[0] == 404
+
+
+async def test_metrics_are_compressed_for_a_client_that_says_so() -> None:
+    registry = CollectorRegistry()
+    Gauge("anything", "to have a line", registry=registry).set(5)
+    with listening_socket(WEB) as listening:
+        async with (
+            serving(listening, Answers("anna", registry)),
+            aiohttp.ClientSession(auto_decompress=False) as session,
+        ):
+            url = f"{url_of(listening)}/metrics"
+            async with session.get(url, headers={"Accept-Encoding": "br, gzip"}) as answer:
+                assert answer.headers["Content-Encoding"] == "gzip"
+                assert answer.headers["Vary"] == "Accept-Encoding"
+                assert b"anything 5.0" in gzip.decompress(await answer.read())
+            async with session.get(url, headers={"Accept-Encoding": "gzip;q=0"}) as answer:
+                assert "Content-Encoding" not in answer.headers
+                assert b"anything 5.0" in await answer.read()
+
+
+async def test_the_event_loop_turns_while_metrics_are_made() -> None:
+    """The registry waits for a turn of the loop: made on the loop, it would wait for ever."""
+    loop, turned = asyncio.get_running_loop(), threading.Event()
+
+    class Waiting(Collector):
+        def collect(self) -> list[Metric]:
+            loop.call_soon_threadsafe(turned.set)
+            assert turned.wait(10), "the loop stands still"
+            return []
+
+    registry = CollectorRegistry()
+    registry.register(Waiting())
+    turned.clear()  # to register it collects, too
+    answer = await Answers("anna", registry).answer("/metrics")
+    assert answer.status == 200
 
 
 @pytest.mark.parametrize(("descriptors", "most"), [(1024, 64), (100, 25), (8, 4)])

@@ -9,8 +9,25 @@ _BALANCER = "tests/unit/host/balancing/test_balancer.py"
 _MEMBERSHIP = "tests/unit/host/balancing/test_membership.py"
 _ROUNDS = "tests/unit/host/balancing/test_rebalance.py"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
+_UNREAD = "tests/unit/host/balancing/test_unread_ranges.py"
 
 FLEET = (
+    Mutant(
+        name="every host reports the ranges that no host reads",
+        file="host/balancing/rebalance.py",
+        before="reports = reporter(view) == self._me",
+        after="reports = reporter(view) is not None",
+        rule=0,
+        tests=(_UNREAD,),
+    ),
+    Mutant(
+        name="a host that stops reports for the fleet",
+        file="host/balancing/unread_ranges.py",
+        before="min(recorded & view.fleet, default=None)",
+        after="min(recorded - set(view.dead), default=None)",
+        rule=0,
+        tests=(_UNREAD,),
+    ),
     Mutant(
         name="a heartbeat that is blind to another incarnation",
         file="host/balancing/membership.py",

@@ -22,7 +22,7 @@ async def behind(feed: MemoryFeed, *leases: tuple[str, str]) -> list[int]:
     """Return what lies behind each lease, given as a range and a position."""
     leased = {RangeId(x) for x, _ in leases}
     unread = Unread(feed, leased=leased, ranges=await feed.ranges())
-    return [await unread.behind(RangeId(x), Continuation(y)) for x, y in leases]
+    return [(await unread.behind(RangeId(x), Continuation(y))).changes for x, y in leases]
 
 
 async def test_a_range_that_is_open_counts_its_own_changes() -> None:

@@ -1,0 +1,125 @@
+"""The ranges that no host of the fleet reads: which, why, and how far they are behind.
+
+A range that is paused, or waits for its parents, or belongs to a processor of another kind,
+has no host that measures it. So that its lag is in the metrics all the same, and once, the
+living member with the lowest name reports it for the fleet. Every host finds that from its own
+listing: while two listings differ, a lag may be reported twice, or not at all, for some
+seconds.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Never
+
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import Feed, RangeId
+from changefeed.host.balancing.balancer import View
+from changefeed.host.events import HostEvents, Lag
+from changefeed.host.settings import FeedSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerError
+from changefeed.leases.lease import HostName
+from changefeed.leases.plan import assignable
+from changefeed.leases.unread import Unread
+from changefeed.runtime.clock import Clock
+
+_AT_ONCE = 8
+
+
+def reporter(view: View) -> HostName | None:
+    """Return the host that reports for the fleet, if any keeps a record.
+
+    A host that is stopping does not, nor one of another kind, which keeps no record.
+    """
+    recorded = {x.name for x in view.listing.members}
+    return min(recorded & view.fleet, default=None)
+
+
+def unread_ranges(view: View) -> Mapping[RangeId, str]:
+    """Return the ranges that no living member reads, and why.
+
+    ``paused``; ``waiting`` for what held its keys before to be read to the end; ``foreign``:
+    a processor of another kind has it; ``unowned``.
+    """
+    living = {x.name for x in view.listing.members if x.name not in view.dead}
+    may_begin = {x.range_id for x in assignable(view.listing.leases)}
+    found: dict[RangeId, str] = {}
+    for lease in view.listing.leases:
+        if lease.ended or lease.owner in living:
+            continue
+        if lease.paused is not None:
+            found[lease.range_id] = "paused"
+        elif lease.owner is not None:
+            found[lease.range_id] = "foreign" if lease.owner in view.fleet else "unowned"
+        else:
+            found[lease.range_id] = "unowned" if lease.range_id in may_begin else "waiting"
+    return found
+
+
+class UnreadLags:
+    """Measures the ranges that ``events`` lists as unread: one that is new soon, the others
+    each ``feed.ranges_interval``, because each costs a read of its lease.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        container: LeaseContainer,
+        settings: FeedSettings,
+        *,
+        events: HostEvents,
+        clock: Clock,
+        wall: Callable[[], float],
+    ) -> None:
+        self._feed = feed
+        self._container = container
+        self._settings = settings
+        self._events = events
+        self._clock = clock
+        self._wall = wall
+        self._measured: dict[RangeId, float] = {}
+
+    async def run(self) -> Never:
+        while True:
+            await asyncio.sleep(self._settings.lag_interval)
+            try:
+                await self._measure(self._due())
+            except (FeedError, ContainerError) as error:
+                self._events.retrying("unread lag", error, self._settings.lag_interval)
+
+    def _due(self) -> list[RangeId]:
+        unread, now = self._events.unread, self._clock()
+        self._measured = {x: at for x, at in self._measured.items() if x in unread}
+        every = self._settings.ranges_interval
+        return [x for x in unread if now - self._measured.get(x, -every) >= every]
+
+    async def _measure(self, due: list[RangeId]) -> None:
+        """Measure each; then raise the first of what was raised."""
+        if not due:
+            return
+        leases = await self._container.list()
+        ranges = await self._feed.ranges()
+        unread = Unread(self._feed, leased={x.range_id for x in leases}, ranges=ranges)
+        few = asyncio.Semaphore(_AT_ONCE)
+        failed: list[FeedError | ContainerError] = []
+
+        async def measure(range_id: RangeId) -> None:
+            async with few:
+                self._measured[range_id] = self._clock()
+                try:
+                    await self._measure_one(unread, range_id)
+                except (FeedError, ContainerError) as error:
+                    failed.append(error)
+
+        async with asyncio.TaskGroup() as group:
+            for range_id in due:
+                group.create_task(measure(range_id))
+        if failed:
+            raise failed[0]
+
+    async def _measure_one(self, unread: Unread, range_id: RangeId) -> None:
+        lease = await self._container.read(range_id)
+        if lease is not None and lease.continuation is not None:
+            behind = await unread.behind(range_id, lease.continuation)
+            lag = Lag(behind.changes, behind.seconds(self._wall()))
+            self._events.unread_lag(range_id, lag)

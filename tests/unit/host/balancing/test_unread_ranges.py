@@ -1,0 +1,141 @@
+"""The lag of ranges that no host reads: who reports it, and of which ranges."""
+
+import asyncio
+from collections.abc import Collection
+
+import pytest
+
+from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.balancer import Listing, View
+from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.operations.pause import pause, resume
+from changefeed.testing import Fleet
+
+NAMES = ("a", "b", "c")
+R0 = RangeId("r0")
+
+
+def lease(name: str, owner: str | None = None, *, parents: tuple[str, ...] = ()) -> Lease:
+    found = FeedRange(id=RangeId(name), parents=tuple(RangeId(x) for x in parents))
+    return Lease(range=found, owner=None if owner is None else HostName(owner))
+
+
+def view(
+    *leases: Lease,
+    members: Collection[str] = NAMES,
+    dead: Collection[str] = (),
+    stopping: Collection[str] = (),
+    foreign: Collection[str] = (),
+) -> View:
+    recorded = [
+        Member(name=HostName(x), incarnation=Incarnation(x), stopping=x in stopping)
+        for x in members
+    ]
+    fleet = frozenset(map(HostName, {*members, *foreign} - {*dead, *stopping}))
+    return View(
+        listing=Listing(leases=leases, members=recorded, reading=()),
+        fleet=fleet,
+        dead=[HostName(x) for x in dead],
+        planned=(),
+        quiet=True,
+    )
+
+
+def test_the_living_member_with_the_lowest_name_reports() -> None:
+    assert reporter(view()) == "a"
+    assert reporter(view(dead=["a"])) == "b"
+    assert reporter(view(dead=["a"], stopping=["b"])) == "c"
+    assert reporter(view(dead=NAMES)) is None
+    assert reporter(view(members=["m"], foreign=["a"])) == "m"
+
+
+def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
+    found = view(
+        lease("read", "a"),
+        lease("stops", "b"),
+        lease("dead", "c"),
+        lease("foreign", "net"),
+        lease("free"),
+        lease("child", parents=("read",)),
+        lease("paused").paused_because("bad data"),
+        lease("draining", "a").paused_because("bad data"),
+        lease("over").finished(),
+        dead=["c"],
+        stopping=["b"],
+        foreign=["net"],
+    )
+    assert unread_ranges(found) == {
+        "dead": "unowned",
+        "foreign": "foreign",
+        "free": "unowned",
+        "child": "waiting",
+        "paused": "paused",
+    }
+
+
+async def test_one_host_reports_a_paused_range_and_the_next_when_that_is_gone() -> None:
+    loop = asyncio.get_running_loop()
+    feed = MemoryFeed(2, clock=lambda: 1_700_000_000 + loop.time())
+    async with Fleet(feed) as fleet:
+        for name in NAMES:
+            fleet.start(name)
+        await fleet.balanced()
+        await pause(fleet.container, [R0], "bad data")
+        await asyncio.sleep(20)
+        for n in range(40):
+            feed.append(f"key-{n}")
+        of_r0 = await feed.lag(R0, Continuation("0"))
+        await asyncio.sleep(60)
+        assert reports(fleet) == {"a": {"r0": of_r0}, "b": {}, "c": {}}
+        # Measured up to feed.ranges_interval ago.
+        assert fleet.hosts["a"].unread_lags[R0].seconds == pytest.approx(45, abs=16)
+        await fleet.kill("a")
+        await asyncio.sleep(90)
+        assert reports(fleet) == {"b": {"r0": of_r0}, "c": {}}
+        await resume(fleet.container, [R0])
+        await asyncio.sleep(20)
+        assert reports(fleet) == {"b": {}, "c": {}}
+
+
+async def test_a_paused_range_that_was_split_counts_what_it_goes_on_in() -> None:
+    feed = MemoryFeed(1)
+    async with Fleet(feed) as fleet:
+        fleet.start("a")
+        await fleet.balanced()
+        await pause(fleet.container, [R0], "bad data")
+        await asyncio.sleep(20)
+        feed.append("before")
+        feed.split(R0)
+        for n in range(10):
+            feed.append(f"key-{n}")
+        await asyncio.sleep(60)
+        assert reports(fleet) == {"a": {"r0": 11}}
+
+
+async def test_a_range_that_cannot_be_measured_leaves_the_others_theirs() -> None:
+    class Damaged(MemoryFeed):
+        async def lag(self, range_id: RangeId, after: Continuation) -> int:
+            if range_id in damaged:
+                raise RangeUnknown(range_id)
+            return await super().lag(range_id, after)
+
+    damaged: set[RangeId] = set()
+    feed = Damaged(2)
+    async with Fleet(feed) as fleet:
+        fleet.start("a")
+        await fleet.balanced()
+        damaged.add(R0)
+        await pause(fleet.container, None, "bad data")
+        await asyncio.sleep(60)
+        assert reports(fleet) == {"a": {"r1": 0}}
+        assert not fleet.running["a"].done()
+
+
+def reports(fleet: Fleet) -> dict[str, dict[str, int]]:
+    return {
+        name: {x: lag.changes for x, lag in host.unread_lags.items()}
+        for name, host in fleet.hosts.items()
+    }

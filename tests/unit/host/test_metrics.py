@@ -1,0 +1,123 @@
+"""What a host counts, as Prometheus gets it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from changefeed.feeds.feed import RangeId
+from changefeed.host.events import HostEvents, Lag
+from changefeed.leases.lease import HostName
+from changefeed.runtime.telemetry import own_metrics
+
+R0 = RangeId("r0")
+OPERATIONS = Path(__file__).parents[3] / "docs/operations.md"
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@contextmanager
+def counting() -> Iterator[tuple[HostEvents, CollectorRegistry]]:
+    with own_metrics("changefeed", "anna") as (meters, registry):
+        yield HostEvents(HostName("anna"), meters.get_meter("changefeed")), registry
+
+
+def samples(registry: CollectorRegistry) -> Samples:
+    """Return each line as Prometheus reads it: name and labels, and the value."""
+    text = generate_latest(registry).decode()
+    return {
+        (x.name, tuple(sorted(x.labels.items()))): x.value
+        for family in text_string_to_metric_families(text)
+        for x in family.samples
+    }
+
+
+def test_batches_of_milliseconds_and_of_minutes_fall_into_buckets_of_their_own() -> None:
+    with counting() as (events, registry):
+        for seconds in (0.0008, 0.02, 0.9, 200.0):
+            events.batch(R0, 1, seconds)
+        buckets = {
+            float(dict(labels)["le"]): value
+            for (name, labels), value in samples(registry).items()
+            if name == "changefeed_observer_duration_seconds_bucket"
+        }
+    counts = [buckets[x] for x in sorted(buckets)]
+    assert [b - a for a, b in zip([0.0, *counts], counts, strict=False)].count(1.0) == 4
+    assert (min(buckets), max(x for x in buckets if x < float("inf"))) == (0.001, 600)
+
+
+def test_a_histogram_is_of_the_host_and_no_line_names_our_scope() -> None:
+    with counting() as (events, registry):
+        for n in range(5):
+            events.batch(RangeId(f"r{n}"), 1, 0.1)
+        found = samples(registry)
+    of_time = [labels for (name, labels) in found if "duration_seconds" in name]
+    assert len(of_time) == 18 + 1 + 2  # buckets, le=+Inf, count and sum
+    assert not [x for (_, labels) in found for x, _ in labels if x.startswith("otel")]
+
+
+def test_counters_of_what_should_not_happen_are_there_before_it_does() -> None:
+    with counting() as (_, registry):
+        found = samples(registry)
+    assert found["changefeed_lease_losses_total", ()] == 0
+    assert found["changefeed_lease_steals_total", ()] == 0
+
+
+def test_an_observer_that_used_up_its_retries_is_counted() -> None:
+    with counting() as (events, registry):
+        events.observer_gave_up(R0, ValueError("no such table"), 30.0)
+        found = samples(registry)
+    assert found["changefeed_observer_gave_up_total", (("range", "r0"),)] == 1
+    assert found["changefeed_range_failing", (("range", "r0"),)] == 1
+
+
+def test_a_lag_is_in_changes_and_in_seconds_where_they_are_known() -> None:
+    with counting() as (events, registry):
+        events.lag(R0, Lag(7, 2.5))
+        events.lag(RangeId("r1"), Lag(3, None))
+        found = samples(registry)
+    owned = (("range", "r0"), ("state", "owned"))
+    assert found["changefeed_lag", owned] == 7
+    assert found["changefeed_lag_time_seconds", owned] == 2.5
+    assert [x for x, _ in found].count("changefeed_lag_time_seconds") == 1
+
+
+def test_a_range_that_no_host_reads_is_shown_until_it_is_read_again() -> None:
+    with counting() as (events, registry):
+        events.listed_unread({R0: "paused"})
+        events.unread_lag(R0, Lag(9, 60.0))
+        events.unread_lag(RangeId("r1"), Lag(1, 1.0))  # no longer listed when it was measured
+        of_r0 = ("changefeed_lag", (("range", "r0"), ("state", "paused")))
+        found = samples(registry)
+        assert {k: v for k, v in found.items() if k[0] == "changefeed_lag"} == {of_r0: 9}
+        events.listed_unread({})
+        assert of_r0 not in samples(registry)
+
+
+def test_each_of_many_ranges_has_a_line_of_its_own() -> None:
+    """OpenTelemetry puts all after the first 2,000 into one, unless it is set otherwise."""
+    with counting() as (events, registry):
+        for n in range(2_500):
+            events.lag(RangeId(f"r{n}"), Lag(n, 0.0))
+            events.batch(RangeId(f"r{n}"), 1, 0.1)
+        names = [name for name, _ in samples(registry)]
+    assert names.count("changefeed_lag") == names.count("changefeed_changes_total") == 2_500
+
+
+def test_the_page_names_each_metric_as_prometheus_gets_it() -> None:
+    with counting() as (events, registry):
+        events.lag(R0, Lag(1, 1.0))
+        events.batch(R0, 1, 0.1)
+        events.observer_gave_up(R0, ValueError(), 1.0)
+        shown = {re.sub("_(bucket|count|sum)$", "", x) for x, _ in samples(registry)}
+    rows = re.findall(
+        r"^\| `changefeed[a-z_.]+` \| `(changefeed_[a-z_]+)`",
+        OPERATIONS.read_text(),
+        re.MULTILINE,
+    )
+    assert len(rows) > 15
+    ours = {x for x in shown if x.startswith("changefeed_")}
+    assert ours - set(rows) == set(), "the page lacks them, or has them under another name"
