@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import NewType
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
 HostName = NewType("HostName", str)
 Incarnation = NewType("Incarnation", str)
@@ -22,6 +23,7 @@ class Lease:
     ``epoch`` counts the changes of owner and never goes down. ``renewals`` is the sign of
     life: only the owner's own writes move it. ``next_owner`` is a host that asks for the
     lease. ``paused`` says why no host may read the range, until it is resumed.
+    ``health`` is what its owner last wrote of its observer; a release leaves it standing.
     ``stamp`` is wall-clock time, for people
     and for other processors. The container writes a new ``version`` on each write; to
     everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
@@ -36,6 +38,7 @@ class Lease:
     next_owner: HostName | None = None
     ended: bool = False
     paused: str | None = None
+    health: RangeHealth = NOTHING_KNOWN
     stamp: float | None = None
     continuation: Continuation | None = None
     checkpoint_epoch: int = 0
@@ -60,6 +63,7 @@ class Lease:
             epoch=self.epoch + 1,
             renewals=self.renewals + 1,
             next_owner=None,
+            health=self.health.returned(),
         )
 
     def renewed(self) -> "Lease":
@@ -92,6 +96,10 @@ class Lease:
     def paused_because(self, reason: str | None) -> "Lease":
         """Let no host read the range any more; ``None`` resumes it."""
         return replace(self, paused=reason)
+
+    def with_health(self, health: RangeHealth) -> "Lease":
+        """Say how the observer of its owner gets on."""
+        return replace(self, health=health)
 
     def released(self) -> "Lease":
         return replace(

@@ -18,6 +18,7 @@ from changefeed.leases.errors import (
     LeaseGone,
     MemberConflict,
 )
+from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version, WriteId
 from changefeed.testing.proxies import Cutting, proxied
 
@@ -217,6 +218,25 @@ async def test_a_request_for_a_lease_makes_the_owner_read_again(
     assert (found.owner, found.next_owner, found.sign_of_life) == (A, B, owned.sign_of_life)
     renewed = await leases.replace(found.without_continuation().renewed())
     assert renewed.next_owner == B
+
+
+async def test_how_its_observer_gets_on_is_carried_with_a_lease_and_stays_when_released(
+    leases: LeaseContainer,
+) -> None:
+    failing = RangeHealth(last_progress=1.5, failing_since=2.5, last_error="KeyError: 'x' → é")
+    owned = await owned_by_a(leases)
+    renewed = await leases.replace(owned.without_continuation().renewed().with_health(failing))
+    assert renewed.health == failing
+    assert [x.health for x in await leases.list()] == [failing]
+    moved = await leases.checkpoint((await whole(leases)).advanced_to(C1))
+    assert moved.health == failing
+    await leases.replace(moved.without_continuation().released())
+    assert (await whole(leases)).health == failing
+    won = await leases.acquire((await whole(leases)).taken_by(B, B1))
+    assert won.health == failing
+    recovered = RangeHealth(last_progress=3.5)
+    await leases.replace(won.without_continuation().with_health(recovered))
+    assert (await whole(leases)).health == recovered
 
 
 # Epochs

@@ -33,6 +33,7 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.java_continuation import raw_token
 from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 from changefeed.leases.lease import HostName, Lease, Version
 
 Document: TypeAlias = dict[str, Any]
@@ -65,6 +66,7 @@ class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     next_owner: str | None = None
     ended: bool = False
     paused: str | None = None
+    health: RangeHealth | None = None
     stamp: float | None = None
     parents: tuple[str, ...] = ()
 
@@ -293,6 +295,7 @@ def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str
         "next_owner": ours.next_owner,
         "ended": ours.ended,
         "paused": ours.paused,
+        "health": ours.health or NOTHING_KNOWN,
         "stamp": ours.stamp,
         "checkpoint_epoch": written.checkpoint_epoch,
         "write_id": written.write_id,
@@ -353,6 +356,7 @@ def _ownership_text(lease: Lease) -> str:
             next_owner=lease.next_owner,
             ended=lease.ended,
             paused=lease.paused,
+            health=None if lease.health == NOTHING_KNOWN else lease.health,
             stamp=lease.stamp,
             parents=lease.range.parents,
         )

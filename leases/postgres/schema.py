@@ -65,6 +65,12 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         ),
     ),
     ("create table {schema}.feeds (fleet text primary key, identity text not null)",),
+    tuple(
+        f"alter table {{schema}}.{table} add column last_progress double precision,"
+        " add column failing_since double precision, add column stuck_since double precision,"
+        " add column last_error text"
+        for table in ("leases", "ownership")
+    ),
 )
 """What makes version n + 1 of version n, by n; ``{schema}`` is the quoted schema."""
 

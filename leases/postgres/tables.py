@@ -6,8 +6,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Generic
 from uuid import uuid4
 
+import msgspec
+
 from changefeed.feeds.feed import FeedRange
 from changefeed.leases.conditional import short_key
+from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
 from changefeed.leases.postgres.connection import Database, Row
 from changefeed.leases.postgres.schema import quoted
@@ -160,6 +163,7 @@ def _decoded(value: Any) -> Any:
 
 
 _RANGE = ("range_id", "low", "high", "parents")
+_HEALTH = RangeHealth.__struct_fields__
 
 
 def _lease_row(lease: Lease) -> Mapping[str, Any]:
@@ -167,6 +171,7 @@ def _lease_row(lease: Lease) -> Mapping[str, Any]:
     row = {x.name: getattr(lease, x.name) for x in fields(lease)}
     return {
         **row,
+        **msgspec.structs.asdict(lease.health),
         "range_id": place.id,
         "low": place.low,
         "high": place.high,
@@ -178,7 +183,9 @@ def _lease(row: Mapping[str, Any]) -> Lease:
     place = FeedRange(
         id=row["range_id"], low=row["low"], high=row["high"], parents=row["parents"]
     )
-    return Lease(range=place, **{x: y for x, y in row.items() if x not in _RANGE})
+    health = RangeHealth(**{x: row[x] for x in _HEALTH})
+    rest = {x: y for x, y in row.items() if x not in (*_RANGE, *_HEALTH)}
+    return Lease(range=place, health=health, **rest)
 
 
 def _fields(record: Checkpoint | Member) -> Mapping[str, Any]:
@@ -197,6 +204,7 @@ _OWNED = (
     *_RANGE,
     *("owner", "incarnation", "epoch", "renewals", "next_owner", "ended", "paused", "stamp"),
     *("checkpoint_epoch", "write_id"),
+    *_HEALTH,
 )
 LEASES = Kind(
     table="leases",

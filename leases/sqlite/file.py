@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.sqlite.schema import Row
+from changefeed.leases.sqlite.schema import Row, add_missing_columns
 from changefeed.runtime.handles import out_of_handles
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
@@ -203,6 +203,7 @@ class SqliteFile:
             )
         for creation in self._tables:
             connection.execute(creation)
+        add_missing_columns(connection)
 
     @contextmanager
     def _errors(self, *, opening: bool = False) -> Iterator[None]:

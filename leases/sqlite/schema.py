@@ -1,16 +1,20 @@
 """How leases, checkpoints and members lie in tables: columns that a person can read."""
 
-from collections.abc import Callable, Mapping
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
 import msgspec
 
 from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.tables import Record
 
 Row = Mapping[str, Any]
+
+_HEALTH = RangeHealth.__struct_fields__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,7 @@ class Kind(Generic[Record]):
     to_row: Callable[[Record], Row]
     from_row: Callable[[Row], Record]
     left_out: str = ""  # a column that listings do without
+    added: Sequence[str] = ()  # columns that files of earlier versions lack
 
     @property
     def key(self) -> str:
@@ -37,6 +42,11 @@ class Kind(Generic[Record]):
             f"create table if not exists {self.table}"
             f" (version integer primary key autoincrement, {columns})"
         )
+
+    def additions(self, present: Collection[str]) -> Sequence[str]:
+        """Return what adds the columns that a table with these ones lacks."""
+        lacking = [x for x in self.added if present and x not in present]
+        return [f"alter table {self.table} add column {x} {self.columns[x]}" for x in lacking]
 
     @property
     def insertion(self) -> str:
@@ -67,6 +77,7 @@ def _lease_row(lease: Lease) -> Row:
         "next_owner": lease.next_owner,
         "ended": lease.ended,
         "paused": lease.paused,
+        **msgspec.structs.asdict(lease.health),
         "stamp": lease.stamp,
         "continuation": lease.continuation,
         "checkpoint_epoch": lease.checkpoint_epoch,
@@ -89,6 +100,7 @@ def _lease(row: Row) -> Lease:
         next_owner=row["next_owner"],
         ended=bool(row["ended"]),
         paused=row["paused"],
+        health=RangeHealth(**{name: row[name] for name in _HEALTH}),
         stamp=row["stamp"],
         continuation=row["continuation"],
         checkpoint_epoch=row["checkpoint_epoch"],
@@ -132,6 +144,10 @@ _LEASE_COLUMNS = {
     "continuation": "text not null",
     "checkpoint_epoch": "integer not null",
     "write_id": "text",
+    "last_progress": "real",
+    "failing_since": "real",
+    "stuck_since": "real",
+    "last_error": "text",
 }
 LEASES = Kind(
     table="leases",
@@ -139,12 +155,14 @@ LEASES = Kind(
     to_row=_lease_row,
     from_row=_lease,
     left_out="continuation",
+    added=_HEALTH,
 )
 OWNERSHIP = Kind(
     table="ownership",
     columns={name: x for name, x in _LEASE_COLUMNS.items() if name != "continuation"},
     to_row=_lease_row,
     from_row=_owned,
+    added=_HEALTH,
 )
 CHECKPOINTS: Kind[Checkpoint] = Kind(
     table="checkpoints",
@@ -170,3 +188,13 @@ MEMBERS: Kind[Member] = Kind(
     to_row=_fields,
     from_row=_member,
 )
+
+
+def add_missing_columns(connection: sqlite3.Connection) -> None:
+    """Bring the tables of earlier versions up to date. Hosts of such versions may go on: they
+    write rows without these columns.
+    """
+    for kind in (LEASES, OWNERSHIP):
+        columns = connection.execute("select name from pragma_table_info(?)", (kind.table,))
+        for addition in kind.additions({name for (name,) in columns}):
+            connection.execute(addition)

@@ -24,6 +24,7 @@ from changefeed.leases.errors import (
     LeaseLost,
     MemberConflict,
 )
+from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Lease, Member, Version
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing import lease_suite
@@ -77,6 +78,13 @@ globals().update(suite_of(lease_suite))
 TEXT = st.text(max_size=20)
 COUNTS = st.integers(min_value=0, max_value=2**53)
 STAMPS = st.none() | st.floats(min_value=0, max_value=1e11)
+HEALTHS = st.builds(
+    RangeHealth,
+    last_progress=STAMPS,
+    failing_since=STAMPS,
+    stuck_since=STAMPS,
+    last_error=st.none() | TEXT,
+)
 RANGES = st.builds(
     FeedRange, id=TEXT, low=TEXT, high=TEXT, parents=st.lists(TEXT, max_size=3).map(tuple)
 )
@@ -90,6 +98,7 @@ LEASES = st.builds(
     next_owner=st.none() | TEXT,
     ended=st.booleans(),
     paused=st.none() | TEXT,
+    health=HEALTHS,
     stamp=STAMPS,
     continuation=TEXT,
     checkpoint_epoch=COUNTS,

@@ -30,8 +30,8 @@ LIFECYCLE = (
     Mutant(
         name="taking a lease leaves the request standing",
         file="leases/lease.py",
-        before="            next_owner=None,\n        )\n\n    def renewed",
-        after="        )\n\n    def renewed",
+        before="            next_owner=None,\n            health=self.health.returned(),\n",
+        after="            health=self.health.returned(),\n",
         rule=4,
         tests=(_LEASE,),
     ),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 
 A, B = HostName("a"), HostName("b")
@@ -21,14 +22,22 @@ ASKED = OWNED.asked_by(B)
         lambda x: x.asked_by(B),
         lambda x: x.paused_because("maintenance"),
         lambda x: x.stamped(write_id=WriteId("w"), stamp=1.0),
+        lambda x: x.with_health(RangeHealth(last_progress=1.0)),
         Lease.without_continuation,
     ],
-    ids=["checkpoint", "request", "pause", "stamp", "without continuation"],
+    ids=["checkpoint", "request", "pause", "stamp", "health", "without continuation"],
 )
 def test_nothing_but_a_renewal_or_another_owner_is_a_sign_of_life(
     write: Callable[[Lease], Lease],
 ) -> None:
     assert write(OWNED).sign_of_life == OWNED.sign_of_life
+
+
+def test_a_release_keeps_how_the_observer_got_on_and_the_next_owner_begins_with_it() -> None:
+    failing = RangeHealth(failing_since=5.0, last_error="KeyError: 'x'")
+    last = OWNED.with_health(failing.stuck(9.0)).released()
+    assert last.health == failing.stuck(9.0)
+    assert last.taken_by(B, Incarnation("b-1")).health == failing  # that call was another's
 
 
 def test_a_renewal_is_a_sign_of_life_and_begins_no_epoch() -> None:

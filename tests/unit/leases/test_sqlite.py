@@ -13,6 +13,7 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
+from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
@@ -51,6 +52,28 @@ async def test_a_person_can_read_the_leases(path: Path) -> None:
         await leases.replace(lease.taken_by(A, A1).advanced_to(Continuation("c1")))
         found = rows(path, "select range_id, owner, epoch, continuation from leases")
     assert found == [("r0", "host a", 1, "c1")]
+
+
+@pytest.mark.parametrize("kept_apart", [False, True], ids=["together", "apart"])
+async def test_a_file_of_an_earlier_version_is_read_on_and_hosts_of_it_may_go_on(
+    path: Path,
+    kept_apart: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    def opened() -> SqliteLeases | SqliteOwnership:
+        return SqliteOwnership(path) if kept_apart else SqliteLeases(path)
+
+    table = "ownership" if kept_apart else "leases"
+    async with opened() as leases:
+        before = await leases.create(NEW)
+    for column in RangeHealth.__struct_fields__:  # as earlier versions made them
+        change(path, f"alter table {table} drop column {column}")
+    failing = RangeHealth(failing_since=7.0, last_error="KeyError: 'x'")
+    async with opened() as leases:
+        assert await leases.read(R0) == before
+        await leases.replace(before.without_continuation().with_health(failing))
+        assert rows(path, f"select last_error from {table}") == [("KeyError: 'x'",)]
+        change(path, f"update {table} set last_error = null, failing_since = null")
+        assert (await leases.list())[0].health == RangeHealth()
 
 
 async def test_a_write_that_is_refused_leaves_the_file_free_for_the_next(path: Path) -> None:

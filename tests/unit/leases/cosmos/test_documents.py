@@ -12,6 +12,7 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 
 PREFIX = "ordersacc.documents.azure.com_jNpiAA==_jNpiAOOJ3Lo="
@@ -230,6 +231,16 @@ def test_what_we_wrote_is_read_as_we_wrote_it() -> None:
     lease = documents.lease_in(ours())
     assert (lease.owner, lease.incarnation, lease.epoch) == ("a", "a-1", 1)
     assert (lease.renewals, lease.stamp, lease.write_id) == (1, STAMP, "w1")
+
+
+def test_the_health_of_a_range_is_carried_until_another_processor_writes() -> None:
+    failing = RangeHealth(last_progress=STAMP, failing_since=STAMP, last_error="KeyError: 'x'")
+    document = written(ours(), documents.lease_in(ours()).with_health(failing))
+    assert documents.lease_in(document).health == failing
+    well = written(document, documents.lease_in(document).with_health(RangeHealth()))
+    assert "health" not in well["properties"]["changefeed"]
+    robbed = document | {"Owner": "net-1", "timestamp": "2026-08-01T11:00:00.0000000Z"}
+    assert documents.lease_in(robbed).health == RangeHealth()
 
 
 def test_a_lease_that_dotnet_took_from_us_is_in_a_new_epoch() -> None:

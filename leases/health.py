@@ -1,0 +1,56 @@
+"""Whether the observer of a range gets on: kept in its lease, where other hosts look."""
+
+import msgspec
+from msgspec.structs import replace
+
+_LONGEST_ERROR = 200
+
+
+class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Times are wall-clock seconds since 1970; ``None`` for what is not so, or never was.
+
+    ``last_progress`` is when the observer was last done with a batch. ``failing_since`` is its
+    first failure since then, ``last_error`` the newest, in one line. ``stuck_since`` is when
+    a call began that is still running, and takes longer than any should.
+    """
+
+    last_progress: float | None = None
+    failing_since: float | None = None
+    stuck_since: float | None = None
+    last_error: str | None = None
+
+    @property
+    def troubles(self) -> tuple[float | None, float | None]:
+        """Since when it fails or is stuck: what others need to learn without delay."""
+        return self.failing_since, self.stuck_since
+
+    @property
+    def in_trouble(self) -> bool:
+        return self.troubles != (None, None)
+
+    def progressed(self, at: float) -> "RangeHealth":
+        """Be done with a batch: whatever was wrong is over."""
+        del self
+        return RangeHealth(last_progress=at)
+
+    def caught_up(self) -> "RangeHealth":
+        """Have nothing left to do: there is no batch any more that it could fail on."""
+        return RangeHealth(last_progress=self.last_progress)
+
+    def failed(self, at: float, error: str) -> "RangeHealth":
+        """Fail, or fail again. A call that has ended is not stuck."""
+        since = at if self.failing_since is None else self.failing_since
+        line = " ".join(error.split())
+        if len(line) > _LONGEST_ERROR:
+            line = line[: _LONGEST_ERROR - 1] + "…"
+        return replace(self, failing_since=since, stuck_since=None, last_error=line)
+
+    def stuck(self, since: float) -> "RangeHealth":
+        return replace(self, stuck_since=since)
+
+    def returned(self) -> "RangeHealth":
+        """Have no call under way any more, well or not."""
+        return replace(self, stuck_since=None)
+
+
+NOTHING_KNOWN = RangeHealth()

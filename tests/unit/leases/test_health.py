@@ -1,0 +1,35 @@
+"""How the health of a range goes from one state to the next."""
+
+from changefeed.leases.health import RangeHealth
+
+WELL = RangeHealth(last_progress=1.0)
+
+
+def test_failures_keep_the_time_of_the_first_and_the_text_of_the_last() -> None:
+    failing = WELL.failed(2.0, "KeyError: 'x'").failed(3.0, "ValueError: 7")
+    assert failing == RangeHealth(
+        last_progress=1.0, failing_since=2.0, last_error="ValueError: 7"
+    )
+    assert failing.in_trouble
+    assert not WELL.in_trouble
+
+
+def test_a_batch_that_is_done_ends_every_trouble() -> None:
+    assert WELL.failed(2.0, "x").stuck(3.0).progressed(4.0) == RangeHealth(last_progress=4.0)
+
+
+def test_an_observer_that_has_nothing_left_to_do_fails_no_more_and_did_no_work() -> None:
+    assert WELL.failed(2.0, "cannot open").caught_up() == WELL
+
+
+def test_a_call_that_fails_or_returns_is_not_stuck() -> None:
+    assert WELL.stuck(3.0).in_trouble
+    assert WELL.stuck(3.0).failed(4.0, "x").stuck_since is None
+    assert WELL.stuck(3.0).returned() == WELL
+
+
+def test_an_error_is_kept_as_one_short_line() -> None:
+    error = RangeHealth().failed(2.0, "first\r\n  second\t" + 1000 * "x").last_error
+    assert error is not None
+    assert error.startswith("first second xxx")
+    assert (len(error), error[-1]) == (200, "…")
