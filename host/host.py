@@ -47,6 +47,7 @@ from changefeed.runtime.errors import Failure
 from changefeed.runtime.stop import Stop
 
 _LEAVE_TIMEOUT = 2.0
+_LONGEST_DELAY_AT_END = 1.0
 
 
 class StopIncomplete(Failure):
@@ -254,14 +255,15 @@ class Host:
                 failed=self._record_failure,
                 ended=self._list_now.set,
             )
+            ranges = self._range_synchronizer()
             companions = [
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._loop_lag.run()),
-                group.create_task(self._stop_on_failure(self._range_synchronizer().run())),
+                group.create_task(self._stop_on_failure(ranges.run())),
                 group.create_task(self._unread_lags().run()),
             ]
             balancing = group.create_task(
-                self._stop_on_failure(self._balance_until_asked(pool))
+                self._stop_on_failure(self._balance_until_asked(pool, ranges.look_now))
             )
             await self._stop.requested.wait()
             await self._shut_down(pool, balancing)
@@ -315,7 +317,9 @@ class Host:
             wall=self._wall,
         )
 
-    async def _balance_until_asked(self, pool: WorkerPool) -> None:
+    async def _balance_until_asked(
+        self, pool: WorkerPool, vanished: Callable[[], None]
+    ) -> None:
         clock = self._clock
         rebalancer = Rebalancer(
             self.name,
@@ -329,6 +333,7 @@ class Host:
             clock=clock,
             wall=self._wall,
             stopping=self._stop.requested.is_set,
+            vanished=vanished,
         )
         while not self._stop.requested.is_set():
             jitter = self._random.uniform(0.9, 1.1)
@@ -343,8 +348,12 @@ class Host:
                 async with asyncio.timeout(wait):
                     await self._list_now.wait()
             self._list_now.clear()
-        with suppress(ContainerError):
-            await rebalancer.release_unserved()
+        # A claim without an answer may be ours: that its release is lost too is no rarity.
+        with suppress(ContainerError, TimeoutError):
+            async with asyncio.timeout(2 * self._settings.leases.call_timeout):
+                await Retrier(self._events, self._random).call(
+                    "release", rebalancer.release_unserved, longest_delay=_LONGEST_DELAY_AT_END
+                )
 
     async def _stop_on_failure(self, work: Coroutine[Any, Any, None]) -> None:
         """Turn the failure of one task into an orderly stop of the host."""

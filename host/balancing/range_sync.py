@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId, RemembersRanges, StartAt
@@ -19,6 +20,7 @@ from changefeed.leases.lease import Lease
 
 _AT_ONCE = 8
 _AGAIN_AFTER = 5.0
+_SOONEST = 1.0  # a listing that flickers must not keep the feed busy
 _LATER = (ContainerUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
 
 
@@ -45,6 +47,11 @@ class RangeSynchronizer:
         self._events = events
         self._changed = changed
         self._owned = owned
+        self._now = asyncio.Event()
+
+    def look_now(self) -> None:
+        """Look without waiting for the interval: leases have vanished."""
+        self._now.set()
 
     async def run(self) -> None:
         """Raise what asking again cannot mend."""
@@ -55,7 +62,11 @@ class RangeSynchronizer:
             except* _LATER as errors:
                 wait = min(wait, _AGAIN_AFTER)
                 self._events.retrying("ranges", unwrap_single(errors), wait)
-            await asyncio.sleep(wait)
+            await asyncio.sleep(min(wait, _SOONEST))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait - _SOONEST):
+                    await self._now.wait()
+            self._now.clear()
 
     async def _synchronize(self) -> None:
         """Create and delete leases as the ranges ask for it.

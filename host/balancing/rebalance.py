@@ -5,10 +5,10 @@ again in the next round: a claim without an answer is unknown, never owned.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from changefeed.feeds.feed import Feed, RemembersRanges
+from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
 from changefeed.host.balancing.balancer import (
     Balancer,
     Listing,
@@ -34,7 +34,11 @@ _AT_ONCE = 16
 
 
 class Rebalancer:
-    """The rounds of one host. ``stopping`` says whether to take nothing more."""
+    """The rounds of one host. ``stopping`` says whether to take nothing more.
+
+    Calls ``vanished`` when leases are gone that were not at their end: a store that forgot
+    them (a Redis that was flushed) gets them again from the feed.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class Rebalancer:
         clock: Clock,
         wall: Callable[[], float],
         stopping: Callable[[], bool],
+        vanished: Callable[[], None],
     ) -> None:
         self._me = me
         self._incarnation = incarnation
@@ -61,6 +66,8 @@ class Rebalancer:
         self._events = events
         self._wall = wall
         self._stopping = stopping
+        self._vanished = vanished
+        self._unended: frozenset[RangeId] = frozenset()
         self._clock = clock
         self._few = asyncio.Semaphore(_AT_ONCE)
 
@@ -71,6 +78,7 @@ class Rebalancer:
             self._container.list(), self._container.members()
         )
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
+        self._look_for_vanished(leases)
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
@@ -87,6 +95,11 @@ class Rebalancer:
         for member in expired_members(view):
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
+
+    def _look_for_vanished(self, leases: Sequence[Lease]) -> None:
+        if not self._unended <= {x.range_id for x in leases}:
+            self._vanished()
+        self._unended = frozenset(x.range_id for x in leases if not x.ended)
 
     async def release_unserved(self) -> None:
         """Withdraw what this host has requested, and release what came too late.

@@ -2,6 +2,10 @@
 
 The name of a blob is ``PREFIX/FOLDER/ID``. An id that is no plain file name is
 percent-encoded, and a long one is a hash; its record says which it is.
+
+The HTTP client sends a request again by itself when a connection ends before the answer is
+there, and the server refuses the second one if it has done the first. So each write carries
+a token, and a write that was refused is looked up by it.
 """
 
 import asyncio
@@ -9,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Generic
 from urllib.parse import quote
+from uuid import uuid4
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
@@ -27,6 +32,7 @@ from changefeed.leases.tables import Record
 
 _LONGEST_NAME = 200
 _UNKNOWN = "unknown"  # an etag that no server gives
+_TOKEN = "changefeedwrite"  # noqa: S105 - it names a write
 
 
 class BlobTable(Generic[Record]):
@@ -76,22 +82,31 @@ class BlobTable(Generic[Record]):
         return True
 
     async def _put(self, key: str, record: Record, **condition: Any) -> Record | None:
-        wanted = self._kind.write(record)
+        wanted, token, blob = self._kind.write(record), uuid4().hex, self._blob(key)
         with translate_errors(self._where):
             try:
-                put = await self._blob(key).upload_blob(
+                put = await blob.upload_blob(
                     wanted.content,
                     length=len(wanted.content),
                     overwrite=True,
-                    metadata=dict(wanted.metadata),
+                    metadata={**wanted.metadata, _TOKEN: token},
                     **condition,
                 )
+                etag: str | None = put["etag"]
             except (ResourceExistsError, ResourceModifiedError):
-                return None
+                etag = await self._etag_of(token, blob)
             except ResourceNotFoundError:
                 await self._require_container()
                 return None
-        return replace(record, version=_version(put["etag"]))
+        return None if etag is None else replace(record, version=_version(etag))
+
+    async def _etag_of(self, token: str, blob: BlobClient) -> str | None:
+        """Return the etag of a write that was sent twice; ``None`` if another one is stored."""
+        try:
+            found = await blob.get_blob_properties()
+        except ResourceNotFoundError:
+            return None
+        return str(found.etag) if (found.metadata or {}).get(_TOKEN) == token else None
 
     async def _read(self, blob: Any) -> Record | None:
         """Read what was listed; ``None`` if it was deleted since."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,12 @@ from tests.acceptance.test_failures import (
     CRASH,
     FENCE,
     FIRST,
+    LONG,
     PAGE,
     PARTS,
     ROOM,
     SHORT,
+    append,
     append_the_rest,
     handed,
     made,
@@ -68,6 +71,11 @@ class Store:
         """The server that keeps ownership."""
         return self.servers[0]
 
+    @property
+    def keeper(self) -> Server:
+        """The server that keeps checkpoints."""
+        return self.servers[-1]
+
     def at(self, port: int) -> "Store":
         """The same, with ownership reached through another port."""
         old = f"127.0.0.1:{self.owner.port}"
@@ -102,6 +110,8 @@ def in_redis_and_postgres() -> Store:
 
 
 STORES = [in_postgres, in_redis, in_blobs]
+MIXTURE = in_redis_and_blobs
+ALL_FREE = {None: PARTS}
 
 
 @pytest.fixture
@@ -144,11 +154,11 @@ async def reaches(host: Running, state: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def until_handed(host: Running, place: Path) -> None:
-    """Wait until every change was handed to some host."""
+async def until_handed(host: Running, place: Path, count: int = CHANGES) -> None:
+    """Wait until so many different changes were handed to some host."""
 
     async def so() -> bool:
-        return len({(x.range_id, x.sequence) for x in handed(place)}) >= CHANGES
+        return len({(x.range_id, x.sequence) for x in handed(place)}) >= count
 
     await reaches(host, so)
 
@@ -160,27 +170,84 @@ async def until_owned(host: Running, store: Store, wanted: dict[str | None, int]
     await reaches(host, so)
 
 
+def host(
+    name: str, place: Path, store: Store, *more: str, pace: float = PACE
+) -> contextlib.AbstractAsyncContextManager[Running]:
+    """Run a host whose observer takes ``pace`` seconds for each change."""
+    command = (
+        *("run", "--feed=eventlog:log", *store.flags, *QUICK, *(more or SHORT)),
+        *(f"--set=feed.page_size={PAGE}", "--set=web.enabled=false"),
+        *(() if ROOM in more else (f"--set=observer.max_unacknowledged={PAGE}",)),
+        *(f"--name={name}", "--observer=recorder:Recorder", f"--option=pace={pace}"),
+    )
+    return running(*command, cwd=place, env=ENVIRONMENT)
+
+
 @asynccontextmanager
 async def anna_and_ben(
     place: Path, store: Store, *more: str, pace: float = PACE
 ) -> AsyncIterator[tuple[Running, Running]]:
     """Run two hosts; begin when each has two ranges, and delivers what was just appended."""
-    async with AsyncExitStack() as both:
-
-        async def start(name: str) -> Running:
-            command = (
-                *("run", "--feed=eventlog:log", *store.flags, *QUICK, *SHORT, *more),
-                *(f"--set=feed.page_size={PAGE}", "--set=web.enabled=false"),
-                *(() if ROOM in more else (f"--set=observer.max_unacknowledged={PAGE}",)),
-                *(f"--name={name}", "--observer=recorder:Recorder", f"--option=pace={pace}"),
-            )
-            return await both.enter_async_context(running(*command, cwd=place, env=ENVIRONMENT))
-
-        anna, ben = await start("anna"), await start("ben")
+    async with (
+        host("anna", place, store, *more, pace=pace) as anna,
+        host("ben", place, store, *more, pace=pace) as ben,
+    ):
         await until_owned(anna, store, {"anna": 2, "ben": 2})
         await append_the_rest(place)
         await ben.reaches(lambda: ranges_since(place, FIRST) == PARTS)
         yield anna, ben
+
+
+def all_ranges_go_on(place: Path, lines: int) -> bool:
+    return ranges_since(place, lines) == PARTS
+
+
+# Hosts
+
+
+@pytest.mark.parametrize("store", [*STORES, MIXTURE], indirect=True)
+async def test_a_killed_host_gets_its_ranges_back_and_goes_on_where_it_was(
+    place: Path, store: Store
+) -> None:
+    async with anna_and_ben(place, store) as (anna, ben):
+        anna.process.kill()
+        await anna.ends()
+        async with host("anna", place, store) as again:
+            await until_owned(again, store, {"anna": 2, "ben": 2})
+            await until_handed(again, place)
+            await stop(again, ben)
+    assert await owned_by(store) == ALL_FREE
+    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+
+
+@pytest.mark.parametrize("store", [*STORES, MIXTURE], indirect=True)
+async def test_a_rolling_restart_delivers_nothing_twice(place: Path, store: Store) -> None:
+    both: dict[str | None, int] = {"anna": 2, "ben": 2}
+    async with AsyncExitStack() as all_of_them:
+
+        async def start(name: str) -> Running:
+            made = host(name, place, store, *LONG, pace=0.03)
+            return await all_of_them.enter_async_context(made)
+
+        fleet = {name: await start(name) for name in ("anna", "ben")}
+        await until_owned(fleet["anna"], store, both)
+        third = (CHANGES - FIRST) // 3
+        for n, name in enumerate(list(fleet)):
+            before = len(handed(place))
+            await append(place, FIRST + n * third, FIRST + (n + 1) * third)
+            await fleet[name].reaches(partial(all_ranges_go_on, place, before))
+            await stop(fleet[name])
+            fleet[name] = await start(name)
+            await until_owned(fleet[name], store, both)
+        await append(place, FIRST + 2 * third, CHANGES)
+        await until_handed(fleet["anna"], place)
+        await stop(*fleet.values())
+    assert await owned_by(store) == ALL_FREE
+    assert len({x.pid for x in handed(place)}) == 4
+    assert violations(handed(place), APPENDED, repeats=0) == []
+
+
+# Servers
 
 
 @pytest.mark.parametrize("store", [in_postgres, in_redis], indirect=True)
@@ -193,7 +260,46 @@ async def test_a_server_that_comes_back_and_a_host_that_does_not_lose_nothing(
         anna.process.kill()
         await until_handed(ben, place)
         await stop(ben)
+    assert await owned_by(store) == ALL_FREE
     assert violations(handed(place), APPENDED, repeats=CRASH) == []
+
+
+@pytest.mark.parametrize("store", [in_blobs, MIXTURE], indirect=True)
+async def test_blobs_that_are_away_for_a_while_and_a_host_for_ever_lose_nothing(
+    place: Path, store: Store
+) -> None:
+    """Azurite writes what it keeps when it is asked to stop, and every five seconds."""
+    async with anna_and_ben(place, store) as (anna, ben):
+        await asyncio.to_thread(store.keeper.stop)
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(store.keeper.start)
+        anna.process.kill()
+        await until_handed(ben, place)
+        await stop(ben)
+    assert await owned_by(store) == ALL_FREE
+    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+
+
+@pytest.mark.parametrize("store", [in_blobs], indirect=True)
+async def test_blobs_that_come_back_as_they_were_some_seconds_ago_lose_nothing(
+    place: Path, store: Store
+) -> None:
+    """As after a restore: what was checkpointed since may come again; nothing is skipped."""
+    async with (
+        host("anna", place, store) as anna,
+        host("ben", place, store) as ben,
+    ):
+        await until_owned(anna, store, {"anna": 2, "ben": 2})
+        await asyncio.sleep(6)  # it has written them
+        await append_the_rest(place)
+        await ben.reaches(lambda: ranges_since(place, FIRST) == PARTS)
+        await asyncio.to_thread(store.owner.kill)
+        await asyncio.to_thread(store.owner.start)
+        anna.process.kill()
+        await until_handed(ben, place)
+        await stop(ben)
+    assert await owned_by(store) == ALL_FREE
+    assert violations(handed(place), APPENDED, repeats=CHANGES) == []
 
 
 @pytest.mark.parametrize("store", STORES, indirect=True)
@@ -211,12 +317,12 @@ async def test_a_server_frozen_for_longer_than_the_leases_stops_all_and_loses_no
         await until_handed(ben, place)
         await stop(anna, ben)
     assert len(fenced) < CHANGES  # it met them at it
-    assert await owned_by(store) == {None: PARTS}
+    assert await owned_by(store) == ALL_FREE
     until_the_fence = round(FENCE / pace)
     assert violations(handed(place), APPENDED, repeats=until_the_fence + CRASH) == []
 
 
-@pytest.mark.parametrize("store", STORES, indirect=True)
+@pytest.mark.parametrize("store", [*STORES, MIXTURE], indirect=True)
 async def test_writes_whose_answers_are_lost_lose_nothing(place: Path, store: Store) -> None:
     async with cutting(store.owner.port) as proxy:
         through = store.at(proxy.port)
@@ -226,6 +332,7 @@ async def test_writes_whose_answers_are_lost_lose_nothing(place: Path, store: St
             cuts.cancel()
             await stop(anna, ben)
         assert proxy.cuts > 5
+    assert await owned_by(store) == ALL_FREE
     assert violations(handed(place), APPENDED, repeats=CRASH) == []
 
 
@@ -244,4 +351,5 @@ async def test_ownership_that_redis_forgets_is_found_again_and_checkpoints_stay(
         await until_handed(ben, place)
         await until_owned(anna, store, {"anna": 2, "ben": 2})
         await stop(anna, ben)
+    assert await owned_by(store) == ALL_FREE
     assert violations(handed(place), APPENDED, repeats=CRASH) == []

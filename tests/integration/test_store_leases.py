@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -12,14 +13,15 @@ from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
-from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.feed_identity import KeepsFeedIdentity, refuse_another_feed
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.schema import MIGRATIONS, create_schema, stored_version
 from changefeed.runtime.diagnostics import Severity
 from tests.support import servers
+from tests.support.cutting_proxy import cutting
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
 
 pytestmark = pytest.mark.real_time
@@ -191,6 +193,43 @@ async def test_tables_without_feeds_get_theirs(postgres: Postgres) -> None:
         async with open_container(address, opening(create=False)):
             pass
     await works(address, opening())
+
+
+@pytest.mark.parametrize("kind", ["redis", "blob"])
+async def test_a_write_that_its_client_sent_twice_is_known_as_its_own(
+    kind: str, redis: Redis, azurite: Azurite
+) -> None:
+    """The client's library sends a request again when the connection ends unanswered."""
+    async with cutting((redis if kind == "redis" else azurite).port) as proxy:
+        addresses = {
+            "redis": f"redis://127.0.0.1:{proxy.port}/0?fleet=twice",
+            "blob": f"blob+http://127.0.0.1:{proxy.port}/{azurite.account}/twice/p",
+        }
+        async with open_container(addresses[kind], opening(azurite)) as leases:
+            await leases.list()
+            proxy.cut_the_next_answer()
+            made = await leases.create(lease())
+            proxy.cut_the_next_answer()
+            won = await leases.acquire(made.taken_by(A, A1))
+            assert (won.owner, won.epoch) == (A, 1)
+            proxy.cut_the_next_answer()
+            renewed = await leases.replace(won.without_continuation().renewed())
+            proxy.cut_the_next_answer()
+            reached = await leases.checkpoint(
+                replace(renewed, continuation=won.continuation).advanced_to(Continuation("c1"))
+            )
+            proxy.cut_the_next_answer()
+            await leases.replace(reached.released())
+            proxy.cut_the_next_answer()
+            member = await leases.put_member(Member(name=A, incarnation=A1))
+            proxy.cut_the_next_answer()
+            await leases.put_member(replace(member, heartbeats=1))
+            found = await leases.read(RangeId("r0"))
+            assert found is not None
+            assert (found.owner, found.continuation) == (None, "c1")
+            with pytest.raises(LeaseConflict):
+                await leases.acquire(won.taken_by(A, A1))
+            assert proxy.cuts == 7
 
 
 # PostgreSQL

@@ -458,10 +458,26 @@ FLEET = (
     Mutant(
         name="a host leaves without looking back",
         file="host/host.py",
-        before="            await rebalancer.release_unserved()\n",
-        after="            pass\n",
+        before='"release", rebalancer.release_unserved, longest',
+        after='"release", rebalancer.run_once, longest',
         rule=11,
         tests=(_HANDOFF, _ROUNDS),
+    ),
+    Mutant(
+        name="leases that their store forgot wait for the next look at the ranges",
+        file="host/balancing/rebalance.py",
+        before="            self._vanished()\n",
+        after="            pass\n",
+        rule=10,
+        tests=(_ROUNDS,),
+    ),
+    Mutant(
+        name="the end of a range has all hosts ask for ranges",
+        file="host/balancing/rebalance.py",
+        before="frozenset(x.range_id for x in leases if not x.ended)",
+        after="frozenset(x.range_id for x in leases)",
+        rule=10,
+        tests=(_ROUNDS,),
     ),
     Mutant(
         name="the extra leases go to those with few",

@@ -16,7 +16,8 @@ from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
 from tests.support.fleet import Fleet, settings
 from tests.support.proxies import Cutting, proxied
@@ -124,7 +125,9 @@ async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
 
 
 @asynccontextmanager
-async def rebalancer_of_c(container: LeaseContainer) -> AsyncIterator[Rebalancer]:
+async def rebalancer_of_c(
+    container: LeaseContainer, vanished: Callable[[], None] = lambda: None
+) -> AsyncIterator[Rebalancer]:
     """The rounds of a host c that has no workers."""
 
     def nobody(owned: OwnedLease) -> Worker:
@@ -144,6 +147,7 @@ async def rebalancer_of_c(container: LeaseContainer) -> AsyncIterator[Rebalancer
             clock=asyncio.get_running_loop().time,
             wall=lambda: 0.0,
             stopping=lambda: False,
+            vanished=vanished,
         )
 
 
@@ -197,6 +201,59 @@ async def test_who_leaves_lets_be_what_another_start_of_its_name_holds() -> None
     async with rebalancer_of_c(leases) as rounds:
         await rounds.release_unserved()
     assert [x.owner for x in await leases.list()] == [C, None]
+
+
+async def test_a_claim_without_an_answer_is_released_though_the_first_try_is_lost_too() -> None:
+    container, lost = MemoryLeases(), 0
+
+    async def unanswered(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal lost
+        answer = await call()
+        if name == "acquire":
+            host.stop()
+            raise ContainerUnavailable("the connection was cut")
+        if name == "list" and host.health.stopping and not lost:
+            lost += 1
+            raise ContainerUnavailable("the connection was cut once more")
+        return answer
+
+    async with Fleet(MemoryFeed(1), container) as fleet:
+        host = fleet.start("a", container=proxied(container, unanswered))
+        await asyncio.sleep(15)
+        assert lost == 1
+        assert [x.owner for x in await container.list()] == [None]
+
+
+async def test_leases_that_their_store_forgot_are_there_again_after_the_next_listing() -> None:
+    feed, ownership, checkpoints = MemoryFeed(4), MemoryOwnership(), MemoryCheckpoints()
+    for n in range(40):
+        feed.append(f"key-{n}")
+    container = SeparateStores(ownership, checkpoints)
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(15)
+        for lease in await ownership.list():
+            await ownership.delete(lease)
+        await asyncio.sleep(7)  # one balancing interval, and no feed.ranges_interval
+        assert len(await container.list()) == 4
+        await asyncio.sleep(15)
+        assert await fleet.loads() == {"a": 4}
+        assert fleet.log.repeats == 0
+
+
+async def test_ranges_that_came_to_their_end_cause_no_look_at_the_feed() -> None:
+    leases, looks = await leased_by((C, C1)), 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    async with rebalancer_of_c(leases, vanished=look) as rounds:
+        await leases.replace((await stored(leases)).finished())
+        await rounds.run_once()
+        await leases.delete(await stored(leases))
+        await rounds.run_once()
+    assert looks == 0
 
 
 async def test_a_host_that_stops_leaves_no_request_behind() -> None:
