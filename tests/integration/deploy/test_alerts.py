@@ -1,0 +1,212 @@
+"""The alert rules over metrics that real hosts have given, and over some that are written.
+
+Each scenario is lived through in virtual time, scraped each minute, and given to Prometheus'
+own checker: exactly the alerts that it names have fired.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.operations.pause import pause
+from changefeed.observers.observer import Context
+from tests.support.promtool import RULES, check_alerts, promtool
+from tests.support.proxies import proxied
+from tests.support.recorded_metrics import RecordedFleet
+
+PAGE = Path(__file__).parents[3] / "docs/alerts.md"
+R0 = RangeId("r0")
+
+Live = Callable[[], Awaitable[RecordedFleet]]
+
+
+class Agreeable:
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        """Do all changes."""
+
+
+class Slow:
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        del context
+        await asyncio.sleep(len(changes))
+
+
+class Fastidious:
+    """Fails on one change."""
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        del context
+        if any(x.key == "key-20-0" for x in changes):
+            raise ValueError("no such column")
+
+
+class Broken:
+    """Fails on one of the ranges."""
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        del changes
+        if context.range.id == R0:
+            raise ValueError("no such table")
+
+
+async def in_good_order() -> RecordedFleet:
+    """Two hosts, one of them restarted, with changes all the time."""
+    async with RecordedFleet(Agreeable) as fleet:
+        fleet.start("a")
+        fleet.start("b")
+        await fleet.live(40, changes=20)
+        await fleet.stop("b")
+        fleet.start("b")
+        await fleet.live(40, changes=20)
+        return fleet
+
+
+async def with_an_observer_that_fails() -> RecordedFleet:
+    async with RecordedFleet(Broken) as fleet:
+        fleet.start("a")
+        fleet.start("b")
+        await fleet.live(60, changes=6)
+        return fleet
+
+
+async def with_changes_that_are_put_aside() -> RecordedFleet:
+    parts = {"observer": {"on_failure": "dead-letter"}}
+    async with RecordedFleet(Fastidious, parts=parts) as fleet:
+        fleet.start("a")
+        await fleet.live(40, changes=6)
+        return fleet
+
+
+async def with_a_range_that_is_paused() -> RecordedFleet:
+    async with RecordedFleet(Agreeable) as fleet:
+        fleet.start("a")
+        fleet.start("b")
+        await fleet.live(10, changes=6)
+        await pause(fleet.container, [R0], "bad data")
+        await fleet.live(40, changes=6)
+        return fleet
+
+
+async def without_hosts() -> RecordedFleet:
+    async with RecordedFleet(Agreeable) as fleet:
+        fleet.start("a")
+        await fleet.live(20, changes=6)
+        await fleet.stop("a")
+        await fleet.live(20, changes=6)
+        return fleet
+
+
+async def behind_more_changes_than_it_gets_done() -> RecordedFleet:
+    async with RecordedFleet(Slow, parts={"feed": {"page_size": 10}}) as fleet:
+        fleet.start("a")
+        await fleet.live(100, changes=600)
+        return fleet
+
+
+async def whose_lease_container_goes_away() -> RecordedFleet:
+    async with RecordedFleet(Agreeable) as fleet:
+        away = False
+
+        async def cable(_name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+            if away:
+                raise ContainerUnavailable("it does not answer")
+            return await call()
+
+        fleet.start("a", container=proxied(fleet.container, cable))
+        await fleet.live(20, changes=6)
+        away = True
+        await fleet.live(30, changes=6)
+        return fleet
+
+
+SCENARIOS: dict[str, tuple[Live, set[str]]] = {
+    "in good order": (in_good_order, set()),
+    "an observer fails": (
+        with_an_observer_that_fails,
+        {
+            "ChangefeedBehind",
+            "ChangefeedNoProgress",
+            "ChangefeedObserverGaveUp",
+            "ChangefeedRangeFailing",
+        },
+    ),
+    "dead letters": (with_changes_that_are_put_aside, {"ChangefeedDeadLetters"}),
+    "paused": (with_a_range_that_is_paused, {"ChangefeedBehind", "ChangefeedRangePaused"}),
+    "no hosts": (without_hosts, {"ChangefeedNoHosts"}),
+    "too slow": (
+        behind_more_changes_than_it_gets_done,
+        {"ChangefeedBehind", "ChangefeedLagGrows"},
+    ),
+    "lease container away": (
+        whose_lease_container_goes_away,
+        {"ChangefeedCallsFailing", "ChangefeedLeasesLost"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_a_fleet_raises_these_alerts_and_no_other(name: str, tmp_path: Path) -> None:
+    live, fired = SCENARIOS[name]
+    fleet = await live()
+    check_alerts(tmp_path, fleet.series, fleet.minutes, sorted(fired))
+
+
+WRITTEN: dict[str, tuple[dict[str, str], int]] = {
+    "ChangefeedObserverStuck": (
+        {'changefeed_observer_stuck_total{job="shop",instance="a",range="r0"}': "_x9 1x2"},
+        20,
+    ),
+    "ChangefeedRangeUnowned": (
+        {'changefeed_lag{job="shop",instance="a",range="r0",state="unowned"}': "0x20"},
+        20,
+    ),
+    "ChangefeedLeasesMoving": (
+        {'changefeed_lease_acquisitions_total{job="shop",instance="a",how="stolen"}': "0+9x60"},
+        60,
+    ),
+    "ChangefeedLoopBlocked": (
+        {'changefeed_loop_lag_seconds{job="shop",instance="a"}': "0.01x5 0.9x10"},
+        15,
+    ),
+    "ChangefeedPipelineFailing": (
+        {'changefeed_pipeline_failures_total{job="spark",instance="s",table="t"}': "_x9 1x9"},
+        20,
+    ),
+    "ChangefeedPipelineBehind": (
+        {'changefeed_pipeline_lag{job="spark",instance="s",table="t",range="r0"}': "0+500x90"},
+        90,
+    ),
+}
+ALIVE = {'changefeed_leases_owned{job="shop",instance="a"}': "12x100"}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_alert_fires_alone_on_what_it_is_for(name: str, tmp_path: Path) -> None:
+    series, minutes = WRITTEN[name]
+    check_alerts(tmp_path, {**ALIVE, **series}, minutes, [name])
+
+
+def rules() -> list[dict[str, str]]:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_each_alert_has_been_seen_to_fire() -> None:
+    seen = {*WRITTEN}.union(*(fired for _, fired in SCENARIOS.values()))
+    assert seen == {x["alert"] for x in rules()}
+
+
+def test_the_rules_are_sound() -> None:
+    promtool("check", "rules", RULES)
+
+
+def test_the_page_says_of_each_alert_what_to_do() -> None:
+    headings = re.findall(r"^## (Changefeed\w+)$", PAGE.read_text(), re.MULTILINE)
+    assert headings == [x["alert"] for x in rules()]
