@@ -102,7 +102,7 @@ def _done(
     kind, name = operation.get("operationType"), operation.get("id")
     body = operation.get("resourceBody")
     conditions = Conditions(
-        if_match=operation.get("ifMatch"), if_none_match=operation.get("ifNoneMatch")
+        if_match=_etag(operation, "ifMatch"), if_none_match=_etag(operation, "ifNoneMatch")
     )
     items, container = emulator.items, call.within
     match kind:
@@ -115,7 +115,8 @@ def _done(
         case "Delete":
             return _line(items.delete(tx, container, key, str(name), conditions))
         case "Replace" | "Patch":
-            change = patch_change(body) if kind == "Patch" else replaced_by(_an_object(body))
+            is_patch, now = kind == "Patch", emulator.clock()
+            change = patch_change(body, now=now) if is_patch else replaced_by(_an_object(body))
             return _line(
                 items.replace(
                     tx, container, key, str(name), change=change, conditions=conditions
@@ -123,6 +124,13 @@ def _done(
             )
         case _:
             raise bad_request(f"A batch has no operation {kind!r}.")
+
+
+def _etag(operation: JsonObject, name: str) -> str | None:
+    found = operation.get(name)
+    if found is not None and not isinstance(found, str):
+        raise bad_request(f"{name} of an operation is an etag, a text, not {found!r}.")
+    return found
 
 
 def _an_object(body: Any) -> JsonObject:

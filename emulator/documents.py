@@ -56,7 +56,7 @@ def replace_item(emulator: Emulator, call: Call) -> Answer:
 
 
 def patch_item(emulator: Emulator, call: Call) -> Answer:
-    return _change(emulator, call, patch_change(decoded(call.body)))
+    return _change(emulator, call, patch_change(decoded(call.body), now=emulator.clock()))
 
 
 def delete_item(emulator: Emulator, call: Call) -> Answer:
@@ -87,11 +87,13 @@ def read_item(emulator: Emulator, call: Call) -> Answer:
 
 def read_items(emulator: Emulator, call: Call) -> Answer:
     """Read all items of a scope, page by page, as they are stored."""
-    return _query(emulator, call, queries.parsed({"query": "SELECT * FROM c"}))
+    return _query(
+        emulator, call, queries.parsed({"query": "SELECT * FROM c"}, now=emulator.clock())
+    )
 
 
 def query_items(emulator: Emulator, call: Call) -> Answer:
-    query = queries.parsed(decoded_object(call.body))
+    query = queries.parsed(decoded_object(call.body), now=emulator.clock())
     narrow = ("partitionkey", "partitionkeyrangeid", "query-enablecrosspartition")
     wide = not any(f"x-ms-documentdb-{x}" in call.headers for x in narrow)
     if wide and "x-ms-start-epk" not in call.headers and not _names_a_key(call, query):
@@ -103,9 +105,9 @@ def query_items(emulator: Emulator, call: Call) -> Answer:
     return _query(emulator, call, query)
 
 
-def query_plan(_: Emulator, call: Call) -> Answer:
+def query_plan(emulator: Emulator, call: Call) -> Answer:
     """Return the query plan for a client that asks each range and merges the answers."""
-    query = queries.parsed(decoded_object(call.body))
+    query = queries.parsed(decoded_object(call.body), now=emulator.clock())
     return Answer(body=msgspec.json.encode(plan(query)))
 
 
@@ -186,7 +188,7 @@ def _conditions(call: Call) -> Conditions:
     )
 
 
-def patch_change(body: Any) -> Callable[[Item], JsonObject]:
+def patch_change(body: Any, *, now: float) -> Callable[[Item], JsonObject]:
     """Return the change that a PATCH body asks for: its operations, under its condition."""
     operations = body.get("operations") if isinstance(body, dict) else body
     condition = body.get("condition") if isinstance(body, dict) else None
@@ -195,7 +197,7 @@ def patch_change(body: Any) -> Callable[[Item], JsonObject]:
 
     def change(before: Item) -> JsonObject:
         item = before.value()
-        patching.check_condition(condition is None or queries.fits(item, condition))
+        patching.check_condition(condition is None or queries.fits(item, condition, now=now))
         return patching.patched(item, operations)
 
     return change
@@ -205,7 +207,7 @@ def _names_a_key(call: Call, query: Query) -> bool:
     """Return whether the WHERE compares the partition key with a value, come what may."""
 
     def names(part: Expression | None) -> bool:
-        if not isinstance(part, Binary):
+        if query.select.over is not None or not isinstance(part, Binary):
             return False
         if part.operator == "AND":
             return names(part.left) or names(part.right)

@@ -44,7 +44,7 @@ def checked_definition(definition: Any) -> JsonObject:
         if not isinstance(path, str) or not steps_of(path):
             raise bad_request(f"{path!r} is not a path such as /pk or /address/zip.")
     kind = definition.get("kind", "Hash" if len(paths) == 1 else None)
-    if kind not in {"Hash", "MultiHash"} or (kind == "Hash" and len(paths) > 1):
+    if kind not in ("Hash", "MultiHash") or (kind == "Hash" and len(paths) > 1):
         raise bad_request(
             f"A partition key of {len(paths)} paths has the kind Hash (one path) or MultiHash "
             f"(a hierarchical key), not {kind!r}."

@@ -21,7 +21,7 @@ def patched(item: JsonObject, operations: Any) -> JsonObject:
         raise bad_request(f"A patch has between 1 and {_MOST_OPERATIONS} operations.")
     result = copy.deepcopy(item)
     for operation in operations:
-        if not isinstance(operation, dict) or operation.get("op") not in _OPERATIONS:
+        if not isinstance(operation, dict) or operation.get("op") not in list(_OPERATIONS):
             raise bad_request(
                 f"{operation!r} is no patch operation; there are {', '.join(_OPERATIONS)}."
             )

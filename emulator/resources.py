@@ -64,7 +64,7 @@ def list_databases(emulator: Emulator, _: Call) -> Answer:
 
 def query_databases(emulator: Emulator, call: Call) -> Answer:
     found = [x.resource() for x in emulator.containers.databases()]
-    return _queried("", "Databases", found, call)
+    return _queried("", "Databases", found, call, emulator.clock())
 
 
 def read_database(emulator: Emulator, call: Call) -> Answer:
@@ -95,7 +95,9 @@ def list_containers(emulator: Emulator, call: Call) -> Answer:
 def query_containers(emulator: Emulator, call: Call) -> Answer:
     found = emulator.containers.containers(call.address.database)
     rid = emulator.containers.database(call.address.database).rid
-    return _queried(rid, "DocumentCollections", [x.resource() for x in found], call)
+    return _queried(
+        rid, "DocumentCollections", [x.resource() for x in found], call, emulator.clock()
+    )
 
 
 def read_container(emulator: Emulator, call: Call) -> Answer:
@@ -141,7 +143,9 @@ def list_offers(emulator: Emulator, _: Call) -> Answer:
 
 
 def query_offers(emulator: Emulator, call: Call) -> Answer:
-    return _queried("", "Offers", [x.resource() for x in emulator.offers.all()], call)
+    return _queried(
+        "", "Offers", [x.resource() for x in emulator.offers.all()], call, emulator.clock()
+    )
 
 
 def read_offer(emulator: Emulator, call: Call) -> Answer:
@@ -223,10 +227,12 @@ def _listed(
     return _json({"_rid": rid, name: list(found), "_count": len(found)}, headers=sent)
 
 
-def _queried(rid: str, name: str, resources: Sequence[JsonObject], call: Call) -> Answer:
+def _queried(
+    rid: str, name: str, resources: Sequence[JsonObject], call: Call, now: float
+) -> Answer:
     if call.headers.get("x-ms-continuation"):
         raise not_supported("A continuation here", "These lists come in one page.")
     rows = [(i, msgspec.json.encode(x)) for i, x in enumerate(resources, start=1)]
-    query = queries.parsed(decoded_object(call.body))
+    query = queries.parsed(decoded_object(call.body), now=now)
     page = queries.run(lambda _: rows, query, limit=len(rows) + 1, continuation=None)
     return _listed(rid, name, [msgspec.Raw(x) for x in page.results])

@@ -30,7 +30,7 @@ def create_app(
     gateway = Gateway(emulator, key)
     app = web.Application(client_max_size=_LARGEST_REQUEST)
     Control(gateway).add_to(app.router)
-    app.router.add_route("*", "/{path:.*}", gateway.handle)
+    app.router.add_route("*", "/{path:(?s:.*)}", gateway.handle)
 
     async def closing(_: web.Application) -> AsyncIterator[None]:
         yield

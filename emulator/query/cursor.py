@@ -3,14 +3,15 @@
 from typing import Final
 
 from changefeed.emulator.errors import CosmosError, bad_request, not_supported
-from changefeed.emulator.query.functions import FUNCTIONS
+from changefeed.emulator.query.functions import CURRENT, FUNCTIONS
 from changefeed.emulator.query.tokens import Token, tokens_of
 
-_FUNCTIONS: Final = ", ".join(sorted(FUNCTIONS))
+_FUNCTIONS: Final = ", ".join(sorted([*FUNCTIONS, *CURRENT]))
 UNDERSTOOD: Final = " ".join(
     (
         "It understands: SELECT [DISTINCT] [TOP n] and *, VALUE x, or x [AS name], …;",
-        "FROM c [JOIN x IN c.xs]; WHERE; GROUP BY; ORDER BY x [DESC], …; OFFSET n LIMIT m;",
+        "FROM c or (SELECT …) AS c [JOIN x IN c.xs]; WHERE; GROUP BY; ORDER BY x [DESC], …;",
+        "OFFSET n LIMIT m;",
         "COUNT, SUM, AVG, MIN, MAX; subqueries, EXISTS, ARRAY; comparisons, AND, OR, NOT, IN,",
         "BETWEEN, LIKE, x ? y : z, ??, arithmetic, ||, and the functions",
         f"{_FUNCTIONS}.",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from changefeed.emulator.errors import bad_request
 from changefeed.emulator.json_values import UNDEFINED, value_at
-from changefeed.emulator.query.functions import FUNCTIONS
+from changefeed.emulator.query.functions import CURRENT, FUNCTIONS
 from changefeed.emulator.query.syntax import (
     AGGREGATES,
     ArrayOf,
@@ -33,6 +33,8 @@ from changefeed.emulator.query.syntax import (
 from changefeed.emulator.query.values import compared, is_number, is_ordered, same, sort_key
 
 GROUP: Final = "\0group"
+NOW: Final = "\0now"
+"""The time of day, in seconds since 1970, among the parameters."""
 Row = Mapping[str, Any]
 Evaluated = Callable[[Row], Any]
 Answer = Callable[[Select, Mapping[str, Any], Sequence[Row]], Iterator[Any]]
@@ -122,6 +124,9 @@ class Compiler:
             )
         if call.function == "IN":
             return lambda row: _is_in(*(x(row) for x in arguments))
+        if call.function in CURRENT:
+            now = CURRENT[call.function](self._parameters[NOW])
+            return lambda _: now
         function = FUNCTIONS[call.function].call
         return lambda row: function(*(x(row) for x in arguments))
 
@@ -242,7 +247,7 @@ def _arithmetic(operator: str, left: Any, right: Any) -> Any:
         case "/":
             return left / right if right else UNDEFINED
         case _:
-            return math.fmod(left, right) if right else UNDEFINED
+            return math.fmod(left, right) if right and math.isfinite(left) else UNDEFINED
 
 
 def _sum(values: list[Any]) -> Any:

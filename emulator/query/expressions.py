@@ -6,7 +6,7 @@ from typing import Final
 
 from changefeed.emulator.errors import bad_request
 from changefeed.emulator.query.cursor import Cursor, is_plain_name, refused
-from changefeed.emulator.query.functions import FUNCTIONS
+from changefeed.emulator.query.functions import CURRENT, FUNCTIONS
 from changefeed.emulator.query.syntax import (
     AGGREGATES,
     ArrayOf,
@@ -181,10 +181,11 @@ class Expressions(Cursor):
 
     def _call(self, token: Token) -> Expression:
         word = token.text.upper()
-        if word not in FUNCTIONS and word not in AGGREGATES:
+        if not any(word in x for x in (FUNCTIONS, AGGREGATES, CURRENT)):
             raise refused(f"The function {word}")
         arguments = tuple(self._arguments())
-        fewest, most = FUNCTIONS[word].arity if word in FUNCTIONS else (1, 1)
+        known = FUNCTIONS.get(word)
+        fewest, most = known.arity if known else (0, 0) if word in CURRENT else (1, 1)
         if not fewest <= len(arguments) <= most:
             raise bad_request(f"The function {word} takes {fewest} to {most} arguments.")
         return Call(function=word, arguments=arguments)

@@ -1,6 +1,8 @@
 """The functions of queries. What does not fit their arguments makes them undefined."""
 
+import base64
 import math
+import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ import msgspec
 
 from changefeed.emulator.errors import bad_request
 from changefeed.emulator.json_values import UNDEFINED
+from changefeed.emulator.query import arithmetic, dates
 from changefeed.emulator.query.values import identity, is_number, same, type_rank
 
 _MOST_REPLICATED: Final = 10_000  # characters
@@ -33,7 +36,7 @@ def _typed(call: Callable[..., Any], *kinds: str, fewest: int | None = None) -> 
             return UNDEFINED
         try:
             return call(*given)
-        except (ValueError, OverflowError, ZeroDivisionError):
+        except (ValueError, OverflowError, ZeroDivisionError, KeyError):
             return UNDEFINED
 
     return Function(arity=(len(kinds) if fewest is None else fewest, len(kinds)), call=checked)
@@ -163,6 +166,33 @@ def _intersection(left: list[Any], right: list[Any]) -> list[Any]:
     return list({identity(x): x for x in left if identity(x) in wanted}.values())
 
 
+def _whole(call: Callable[..., Any], arguments: int = 2) -> Function:
+    return _typed(call, *["whole"] * arguments)
+
+
+def _chosen(values: tuple[Any, ...]) -> Any:
+    """Return the value that the first one counts to, from 1."""
+    number, *others = values
+    counts = _KINDS["whole"](number) and 1 <= number <= len(others)
+    return others[int(number) - 1] if counts else UNDEFINED
+
+
+def _joined_text(texts: list[Any], between: str) -> Any:
+    return between.join(texts) if all(isinstance(x, str) for x in texts) else UNDEFINED
+
+
+def _split(text: str, by: str) -> list[str]:
+    return text.split(by) if by else [text]
+
+
+def _document_id(item: dict[str, Any]) -> Any:
+    """Return the number of an item in its range, which its resource id ends with."""
+    rid = item.get("_rid")
+    if not isinstance(rid, str):
+        return UNDEFINED
+    return int.from_bytes(base64.b64decode(rid.replace("-", "/"))[8:16], "little")
+
+
 def _pairs(value: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"k": k, "v": v} for k, v in value.items()]
 
@@ -207,6 +237,43 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "LOG": _typed(lambda x, base=math.e: math.log(x, base), "number", "number", fewest=1),
     "LOG10": _math(math.log10),
     "POWER": _math(math.pow, 2),
+    "SIN": _math(math.sin),
+    "COS": _math(math.cos),
+    "TAN": _math(math.tan),
+    "COT": _math(lambda x: 1 / math.tan(x)),
+    "ASIN": _math(math.asin),
+    "ACOS": _math(math.acos),
+    "ATAN": _math(math.atan),
+    "ATN2": _math(math.atan2, 2),
+    "DEGREES": _math(math.degrees),
+    "RADIANS": _math(math.radians),
+    "RAND": Function(arity=(0, 0), call=random.random),
+    "NUMBERBIN": _typed(
+        lambda x, size=1: _as_whole(arithmetic.number_bin(x, size)),
+        "number",
+        "number",
+        fewest=1,
+    ),
+    "INTADD": _whole(arithmetic.added),
+    "INTSUB": _whole(arithmetic.subtracted),
+    "INTMUL": _whole(arithmetic.multiplied),
+    "INTDIV": _whole(arithmetic.divided),
+    "INTMOD": _whole(arithmetic.remainder),
+    "INTBITAND": _whole(arithmetic.bit_and),
+    "INTBITOR": _whole(arithmetic.bit_or),
+    "INTBITXOR": _whole(arithmetic.bit_xor),
+    "INTBITNOT": _whole(arithmetic.bit_not, 1),
+    "INTBITLEFTSHIFT": _whole(arithmetic.shifted_left),
+    "INTBITRIGHTSHIFT": _whole(arithmetic.shifted_right),
+    "DATETIMEADD": _typed(dates.added, "string", "whole", "string"),
+    "DATETIMEDIFF": _typed(dates.difference, "string", "string", "string"),
+    "DATETIMEBIN": _typed(dates.binned, "string", "string", "whole", "string", fewest=2),
+    "DATETIMEPART": _typed(dates.part_of, "string", "string"),
+    "DATETIMEFROMPARTS": _typed(dates.from_parts, *["whole"] * 7, fewest=3),
+    "DATETIMETOTICKS": _typed(dates.ticks_of, "string"),
+    "DATETIMETOTIMESTAMP": _typed(dates.timestamp_of, "string"),
+    "TICKSTODATETIME": _typed(dates.from_ticks, "whole"),
+    "TIMESTAMPTODATETIME": _typed(dates.from_timestamp, "whole"),
     "PI": Function(arity=(0, 0), call=lambda: math.pi),
     "IS_DEFINED": Function(arity=(1, 1), call=lambda value: value is not UNDEFINED),
     "IS_NULL": _is(1),
@@ -229,8 +296,16 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "ARRAY_SLICE": _typed(_array_slice, "array", "number", "number", fewest=2),
     "SETUNION": _typed(_union, "array", "array"),
     "SETINTERSECT": _typed(_intersection, "array", "array"),
+    "STRINGJOIN": _typed(_joined_text, "array", "string"),
+    "STRINGSPLIT": _typed(_split, "string", "string"),
+    "CHOOSE": Function(arity=(2, 100), call=lambda *values: _chosen(values)),
+    "DOCUMENTID": _typed(_document_id, "object"),
     "OBJECTTOARRAY": _typed(_pairs, "object"),
     "IIF": Function(
         arity=(3, 3), call=lambda test, then, other: then if test is True else other
     ),
 }
+CURRENT: Final[dict[str, Callable[[float], Any]]] = {
+    f"{name}{suffix}": call for name, call in dates.CURRENT.items() for suffix in ("", "STATIC")
+}
+"""The functions of the time of day. It stands still while a page is answered."""

@@ -52,6 +52,8 @@ class _Parser(Expressions):
     def condition(self) -> Select:
         found = self._where(self._from(Select()) if self.took("FROM") else Select())
         self.at_end()
+        if found.over is not None:
+            raise refused("FROM over a subquery, in a condition,")
         return _checked(found)
 
     def select(self) -> Select:
@@ -87,25 +89,41 @@ class _Parser(Expressions):
     def _from(self, head: Select) -> Select:
         """Read what FROM names, and its JOINs; what they give can be used afterwards."""
         inner = self._depth > 1
+        if self.at_sign("(") and not inner:
+            return self._joins(self._over(head), inner=inner)
         first = self._source(joined=False, inner=inner)
         sources: list[Source] = []
         if inner or first.each or first.of != Property(root=_ROOT, steps=()):
             sources.append(first)
         item = head.item if inner else (_ROOT if sources else first.name)
         self.names = (first.name, *(self.names if inner else ()))
+        return self._joins(replace(head, item=item, sources=tuple(sources)), inner=inner)
+
+    def _over(self, head: Select) -> Select:
+        """Read ``(SELECT …) AS x`` behind FROM: a query of its own, over the container."""
+        depth, self._depth = self._depth, 0
+        found = self.primary()
+        self._depth = depth
+        if not isinstance(found, Subquery):
+            raise self.unexpected()
+        named = self.took("AS") or is_plain_name(self.peek())
+        name = self.name() if named else _ROOT
+        self.names = (name,)
+        return replace(head, item=name, over=found.select)
+
+    def _joins(self, head: Select, *, inner: bool) -> Select:
+        sources = list(head.sources)
         while self.took("JOIN"):
             source = self._source(joined=True, inner=inner)
             sources.append(source)
             self.names = (*self.names, source.name)
         if self.at_sign(","):
             raise self.unexpected()
-        return replace(head, item=item, sources=tuple(sources))
+        return replace(head, sources=tuple(sources))
 
     def _source(self, *, joined: bool, inner: bool) -> Source:
         """Read ``c``, ``c AS x``, ``c.a.b AS x``, ``x IN c.xs`` or ``(SELECT …) AS x``."""
         if self.at_sign("("):
-            if not joined:
-                raise refused("FROM over a subquery")
             of = self._results()
             self.took("AS")
             return Source(name=self.name(), of=of, each=True)

@@ -27,6 +27,8 @@ _FILTER: Final = "{documentdb-formattableorderbyquery-filter}"
 def plan(query: Query) -> dict[str, Any]:
     """Return the body of the answer to a request for a query plan."""
     select = query.select
+    if select.over is not None and not select.over.is_simple:
+        raise refused("FROM over a subquery with an order, an aggregate, DISTINCT or a limit,")
     whole = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
     return {
         "partitionedQueryExecutionInfoVersion": _VERSION,

@@ -17,7 +17,7 @@ from changefeed.emulator.errors import bad_request
 from changefeed.emulator.hashing import HIGHEST, LOWEST
 from changefeed.emulator.json_values import UNDEFINED, decoded_object
 from changefeed.emulator.partition_keys import PartitionKey
-from changefeed.emulator.query.evaluate import GROUP, Compiler, Evaluated
+from changefeed.emulator.query.evaluate import GROUP, NOW, Compiler, Evaluated
 from changefeed.emulator.query.evaluate import Row as Names
 from changefeed.emulator.query.parser import parse, parse_condition
 from changefeed.emulator.query.syntax import Column, Expression, Select
@@ -25,6 +25,7 @@ from changefeed.emulator.query.values import identity, sort_key
 from changefeed.emulator.store import Row, Store
 
 _LARGEST_PAGE: Final = 4 * 1024 * 1024
+_MOST_RESULTS: Final = 2**31 - 1
 _LONGEST_NUMBER: Final = 18  # digits
 _BY_HASH: Final = (
     "SELECT number, body FROM items WHERE container = ? AND number > ? AND epk >= ? "
@@ -73,8 +74,10 @@ class Query:
     parameters: Mapping[str, Any]
 
 
-def parsed(body: Mapping[str, Any]) -> Query:
-    """Read the body of a query request: its text and its parameters."""
+def parsed(body: Mapping[str, Any], *, now: float) -> Query:
+    """Read the body of a query request: its text and its parameters. ``now`` is the time
+    of day.
+    """
     text, given = body.get("query"), body.get("parameters") or []
     if not isinstance(text, str):
         raise bad_request('A query request has a body {"query": "SELECT …", "parameters": []}.')
@@ -84,13 +87,13 @@ def parsed(body: Mapping[str, Any]) -> Query:
         raise bad_request(
             'The parameters of a query are [{"name": "@x", "value": 1}].'
         ) from error
-    return Query(select=parse(text), parameters=parameters)
+    return Query(select=parse(text), parameters=parameters | {NOW: now})
 
 
-def fits(item: Mapping[str, Any], condition: str) -> bool:
+def fits(item: Mapping[str, Any], condition: str, *, now: float) -> bool:
     """Return whether an item meets the condition of a patch, ``FROM c WHERE …``."""
     select = parse_condition(condition)
-    return any(_kept(Compiler({}, _answer), select, [{select.item: item}]))
+    return any(_kept(Compiler({NOW: now}, _answer), select, [{select.item: item}]))
 
 
 def whole_number(expression: Expression | None, query: Query, what: str) -> int:
@@ -98,9 +101,12 @@ def whole_number(expression: Expression | None, query: Query, what: str) -> int:
     if expression is None:
         return 0
     value = Compiler(query.parameters, _answer).compiled(expression)({})
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise bad_request(f"{what} must be a whole number, not {value!r}.")
-    return value
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not 0 <= value <= _MOST_RESULTS:
+        raise bad_request(
+            f"{what} must be a whole number up to {_MOST_RESULTS}, not {str(value)[:40]!r}."
+        )
+    return int(value)
 
 
 def run(rows: Rows, query: Query, *, limit: int, continuation: str | None) -> ResultPage:
@@ -143,7 +149,7 @@ def _streamed(rows: Rows, query: Query, limit: int, after: int) -> ResultPage:
 
 
 def _collected(rows: Rows, query: Query, limit: int, done: int) -> ResultPage:
-    items: list[Names] = [{query.select.item: decoded_object(body)} for _, body in rows(0)]
+    items: list[Names] = [{query.select.root: decoded_object(body)} for _, body in rows(0)]
     values = list(_answer(query.select, query.parameters, items))
     page = [msgspec.json.encode(x) for x in values[done : done + limit]]
     handed_out = done + len(page)
@@ -159,6 +165,8 @@ def _answer(
 ) -> Iterator[Any]:
     """Give every result of a query, or of one inside it, over the rows before its FROM."""
     compiler = Compiler(parameters, _answer)
+    if select.over is not None:
+        start = [{select.item: x} for x in _answer(select.over, parameters, start)]
     rows: Iterable[Names] = _kept(compiler, select, start)
     if select.is_aggregate:
         rows = _grouped(compiler, select.group, rows)

@@ -130,10 +130,12 @@ class Select:
     """``columns`` is empty for ``*`` and for ``VALUE``; ``value`` is set for ``VALUE``.
 
     ``item`` is the name by which the query calls the item itself. ``limit`` is that of
-    LIMIT or TOP. The texts are what a query plan is put together from.
+    LIMIT or TOP. ``over`` is the query that stands in FROM, whose results are then the items.
+    The texts are what a query plan is put together from.
     """
 
     item: str = "c"
+    over: "Select | None" = None
     sources: tuple[Source, ...] = ()
     distinct: bool = False
     value: Column | None = None
@@ -150,7 +152,7 @@ class Select:
     @property
     def is_whole(self) -> bool:
         """Whether the result is the items as they are stored."""
-        if self.columns or self.sources:
+        if self.columns or self.sources or self.over:
             return False
         whole = Property(root=self.item, steps=())
         return self.value is None or self.value.expression == whole
@@ -169,12 +171,17 @@ class Select:
     def is_simple(self) -> bool:
         """Whether each range can answer for itself, and the answers just be put together."""
         whole = self.order or self.is_aggregate or self.limit or self.offset or self.distinct
-        return not whole
+        return not whole and (self.over is None or self.over.is_simple)
+
+    @property
+    def root(self) -> str:
+        """The name by which the innermost query in FROM calls an item of the container."""
+        return self.item if self.over is None else self.over.root
 
     @property
     def is_streamed(self) -> bool:
         """Whether the answer can be given item by item, with at most one result for each."""
-        return self.is_simple and not self.sources
+        return self.is_simple and not self.sources and self.over is None
 
 
 def has_aggregate(expression: Expression) -> bool:

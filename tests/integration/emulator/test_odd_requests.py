@@ -30,6 +30,8 @@ async def container(by_hand: Hand, **more: Any) -> int:
         {"defaultTtl": True},
         {"defaultTtl": 2**40},
         {"partitionKey": {"paths": [5]}},
+        {"partitionKey": {"paths": ["/pk"], "kind": {"id": 5}}},
+        {"partitionKey": {"paths": ["/pk"], "version": [2]}},
     ],
 )
 async def test_a_wrong_definition_is_refused_and_listings_go_on(
@@ -138,9 +140,59 @@ async def test_a_condition_of_a_patch_that_is_none_is_refused(
     assert (await by_hand.send("PATCH", f"{DOCS}/a", body, key="p")).status == 400
 
 
+@pytest.mark.parametrize("operation", [{}, [], None, 5, "jump"])
+async def test_an_operation_of_a_patch_that_is_none_is_refused(
+    by_hand: Hand, operation: Any
+) -> None:
+    await by_hand.send("POST", DOCS, {"id": "a", "pk": "p"}, key="p")
+    body = {"operations": [{"op": operation, "path": "/n", "value": 1}]}
+    assert (await by_hand.send("PATCH", f"{DOCS}/a", body, key="p")).status == 400
+
+
 @pytest.mark.parametrize("bounds", [("zz", "FF"), ("20", "10"), ("10", "10"), ("FFF", "FFFF")])
 async def test_bounds_without_hashes_between_them_are_refused(
     by_hand: Hand, bounds: tuple[str, str]
 ) -> None:
     headers = dict(zip(("x-ms-start-epk", "x-ms-end-epk"), bounds, strict=True))
     assert (await by_hand.send("GET", DOCS, headers=headers)).status == 400
+
+
+@pytest.mark.parametrize("kind", ["Replace", "Upsert", "Delete", "Patch"])
+@pytest.mark.parametrize("condition", ["ifMatch", "ifNoneMatch"])
+async def test_an_etag_in_a_batch_that_is_no_text_is_refused(
+    by_hand: Hand, kind: str, condition: str
+) -> None:
+    item = {"id": "a", "pk": "p"}
+    await by_hand.send("POST", DOCS, item, key="p")
+    operation = {"operationType": kind, "id": "a", "resourceBody": item, condition: 5}
+    headers = {"x-ms-cosmos-is-batch-request": "True"}
+    got = await by_hand.send("POST", DOCS, [operation], headers, key="p")
+    assert got.status == 207
+    assert (got.body[0]["statusCode"], condition in got.body[0]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT TOP {DIGITS} * FROM c",
+        f"SELECT * FROM c OFFSET {DIGITS} LIMIT 1",
+        f"SELECT * FROM c OFFSET 0 LIMIT {DIGITS}",
+    ],
+)
+async def test_a_query_for_more_results_than_there_can_be_is_refused(
+    by_hand: Hand, text: str
+) -> None:
+    got = await by_hand.query(text)
+    assert (got.status, "must be a whole number up to" in got.body["message"]) == (400, True)
+
+
+async def test_what_is_left_of_infinity_is_undefined(by_hand: Hand) -> None:
+    await by_hand.send("POST", DOCS, {"id": "a", "pk": "p"}, key="p")
+    assert (await by_hand.query("SELECT VALUE 1e999 % 5 FROM c")).body["Documents"] == []
+
+
+async def test_a_name_with_the_end_of_a_line_in_it_is_found_again(by_hand: Hand) -> None:
+    name = "a\r\nb"
+    assert (await by_hand.send("POST", "/dbs", {"id": name})).status == 201
+    assert (await by_hand.send("GET", f"/dbs/{name}/colls")).body["_count"] == 0
+    assert (await by_hand.send("DELETE", f"/dbs/{name}")).status == 204

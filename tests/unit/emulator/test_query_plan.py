@@ -18,7 +18,9 @@ PARTS: tuple[list[dict[str, Any]], ...] = (
 
 def info(text: str, **parameters: Any) -> dict[str, Any]:
     given = [{"name": f"@{k}", "value": v} for k, v in parameters.items()]
-    found: dict[str, Any] = plan(parsed({"query": text, "parameters": given}))["queryInfo"]
+    found: dict[str, Any] = plan(parsed({"query": text, "parameters": given}, now=0))[
+        "queryInfo"
+    ]
     return found
 
 
@@ -26,7 +28,7 @@ def asked(text: str, items: list[dict[str, Any]]) -> list[Any]:
     """Return what a range answers to a rewritten query."""
     rows = [(i, msgspec.json.encode(x)) for i, x in enumerate(items, start=1)]
     page = run(
-        lambda after: rows[after:], parsed({"query": text}), limit=100, continuation=None
+        lambda after: rows[after:], parsed({"query": text}, now=0), limit=100, continuation=None
     )
     return [msgspec.json.decode(x) for x in page.results]
 
