@@ -117,6 +117,10 @@ class RemembersRanges(Protocol):
         """Learn ranges from their leases, before ``ranges`` is asked or one is read."""
         ...
 
+    def part(self, low: str, high: str) -> FeedRange:
+        """Return the part of a range that holds these keys, which can be read on its own."""
+        ...
+
 
 class Feed(Protocol):
     """An ordered stream of changes, cut into ranges.

@@ -71,3 +71,6 @@ class _BoundedMemory(_BoundedFeed):
 
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         self._memory.remember_ranges(ranges)
+
+    def part(self, low: str, high: str) -> FeedRange:
+        return self._memory.part(low, high)

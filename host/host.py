@@ -39,6 +39,7 @@ from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerUnavailable, MemberConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
@@ -140,11 +141,13 @@ class Host:
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._clock = clock
         self._wall = wall
-        self._container = BoundedContainer(
+        bounded = BoundedContainer(
             container,
             timeout=settings.leases.call_timeout,
             on_call=self._events.container_call,
         )
+        self._memory = LeaseMemory()
+        self._container = RememberingContainer(bounded, self._memory)
         self._membership = Membership(
             self._container,
             Member(name=self.name, incarnation=self.incarnation, address=address),
@@ -292,6 +295,7 @@ class Host:
             events=self._events,
             changed=self._list_now.set,
             owned=lambda: () if self._pool is None else self._pool.may_act_on,
+            memory=self._memory,
         )
 
     def _worker_environment(self) -> WorkerEnvironment:

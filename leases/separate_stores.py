@@ -199,7 +199,8 @@ class SeparateStores:
 _MISSING = (
     "lease {range_id!r} has no checkpoint in the checkpoint store: it was emptied, or it is"
     " another than the one this fleet began with. Put the right one in its place; or delete"
-    " the lease, and it is recreated from the start position of your settings"
+    " the lease, and it is recreated: where a running host knows it to be, or from the start"
+    " position of your settings"
 )
 
 

@@ -42,7 +42,7 @@ from changefeed.feeds.cosmos.requests import (
     Requests,
     answering,
 )
-from changefeed.feeds.cosmos.topology import Bounds, Place, Topology
+from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
 from changefeed.feeds.errors import (
     FeedRefused,
     FeedUnavailable,
@@ -147,6 +147,9 @@ class CosmosFeed:
         ranges of all leases before ``ranges``, and before reading what may be gone.
         """
         self._topology = self._topology.recalling(ranges)
+
+    def part(self, low: str, high: str) -> FeedRange:
+        return part_between(low, high)
 
     async def ranges(self) -> Sequence[FeedRange]:
         await self._look()

@@ -131,7 +131,7 @@ class Topology:
             if part == _bounds(x):
                 found.append(replace(x, parents=self._held_before(x)))
             elif part is not None:
-                found.append(_part(part, parent=range_id))
+                found.append(replace(part_between(part.low, part.high), parents=(range_id,)))
         return tuple(found)
 
     def _held_before(self, held: FeedRange) -> tuple[RangeId, ...]:
@@ -169,10 +169,6 @@ def _named_bounds(range_id: RangeId) -> Bounds | None:
     return Bounds(low=found[1], high=found[2])
 
 
-def _part(bounds: Bounds, *, parent: RangeId) -> FeedRange:
-    return FeedRange(
-        id=RangeId(f"{bounds.low}-{bounds.high}"),
-        low=bounds.low,
-        high=bounds.high,
-        parents=(parent,),
-    )
+def part_between(low: str, high: str) -> FeedRange:
+    """Return a range of its own with these bounds, which its id names."""
+    return FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)

@@ -6,7 +6,6 @@ never wait for the writer. SQLite keeps that log's index in memory that processe
 through a file, so even readers must be able to write to the directory.
 """
 
-import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,6 +16,7 @@ import aiosqlite
 
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.open_database import OpenDatabase
 
 BUSY_SECONDS = 10.0
 """How long SQLite waits for another process before it says that a file is busy."""
@@ -28,38 +28,28 @@ it outlives a killed process, but a loss of power may take the last appends, and
 ``off`` even the whole file."""
 
 
+_MARKS = "SELECT identity, broker, (SELECT sum(last) FROM partitions) FROM log"
+
+
 def address(path: Path, access: Access) -> str:
     return f"{path.absolute().as_uri()}?mode={access}"
 
 
-class OpenFile:
-    """A database that is kept open, and the file that its path led to then.
+def records_kept_open(path: Path) -> OpenDatabase:
+    """Know the records of a broker again later. Blocks, for a moment."""
+    with advised(path):
+        return OpenDatabase(path, _MARKS)
 
-    A file that is deleted or replaced stays open: what is written to it is lost without an
-    error, and what is written elsewhere is never seen.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = self._found()
-
-    def check(self) -> None:
-        """Raise ``FeedRefused`` if another file, or none, is there by now."""
-        found = self._found()
-        if found is None or found != self._file:
-            what = "deleted" if found is None else "replaced"
-            raise FeedRefused(
-                f"{self._path} was {what} while it was open: what is appended here goes "
-                f"nowhere, and what others append is not seen. Stop what uses the log, restore "
-                f"its directory from one copy, and start again"
-            )
-
-    def _found(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116 - quicker, and it is asked often
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+def refuse_other_records(records: OpenDatabase) -> None:
+    """Raise ``FeedRefused`` if another file, or none, is there by now. May block."""
+    became = records.became()
+    if became is not None:
+        raise FeedRefused(
+            f"{records.path} was {became} while it was open: what is appended here goes "
+            f"nowhere, and what others append is not seen. Stop what uses the log, restore "
+            f"its directory from one copy, and start again"
+        )
 
 
 @contextmanager

@@ -25,7 +25,12 @@ from changefeed.feeds.eventlog.catalog import (
     read_catalog,
 )
 from changefeed.feeds.eventlog.damage import damaged
-from changefeed.feeds.eventlog.database import OpenFile, advised, connect
+from changefeed.feeds.eventlog.database import (
+    advised,
+    connect,
+    records_kept_open,
+    refuse_other_records,
+)
 from changefeed.feeds.eventlog.ids import is_position, position, sequence_of
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.stored_blocks import (
@@ -49,6 +54,7 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.feeds.timestamps import instant_us
+from changefeed.runtime.open_database import OpenDatabase
 
 _CONNECTIONS = 2
 _PAGE_BYTES = 8 * 1024 * 1024
@@ -230,7 +236,7 @@ class _Connections:
     """Those to the records of one broker, and the format these have."""
 
     format: RecordsFormat
-    file: OpenFile
+    file: OpenDatabase
     made: Sequence[aiosqlite.Connection]
 
     def of(self, partition: Partition) -> aiosqlite.Connection:
@@ -246,9 +252,9 @@ class _Brokers:
         self._connections: dict[int, _Connections] = {}
 
     def check(self) -> None:
-        """Raise ``FeedRefused`` if records were deleted or replaced since they were opened."""
+        """Raise ``FeedRefused`` if records were deleted, replaced or overwritten meanwhile."""
         for connections in list(self._connections.values()):
-            connections.file.check()
+            refuse_other_records(connections.file)
 
     async def connections(self, catalog: Catalog, broker: int) -> _Connections:
         if broker not in self._connections:
@@ -265,9 +271,8 @@ class _Brokers:
                 for _ in range(_CONNECTIONS)
             ]
             found = await asyncio.to_thread(format_of_records, catalog, broker)
-            self._connections[broker] = _Connections(
-                format=found, file=OpenFile(path), made=made
-            )
+            file = await asyncio.to_thread(records_kept_open, path)
+            self._connections[broker] = _Connections(format=found, file=file, made=made)
 
 
 def _page_of(partition: Partition, last: int, limit: int) -> dict[str, int]:

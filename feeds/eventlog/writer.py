@@ -22,7 +22,13 @@ from changefeed.feeds.eventlog.block_writer import Addition, Tail, fill
 from changefeed.feeds.eventlog.catalog import Catalog, read_catalog
 from changefeed.feeds.eventlog.checksums import NONE, is_sealed
 from changefeed.feeds.eventlog.damage import damaged_end
-from changefeed.feeds.eventlog.database import OpenFile, Synchronous, advised, connect
+from changefeed.feeds.eventlog.database import (
+    Synchronous,
+    advised,
+    connect,
+    records_kept_open,
+    refuse_other_records,
+)
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.lock import writer_lock
 from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
@@ -76,7 +82,7 @@ class EventLogWriter:
         self._catalog = catalog
         self._records = records
         self._path = catalog.folder(_BROKER) / RECORDS
-        self._file = OpenFile(self._path)
+        self._file = records_kept_open(self._path)
         self._clock = clock
         self._writing = asyncio.Lock()
 
@@ -144,7 +150,7 @@ class EventLogWriter:
                 if self._records.in_transaction:
                     await self._run("ROLLBACK")
                 raise
-        self._file.check()  # now, as until the commit it might have gone
+        refuse_other_records(self._file)  # once committed, not before
         return Appended(
             sequences={
                 self._catalog.by_number[end.partition].id: range(

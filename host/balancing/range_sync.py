@@ -1,7 +1,7 @@
 """Leases for the ranges that a feed has: creating what is missing, deleting what is over."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
@@ -17,6 +17,7 @@ from changefeed.host.workers.successors import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
+from changefeed.leases.remembering import LeaseMemory
 
 _AT_ONCE = 8
 _AGAIN_AFTER = 5.0
@@ -28,7 +29,8 @@ class RangeSynchronizer:
     """Looks for new ranges now and then; calls ``changed`` when leases came or went.
 
     It runs beside the rounds of balancing, which a slow feed must not hold up.
-    ``owned`` returns the leases that this host may act upon.
+    ``owned`` returns the leases that this host may act upon, and ``memory`` knows those
+    that were there.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class RangeSynchronizer:
         events: HostEvents,
         changed: Callable[[], None],
         owned: Callable[[], Collection[Lease]],
+        memory: LeaseMemory,
     ) -> None:
+        self._memory = memory
         self._feed = feed
         self._container = container
         self._settings = settings
@@ -89,6 +93,7 @@ class RangeSynchronizer:
                 ranges=ranges,
                 leases=leases,
                 events=self._events,
+                memory=self._memory,
             )
         except (RangeRefused, RangeUnknown):
             self._changed()  # the other leases are there
@@ -108,16 +113,21 @@ async def create_missing(
     ranges: Sequence[FeedRange],
     leases: Sequence[Lease],
     events: HostEvents,
+    memory: LeaseMemory,
 ) -> bool:
     """Create a lease for each range without one, its start resolved once and for all.
 
-    Return whether any was missing. ``ranges`` come parents before their children. Raise
+    Return whether any was missing. ``ranges`` come parents before their children. A lease
+    that ``memory`` knows was deleted by hand: it goes on from there. Raise
     ``RangeUnknown`` in the end if one has ended since, and is gone from the next list, and
     ``RangeRefused`` if one has no such start.
     """
     missing = _missing(ranges, leases)
-    if missing and isinstance(feed, RemembersRanges):
-        missing = _without_lease_on_keys(missing, [*leases, *await container.list()])
+    if isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
+        listed_twice = [*leases, *await container.list()]
+        missing = _without_lease_on_keys(missing, listed_twice)
+        bounds = parts_without_lease(ranges, listed_twice)
+        missing += [feed.part(low, high) for low, high in bounds]
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
     few = asyncio.Semaphore(_AT_ONCE)
     failed: list[RangeRefused | RangeUnknown] = []
@@ -129,8 +139,9 @@ async def create_missing(
             except (RangeRefused, RangeUnknown) as error:
                 failed.append(error)
                 return
-            wanted = Lease(range=with_unfinished_parents(found, fresh), continuation=position)
-            if not (await container.create(wanted)).epoch:
+            fresh_range = with_unfinished_parents(found, fresh)
+            wanted = memory.recreated(Lease(range=fresh_range, continuation=position))
+            if (await container.create(wanted)).sign_of_life == wanted.sign_of_life:
                 events.created(wanted)
 
     async with asyncio.TaskGroup() as group:
@@ -151,6 +162,36 @@ def _without_lease_on_keys(
     read twice. So each of two listings has to say that no lease holds its keys, nor did.
     """
     return [x for x in missing if not any(x.shares_keys_with(y.range) for y in leases)]
+
+
+def parts_without_lease(
+    ranges: Iterable[FeedRange], leases: Iterable[Lease]
+) -> list[tuple[str, str]]:
+    """Return the bounds of keys without a lease, in ranges of which others have one.
+
+    A range that was merged is read in parts, and none of them is a range of the feed: one
+    whose lease was deleted is seen only by the keys that are missing. What was ended before any
+    host read it has never held keys; a lease without bounds may hold any.
+    """
+    held = [x.range for x in leases if x.epoch or not x.ended]
+    if not all(x.high for x in held):
+        return []
+    return [
+        gap
+        for found in ranges
+        if any(found.shares_keys_with(x) for x in held)
+        for gap in _gaps(found, held)
+    ]
+
+
+def _gaps(found: FeedRange, held: Iterable[FeedRange]) -> Iterator[tuple[str, str]]:
+    low = found.low
+    for other in sorted(held, key=lambda x: x.low):
+        if low < other.low < found.high:
+            yield low, other.low
+        low = max(low, other.high)
+    if low < found.high:
+        yield low, found.high
 
 
 async def delete_echoes(

@@ -13,8 +13,15 @@ from typing import Any, TypeVar
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.sqlite.schema import Row, add_missing_columns
+from changefeed.leases.sqlite.schema import (
+    FILE_CREATION,
+    FILE_MARKS,
+    FILE_NAMING,
+    Row,
+    add_missing_columns,
+)
 from changefeed.runtime.handles import out_of_handles
+from changefeed.runtime.open_database import OpenDatabase
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
 _SCHEMA = 1
@@ -47,7 +54,7 @@ class SqliteFile:
         self._tables = tables
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._file: OpenDatabase | None = None
         self._was_full = False
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Future[Sequence[Any]] | None = None
@@ -139,12 +146,13 @@ class SqliteFile:
         self._was_full = False
 
     def _refuse_another_file(self) -> None:
-        found = _identity_of(self._path)
-        if found is None or found != self._identity:
+        became = None if self._file is None else self._file.became()
+        if became is not None:
             raise ContainerRefused(
-                f"{self._path} was deleted or replaced while hosts run: those that go on in "
-                "the old file and those that start in another would be two fleets. Stop all "
-                "hosts, put the right file in its place, and start them again"
+                f"{self._path} was {became} while hosts run: those that go on in the old file "
+                "and those that start in another would be two fleets. Stop all hosts, put the "
+                "right file in its place without the -wal and -shm beside it, and start them "
+                "again"
             )
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -166,7 +174,7 @@ class SqliteFile:
         )
         connection.row_factory = sqlite3.Row
         connection.execute("pragma schema_version")  # opens the file, and makes it
-        self._identity = _identity_of(self._path)
+        self._file = OpenDatabase(self._path, FILE_MARKS)
         return connection
 
     async def _prepare(self) -> None:
@@ -184,6 +192,7 @@ class SqliteFile:
             raise ContainerRefused(f"{self._path}: no WAL is possible here; use a local disk")
         await self.select("pragma synchronous = normal")
         await self.change(self._make_ours)
+        await self._run(self._mark)
 
     def _make_ours(self, connection: sqlite3.Connection) -> None:
         """Mark a new file as ours, refuse one that is not; make the tables."""
@@ -201,9 +210,15 @@ class SqliteFile:
                 f"{self._path} has schema {schema}, written by a newer version of this"
                 f" program, which itself knows {_SCHEMA}; upgrade this host"
             )
-        for creation in self._tables:
+        for creation in (FILE_CREATION, FILE_NAMING, *self._tables):
             connection.execute(creation)
         add_missing_columns(connection)
+
+    def _mark(self, connection: sqlite3.Connection) -> None:
+        """Copy the name of a new file from the log of writes into the file itself."""
+        if self._file is not None and not self._file.is_marked:
+            connection.execute("pragma wal_checkpoint(passive)")
+            self._file = OpenDatabase(self._path, FILE_MARKS)
 
     @contextmanager
     def _errors(self, *, opening: bool = False) -> Iterator[None]:
@@ -225,15 +240,6 @@ class SqliteFile:
 
 def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
-def _identity_of(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes a file from its replacement; ``None`` if it is gone."""
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
 
 
 _MAY_PASS = {

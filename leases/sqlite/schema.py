@@ -125,6 +125,14 @@ def _checkpoint(row: Row) -> Checkpoint:
     return Checkpoint(**row)
 
 
+FILE_CREATION = "create table if not exists file (id text not null)"
+"""One row: a random name of this file, by which hosts know it from one that takes its place."""
+FILE_NAMING = (
+    "insert into file select lower(hex(randomblob(16))) where not exists (select 1 from file)"
+)
+FILE_MARKS = "select id, (select sum(seq) from sqlite_sequence) from file"
+"""The name, and how many writes there were: SQLite never counts back."""
+
 FEED_CREATION = "create table if not exists feed (identity text not null)"
 """One row: the feed that the leases of this file are about."""
 

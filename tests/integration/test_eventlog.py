@@ -15,6 +15,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog
 from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId
+from changefeed.runtime import open_database
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
@@ -280,6 +281,33 @@ async def test_records_that_go_under_an_open_log_are_noticed_by_who_writes_and_w
             await writer.append(numbered(1))
         with pytest.raises(FeedRefused, match=f"records.db was {by} while it was open"):
             await log.ranges()
+
+
+@pytest.mark.parametrize("by", ["another log's", "an older copy"])
+async def test_records_overwritten_in_their_place_end_who_writes_and_who_reads(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(open_database, "_LOOK_EVERY", 0.0)
+    records = path / "brokers/1/records.db"
+    copy = tmp_path / "copy.db"
+    shutil.copy(records, copy)
+    if by == "another log's":
+        other = tmp_path / "other"
+        await create_log(other)
+        async with EventLogWriter.open(other) as writer:
+            await writer.append(numbered(100))
+        copy = other / "brokers/1/records.db"
+    async with EventLogWriter.open(path) as writer:
+        await writer.append(numbered(1))
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        assert await log.ranges()
+        place = records.stat().st_ino
+        shutil.copyfile(copy, records)
+        assert records.stat().st_ino == place
+        with pytest.raises(FeedRefused, match=r"records.db was overwritten while it was open"):
+            await log.ranges()
+        with pytest.raises(FeedRefused, match=r"records.db (was overwritten|does not look)"):
+            await writer.append(numbered(1))
 
 
 @pytest.fixture

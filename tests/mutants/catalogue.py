@@ -3,6 +3,7 @@
 from .of_emulator import EMULATOR
 from .of_feeds import FEEDS
 from .of_fleet import FLEET
+from .of_guards import GUARDS
 from .of_holding import HOLDING
 from .of_leases import LEASES
 from .of_lifecycle import LIFECYCLE
@@ -20,4 +21,5 @@ MUTANTS = (
     *PIPELINE,
     *LIFECYCLE,
     *EMULATOR,
+    *GUARDS,
 )

@@ -212,7 +212,7 @@ FEEDS = (
     Mutant(
         name="an append to a file that is gone is acknowledged",
         file="feeds/eventlog/writer.py",
-        before="        self._file.check()  # now, as until the commit it might have gone\n",
+        before="        refuse_other_records(self._file)  # once committed, not before\n",
         after="",
         rule=12,
         tests=(_EVENTLOG,),

@@ -298,8 +298,8 @@ FLEET = (
     Mutant(
         name="a range that is read in parts is read once more as a whole",
         file="host/balancing/range_sync.py",
-        before="_without_lease_on_keys(missing, [*leases, *await container.list()])",
-        after="missing",
+        before="missing = _without_lease_on_keys(missing, listed_twice)",
+        after="missing = list(missing)",
         rule=9,
         tests=(_RANGES,),
     ),

@@ -272,9 +272,9 @@ LEASES = (
     ),
     Mutant(
         name="a lease file that was replaced goes unnoticed",
-        file="leases/sqlite/file.py",
-        before="        if found is None or found != self._identity:\n",
-        after="        if found is None:\n",
+        file="runtime/open_database.py",
+        before="        if found != self._place:\n            return Became.REPLACED\n",
+        after="",
         rule=3,
         tests=(_SQLITE,),
     ),

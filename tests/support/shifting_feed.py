@@ -19,7 +19,7 @@ from changefeed.feeds.cosmos.positions import (
     position_after,
     sequences,
 )
-from changefeed.feeds.cosmos.topology import Place, Topology
+from changefeed.feeds.cosmos.topology import Place, Topology, part_between
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import (
     Change,
@@ -113,6 +113,9 @@ class ShiftingReader:
 
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         self._topology = self._topology.recalling(ranges)
+
+    def part(self, low: str, high: str) -> FeedRange:
+        return part_between(low, high)
 
     async def ranges(self) -> Sequence[FeedRange]:
         await asyncio.sleep(0)

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -17,6 +18,7 @@ from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
+from changefeed.runtime import open_database
 from tests.support.handles import out_of_handles
 
 pytestmark = pytest.mark.real_time
@@ -220,7 +222,7 @@ async def test_a_file_that_was_deleted_is_refused_by_hosts_that_use_it(path: Pat
     async with SqliteLeases(path) as leases:
         lease = await leases.create(NEW)
         await asyncio.to_thread(path.unlink)
-        with pytest.raises(ContainerRefused, match="was deleted or replaced while hosts run"):
+        with pytest.raises(ContainerRefused, match="was deleted while hosts run"):
             await leases.replace(lease.renewed())
         with pytest.raises(ContainerRefused, match="two fleets"):
             await leases.list()
@@ -237,6 +239,72 @@ async def test_a_file_that_was_replaced_is_refused_by_hosts_that_use_the_old_one
             with pytest.raises(ContainerRefused, match="Stop all hosts"):
                 await leases.replace(lease.renewed())
             assert [x.renewals for x in await others.list()] == [0]
+
+
+@pytest.fixture
+def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_database, "_LOOK_EVERY", 0.0)
+
+
+@pytest.mark.usefixtures("looks_each_time")
+@pytest.mark.parametrize("calls", [0, 30], ids=["at once", "after some writes"])
+async def test_a_file_that_is_overwritten_in_its_place_ends_the_hosts_that_use_it(
+    path: Path, calls: int
+) -> None:
+    other = path.with_suffix(".other")
+    async with SqliteLeases(other) as others:
+        for lease in fresh(200):
+            await others.create(lease)
+    async with SqliteLeases(path) as leases, SqliteLeases(path) as a_second_host:
+        lease = await leases.create(NEW)
+        for _ in range(calls):
+            lease = await leases.replace(lease.renewed())
+        await asyncio.to_thread(shutil.copyfile, other, path)
+        with pytest.raises(ContainerRefused, match="was overwritten while hosts run"):
+            await leases.replace(lease.renewed())
+        with pytest.raises(ContainerRefused, match="-wal and -shm"):
+            await a_second_host.list()
+
+
+@pytest.mark.usefixtures("looks_each_time")
+async def test_an_older_copy_put_over_a_file_ends_the_hosts_that_use_it(path: Path) -> None:
+    backup = path.with_suffix(".backup")
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        change(path, "pragma wal_checkpoint(truncate)")
+        await asyncio.to_thread(shutil.copyfile, path, backup)
+        lease = await leases.replace(lease.renewed())
+        change(path, "pragma wal_checkpoint(truncate)")
+        lease = await leases.replace(lease.renewed())
+        await asyncio.to_thread(shutil.copyfile, backup, path)
+        with pytest.raises(ContainerRefused, match="was overwritten while hosts run"):
+            await leases.replace(lease.renewed())
+
+
+@pytest.mark.usefixtures("looks_each_time")
+async def test_a_file_that_is_compacted_or_copied_from_is_the_same_file(path: Path) -> None:
+    async with SqliteLeases(path) as leases, SqliteLeases(path) as others:
+        for lease in fresh(300):
+            await leases.delete(await leases.create(lease))
+        lease = await leases.create(NEW)
+        await asyncio.to_thread(change, path, "vacuum")
+        await asyncio.to_thread(change, path, "pragma wal_checkpoint(truncate)")
+        await asyncio.to_thread(shutil.copyfile, path, path.with_suffix(".copy"))
+        lease = await others.replace(lease.renewed())
+        assert (await leases.replace(lease.renewed())).renewals == 2
+
+
+@pytest.mark.usefixtures("looks_each_time")
+async def test_a_look_at_the_file_keeps_the_locks_of_the_process(path: Path) -> None:
+    """Without them the next process to close the file deletes the log of writes under us."""
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        another = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('select 1')"
+        await leases.list()
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", another)
+        assert await process.wait() == 0
+        lease = await leases.replace(lease.renewed())
+    assert rows(path, "select renewals from leases") == [(1,)]
 
 
 async def test_a_host_out_of_file_handles_waits_for_its_leases(path: Path) -> None:

@@ -14,6 +14,7 @@ from changefeed.host.balancing.range_sync import (
     RangeSynchronizer,
     create_missing,
     delete_finished,
+    parts_without_lease,
 )
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
@@ -23,6 +24,7 @@ from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
+from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 
 EVENTS = HostEvents(HostName("a"))
 R0, R1, R2, R3, R4 = (RangeId(f"r{n}") for n in range(5))
@@ -33,7 +35,7 @@ async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
     before = await leases.list()
     ranges = await feed.ranges()
     any_missing = await create_missing(
-        feed, leases, "now", ranges=ranges, leases=before, events=EVENTS
+        feed, leases, "now", ranges=ranges, leases=before, events=EVENTS, memory=LeaseMemory()
     )
     after = sorted(x.range_id for x in await leases.list())
     assert any_missing == (len(after) > len(before))
@@ -164,7 +166,13 @@ class Splitting(MemoryFeed):
 async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -> None:
     leases, settings = MemoryLeases(), FeedSettings()
     synchronizer = RangeSynchronizer(
-        Splitting(2), leases, settings, events=EVENTS, changed=lambda: None, owned=tuple
+        Splitting(2),
+        leases,
+        settings,
+        events=EVENTS,
+        changed=lambda: None,
+        owned=tuple,
+        memory=LeaseMemory(),
     )
     running = asyncio.create_task(synchronizer.run())
     await asyncio.sleep(1)
@@ -179,6 +187,9 @@ class Handing(MemoryFeed):
 
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         """Nothing is forgotten here."""
+
+    def part(self, low: str, high: str) -> FeedRange:
+        return FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)
 
 
 async def superseded_by(
@@ -320,6 +331,7 @@ async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_i
         events=EVENTS,
         changed=lambda: None,
         owned=lambda: owned,
+        memory=LeaseMemory(),
     )
     running = asyncio.create_task(synchronizer.run())
     await asyncio.sleep(1)
@@ -339,6 +351,7 @@ async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo(
         events=EVENTS,
         changed=lambda: None,
         owned=lambda: next(owners),
+        memory=LeaseMemory(),
     )
     running = asyncio.create_task(synchronizer.run())
     await asyncio.sleep(1)
@@ -368,21 +381,109 @@ async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> N
 
 async def test_a_range_that_is_read_in_parts_is_not_created_as_a_whole() -> None:
     leases = MemoryLeases()
-    part = FeedRange(id=RangeId("0-4"), low="0", high="4")
-    await leases.create(Lease(range=part, continuation=Continuation("7")))
+    for low, high in (("0", "4"), ("4", "8")):
+        part = FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)
+        await leases.create(Lease(range=part, continuation=Continuation("7")))
     other = FeedRange(id=R4, low="8", high="a")
     await create_missing(
         Handing([R0, R4]),
         leases,
         "beginning",
         ranges=[WHOLE, other],
-        leases=[],  # a listing that lacks the part
+        leases=[],  # a listing that lacks the parts
         events=EVENTS,
+        memory=LeaseMemory(),
     )
-    assert {x.range_id for x in await leases.list()} == {"0-4", "r4"}
+    assert {x.range_id for x in await leases.list()} == {"0-4", "4-8", "r4"}
 
 
 async def test_what_holds_other_keys_stays_though_it_names_the_range_an_ancestor() -> None:
     beside = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
     found = await superseded_by(HALF, ended=WHOLE, there=beside)
     assert found == [("r0", "7"), ("r1", "7"), ("r4", "3")]
+
+
+def test_a_part_of_a_merged_range_without_a_lease_gets_one() -> None:
+    """None of the parts is a range of the feed, so only the keys without a lease show it."""
+    ranges = [FeedRange(id=R4, low="", high="8", parents=(R1, R2, R3))]
+    held = [
+        FeedRange(id=RangeId("2-4"), low="2", high="4"),
+        FeedRange(id=RangeId("6-8"), low="6", high="8"),
+    ]
+    leases = [replace(Lease(range=x), epoch=1) for x in held]
+    assert parts_without_lease(ranges, leases) == [("", "2"), ("4", "6")]
+    assert parts_without_lease(ranges, leases[:1]) == [("", "2"), ("4", "8")]
+    superseded = Lease(range=ranges[0]).finished()
+    assert parts_without_lease(ranges, [*leases, superseded]) == [("", "2"), ("4", "6")]
+
+
+def test_a_part_whose_keys_some_lease_holds_or_may_hold_gets_none() -> None:
+    ranges = [FeedRange(id=R4, low="", high="8")]
+    half = Lease(range=FeedRange(id=R1, low="4", high="8"))
+    assert parts_without_lease(ranges, []) == []
+    assert parts_without_lease(ranges, [Lease(range=ranges[0])]) == []
+    read_to_its_end = replace(Lease(range=FeedRange(id=R0, low="", high="4")), epoch=1)
+    assert parts_without_lease(ranges, [half, read_to_its_end.finished()]) == []
+    without_bounds = Lease(range=FeedRange(id=R2))
+    assert parts_without_lease(ranges, [half, without_bounds]) == []
+
+
+class TornListing(MemoryLeases):
+    """Its next listing lacks one lease."""
+
+    lacks: RangeId | None = None
+
+    async def list(self) -> list[Lease]:
+        lacking, self.lacks = self.lacks, None
+        return [x for x in await super().list() if x.range_id != lacking]
+
+
+async def test_a_part_that_only_one_listing_lacks_gets_no_second_lease() -> None:
+    leases, memory = TornListing(), LeaseMemory()
+    for low, high in (("", "4"), ("4", "8")):
+        half = FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)
+        await leases.create(Lease(range=half, continuation=Continuation("0"), epoch=1))
+    merged = FeedRange(id=R4, low="", high="8", parents=(RangeId("-4"), RangeId("4-8")))
+    leases.lacks = RangeId("4-8")
+    await create_missing(
+        Handing(1),
+        leases,
+        "beginning",
+        ranges=[merged],
+        leases=await leases.list(),
+        events=EVENTS,
+        memory=memory,
+    )
+    assert sorted(x.range_id for x in await leases.list()) == ["-4", "4-8"]
+
+
+async def test_a_deleted_lease_goes_on_above_its_epochs_and_from_its_checkpoint() -> None:
+    feed, stored, memory = MemoryFeed(1), MemoryLeases(), LeaseMemory()
+    leases = RememberingContainer(stored, memory)
+    await create_missing(
+        feed,
+        leases,
+        "beginning",
+        ranges=await feed.ranges(),
+        leases=[],
+        events=EVENTS,
+        memory=memory,
+    )
+    (lease,) = await leases.list()
+    lease = await leases.acquire(lease.taken_by(HostName("a"), Incarnation("a-1")))
+    await leases.checkpoint(lease.advanced_to(Continuation("7")))
+    (lease,) = await stored.list()
+    await stored.delete(lease)
+    feed.append("k", range_id=R0)
+    await create_missing(
+        feed,
+        leases,
+        "now",
+        ranges=await feed.ranges(),
+        leases=[],
+        events=EVENTS,
+        memory=memory,
+    )
+    found = await stored.read(R0)
+    assert found is not None
+    assert (found.epoch, found.continuation, found.owner) == (1, "7", None)

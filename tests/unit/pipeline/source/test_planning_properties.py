@@ -16,6 +16,7 @@ from changefeed.host.workers.successors import create_successors
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
+from changefeed.leases.remembering import LeaseMemory
 from changefeed.pipeline.lease_offsets import leases_of, offset_of, read_leases
 from changefeed.pipeline.source.planning import next_offset, target_at
 from tests.support.pipeline_stories import Anew, Shifting, Story
@@ -117,7 +118,15 @@ async def tended(feed: Feed, container: MemoryLeases, start: StartAt) -> None:
         feed.remember_ranges(x.range for x in leases)
     ranges = await feed.ranges()
     events = HostEvents(HOST)
-    await create_missing(feed, container, start, ranges=ranges, leases=leases, events=events)
+    await create_missing(
+        feed,
+        container,
+        start,
+        ranges=ranges,
+        leases=leases,
+        events=events,
+        memory=LeaseMemory(),
+    )
     await delete_finished(container, ranges=ranges, leases=leases, events=events)
 
 

@@ -1,0 +1,115 @@
+"""Whether a SQLite file that is kept open is still the file that was opened.
+
+A file that is deleted or replaced stays open: what is written to it is lost without an error,
+and what others write is never seen. Its place in the file system shows that. One that is
+overwritten in its place (``cp other.db leases.db``) keeps that place, and SQLite does not
+notice: it trusts what it has read, and its next checkpoint mixes both files. What the file
+itself holds shows that: who made it, and a count that never goes down.
+
+Limits: a copy that is as far as the file was when it was last looked at is not distinguished
+from it. The look goes past the log of writes, so it sees what SQLite has copied into the file.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+_LOOK_EVERY = 0.5
+"""A look costs a tenth of a millisecond: too much for each write."""
+_TRIES = 4
+_TRY_AGAIN_AFTER = 0.05
+_OTHER_FILE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+
+Marks = Sequence[Any]
+"""What identifies a file, and last a count that never goes down."""
+
+
+class Became(StrEnum):
+    """What happened to a file that is open, for people."""
+
+    DELETED = "deleted"
+    REPLACED = "replaced"
+    OVERWRITTEN = "overwritten"
+
+
+class OpenDatabase:
+    """A database that is kept open, and what its path led to when this was made.
+
+    ``marks`` is a statement for the marks of the file, in one row.
+    """
+
+    def __init__(
+        self, path: Path, marks: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.path = path
+        self._statement = marks
+        self._clock = clock
+        self._place = self._found()
+        self._marks = self._looked()
+        self._looked_at = clock()
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether marks were found in the file: until then it is known by its place alone."""
+        return self._marks is not None
+
+    def became(self) -> Became | None:
+        """Return what happened to the file since; ``None`` if it is the same. May block."""
+        found = self._found()
+        if found is None:
+            return Became.DELETED
+        if found != self._place:
+            return Became.REPLACED
+        now = self._clock()
+        if now - self._looked_at < _LOOK_EVERY:
+            return None
+        self._looked_at = now
+        return None if self._is_marked_as_before() else Became.OVERWRITTEN
+
+    def _is_marked_as_before(self) -> bool:
+        """Look at the marks, more than once before another file is seen in them: SQLite may
+        be copying into the file at this moment.
+        """
+        for _ in range(_TRIES):
+            try:
+                marks = self._looked()
+            except sqlite3.Error:
+                return True  # no look was possible: out of file handles, or a bad disk
+            if self._marks is None or goes_on(self._marks, marks):
+                self._marks = marks
+                return True
+            time.sleep(_TRY_AGAIN_AFTER)
+        return False
+
+    def _looked(self) -> Marks | None:
+        """Read what the file holds, without locks and without the log of writes.
+
+        It is SQLite that reads, because a file of this process that is opened and closed by
+        other means loses its locks.
+        """
+        address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
+        try:
+            with closing(sqlite3.connect(address, uri=True)) as connection:
+                row = connection.execute(self._statement).fetchone()
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OTHER_FILE:
+                return None
+            raise
+        return None if row is None else tuple(row)
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - quicker, and it is asked often
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
+
+
+def goes_on(before: Marks, now: Marks | None) -> bool:
+    """Whether a file with the marks ``now`` can be the one that had ``before``."""
+    return now is not None and before[:-1] == now[:-1] and (now[-1] or 0) >= (before[-1] or 0)
