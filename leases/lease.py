@@ -75,7 +75,7 @@ class Lease:
 
     def without_continuation(self) -> "Lease":
         """Carry none: a write of this leaves the stored continuation alone."""
-        return replace(self, continuation=None)
+        return self if self.continuation is None else replace(self, continuation=None)
 
     def asked_by(self, host: HostName | None) -> "Lease":
         """Carry a request to hand the lease over; ``None`` withdraws it."""

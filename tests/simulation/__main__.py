@@ -9,10 +9,12 @@ Exit code 1 if any of them violates an invariant; each is printed with its story
 command that tells it again.
 """
 
+import gc
 import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -32,7 +34,10 @@ _out = Console()
 
 
 def _quietly() -> None:
+    """Prepare a process that only lives through seeds."""
     logging.disable(logging.CRITICAL)
+    gc.freeze()  # what was imported stays
+    gc.set_threshold(20_000, 10, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +140,10 @@ def _tell(found: _Found) -> None:
 
 def _sum_up(lived: list[Outcome], violations: list[_Found], seconds: float) -> None:
     hours = sum(x.hours for x in lived)
+    feeds = Counter([*(x.feed for x in lived), *(x.kind.feed for x in violations)])
+    by_feed = ", ".join(f"{n:,} over {feed}" for feed, n in feeds.items())
     _out.print(
-        f"{len(lived) + len(violations):,} seeds, {len(violations)} violations; "
+        f"{len(lived) + len(violations):,} seeds ({by_feed}), {len(violations)} violations; "
         f"{sum(x.events for x in lived):,} events, "
         f"{sum(x.deliveries for x in lived):,} deliveries; "
         f"{hours:,.0f} virtual hours in {seconds:,.0f} s: {hours / seconds:.2f} h/s"

@@ -106,7 +106,8 @@ class Checker:
     def ended(self, call: Call) -> None:
         """The call is over, in whatever way."""
         self._active[call] -= 1
-        self._active += Counter()  # drop what is at zero
+        if self._active[call] <= 0:
+            del self._active[call]
 
     def died(self, process: str) -> None:
         """A process was killed, and its calls with it."""

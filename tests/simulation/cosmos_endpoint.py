@@ -5,10 +5,11 @@ answers 404, 409 and 412; the network in between throttles, loses answers, and h
 send a write again.
 """
 
-import copy
 from collections.abc import Mapping
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+import msgspec
 
 from changefeed.emulator.patching import patched
 from changefeed.leases.container import LeaseContainer
@@ -30,6 +31,7 @@ from changefeed.leases.stores import OwnershipStore
 from .network import Replicas, Server
 from .stores import Surroundings
 
+T = TypeVar("T")
 _FORM = Form(names=Names("simulated"))
 
 
@@ -49,9 +51,9 @@ class Endpoint:
         return found
 
     def put(self, document: Mapping[str, Any]) -> Document:
-        stored = {**copy.deepcopy(dict(document)), "_etag": f'"{next(self._etags)}"', "_ts": 0}
+        stored = {**_copied(dict(document)), "_etag": f'"{next(self._etags)}"', "_ts": 0}
         self.documents[stored["id"]] = stored
-        return copy.deepcopy(stored)
+        return _copied(stored)
 
 
 class SimulatedItems:
@@ -68,7 +70,7 @@ class SimulatedItems:
         return document
 
     async def read(self, name: str) -> Document | None:
-        return copy.deepcopy(self._endpoint.documents.get(name))
+        return _copied(self._endpoint.documents.get(name))
 
     async def create(self, document: Document) -> Document:
         if document["id"] in self._endpoint.documents:
@@ -98,9 +100,9 @@ class SimulatedItems:
         stored = self._endpoint.documents.values()
         found = [x for x in stored if x["id"].startswith(parameters["begin"])]
         if text != documents.LISTED:
-            return copy.deepcopy(found)
+            return _copied(found)
         listed = []
-        for document in copy.deepcopy(found):
+        for document in _copied(found):
             started = isinstance(document.pop("ContinuationToken", None), str)
             listed.append({**document, "started": started})
         return listed
@@ -144,3 +146,8 @@ def _lease_in(document: Document) -> Lease | None:
     if not document["id"].startswith(_FORM.names.leases) or not documents.started(document):
         return None
     return documents.lease_in(document)
+
+
+def _copied(documents: T) -> T:
+    """Return what a client gets, or what is stored of what it sends: all of it is JSON."""
+    return cast("T", msgspec.json.decode(msgspec.json.encode(documents)))

@@ -4,17 +4,20 @@ Whatever runs in a host's context belongs to the host: its tasks, its timers, wh
 are woken by. While it is frozen nothing of it runs, and afterwards everything does at
 once, as in a process after SIGSTOP and SIGCONT. Tasks hash by the order of their making,
 so that a seed replays the same way in another process.
+
+There are no sockets and no threads here, so a turn of the loop is nothing but its callbacks:
+a simulation is as fast as these few lines are.
 """
 
 import asyncio
-from collections import defaultdict
+import heapq
+from collections import defaultdict, deque
 from collections.abc import Callable
-from contextvars import Context, ContextVar
-from dataclasses import dataclass
+from contextvars import Context, ContextVar, copy_context
 from itertools import count
 from typing import Any
 
-from tests.support.virtual_time import VirtualTimeLoop
+from changefeed.testing.virtual_time import NothingCanHappen
 
 HOST: ContextVar[str | None] = ContextVar("HOST", default=None)
 """The process that the running code belongs to; ``None`` is the world around."""
@@ -33,11 +36,33 @@ class CountedTask(asyncio.Task[Any]):
         return self._number
 
 
-class FreezingLoop(VirtualTimeLoop):
+class _Event(asyncio.TimerHandle):
+    """What is to run, now or at its time: a handle with nothing for debugging in it."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., Any], args: Any, context: Context
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+
+class FreezingLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
-        self._frozen: set[str] = set()
-        self._late: dict[str, list[_Late]] = defaultdict(list)
         super().__init__()
+        self._now = 0.0
+        self._soon = deque[_Event]()
+        self._timers: list[tuple[float, int, _Event]] = []
+        self._numbers = count()  # of timers: those of one moment fire in order
+        self._frozen: set[str] = set()
+        self._late: dict[str, list[_Event]] = defaultdict(list)
         self.set_task_factory(
             lambda loop, coroutine, **kwargs: CountedTask(coroutine, loop=loop, **kwargs)
         )
@@ -48,8 +73,7 @@ class FreezingLoop(VirtualTimeLoop):
 
     def thaw(self, host: str) -> None:
         self._frozen.discard(host)
-        for late in self._late.pop(host, ()):
-            super().call_soon(late.run, context=late.context)
+        self._soon.extend(self._late.pop(host, ()))
 
     def thaw_all(self) -> None:
         """Let everything run again, the killed too: so that it can be ended."""
@@ -57,15 +81,28 @@ class FreezingLoop(VirtualTimeLoop):
         for host in [*self._late]:
             self.thaw(host)
 
+    # what asyncio asks of a loop
+
+    def time(self) -> float:
+        return self._now
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        host = self._frozen_host(context)
-        if host is None:
-            return super().call_soon(callback, *args, context=context)
-        late = _Late(asyncio.Handle(callback, args, self, context), callback, args, context)
-        self._late[host].append(late)
-        return late.handle
+        event = _Event(self._now, callback, args, _own(context))
+        self._queue_for(event).append(event)
+        return event
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment] # there is one thread
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self,
@@ -74,33 +111,51 @@ class FreezingLoop(VirtualTimeLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        def fire() -> None:
-            host = self._frozen_host(context)
-            if host is None:
-                callback(*args)
-            else:
-                self._late[host].append(_Late(handle, callback, args, context))
+        event = _Event(when, callback, args, _own(context))
+        heapq.heappush(self._timers, (when, next(self._numbers), event))
+        return event
 
-        handle = super().call_at(when, fire, context=context)
-        return handle
+    def _run_once(self) -> None:
+        """Run what is ready, which may make more ready for the next turn."""
+        soon = self._soon
+        if not soon:
+            self._skip_to_the_next_timer()
+        self._fire_timers()
+        for _ in range(len(soon)):
+            event = soon.popleft()
+            if not event._cancelled:
+                self._run(event)
 
-    def _frozen_host(self, context: Context | None) -> str | None:
-        """Return the host that a callback belongs to, if that is frozen."""
+    def _run(self, event: _Event) -> None:
+        try:
+            event._context.run(event._callback, *event._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as handles do it
+            self.call_exception_handler({"message": f"{event._callback}", "exception": error})
+
+    def _skip_to_the_next_timer(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        if not timers:
+            raise NothingCanHappen("all tasks are waiting and no timer is set")
+        self._now = max(self._now, timers[0][0])
+
+    def _fire_timers(self) -> None:
+        timers = self._timers
+        while timers and timers[0][0] <= self._now:
+            event = heapq.heappop(timers)[2]
+            if not event._cancelled:
+                self._queue_for(event).append(event)
+
+    def _queue_for(self, event: _Event) -> "deque[_Event] | list[_Event]":
+        """Return where an event belongs: what a frozen host was to run comes late."""
         if not self._frozen:
-            return None
-        host = HOST.get() if context is None else context.get(HOST)
-        return host if host in self._frozen else None
+            return self._soon
+        host = event._context.get(HOST)
+        return self._late[host] if host in self._frozen else self._soon
 
 
-@dataclass(slots=True)
-class _Late:
-    """What a frozen host was to run. It can still be cancelled, by its handle."""
-
-    handle: asyncio.Handle
-    callback: Callable[..., Any]
-    args: tuple[Any, ...]
-    context: Context | None
-
-    def run(self) -> None:
-        if not self.handle.cancelled():
-            self.callback(*self.args)
+def _own(context: Context | None) -> Context:
+    return copy_context() if context is None else context

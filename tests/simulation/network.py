@@ -6,7 +6,7 @@ frozen, killed, or has lost its patience, and may take effect long after that.
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
@@ -85,6 +85,22 @@ class Server:
         self.past.setdefault(name, deque(maxlen=_SNAPSHOTS)).append(answer)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    name: str
+    method: "partial[Any]"
+    weather: Weather
+    answer: "asyncio.Future[Any]"
+
+    def resolve(self, result: object) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def reject(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
 class Link:
     """One host's way to one server: every method of the store, with weather in between."""
 
@@ -108,67 +124,63 @@ class Link:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._server.store, name)
-        if not asyncio.iscoroutinefunction(method):
-            return method
+        if asyncio.iscoroutinefunction(method):
+            method = partial(self._call, name, method)
+            setattr(self, name, method)
+        return method
 
-        async def call(*args: Any, **more: Any) -> Any:
-            self._on_call(name)
-            context = Context()  # nobody's: it is not frozen with the host
-            loop = asyncio.get_running_loop()
-            answer = loop.create_future()
-            serving = context.run(
-                asyncio.ensure_future, self._serve(name, partial(method, **more), args, answer)
-            )
-            serving.add_done_callback(_ignore, context=context)
-            return await answer
+    async def _call(
+        self, name: str, method: Callable[..., Any], *args: Any, **more: Any
+    ) -> Any:
+        self._on_call(name)
+        request = _Request(
+            name=name,
+            method=partial(method, *args, **more),
+            weather=self._weather_for(name),
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        self._travel(request.weather, self._arrive, request)
+        return await request.answer
 
-        return call
-
-    async def _serve(
-        self,
-        name: str,
-        method: "partial[Any]",
-        args: tuple[Any, ...],
-        answer: "asyncio.Future[Any]",
-    ) -> None:
-        chance = self._random.random
-        weather = self._weather_for(name)
-        await self._travel(weather)
+    def _arrive(self, request: _Request) -> None:
+        chance, weather = self._random.random, request.weather
         if self._down() or chance() < weather.stall:
             return  # no answer, ever
         if chance() < weather.throttle:
-            _reject(answer, self._unavailable("throttled", retry_after=chance() * 3))
-            return
-        if chance() < weather.fail_before:
-            _reject(answer, self._unavailable("lost on its way there"))
-            return
+            request.reject(self._unavailable("throttled", retry_after=chance() * 3))
+        elif chance() < weather.fail_before:
+            request.reject(self._unavailable("lost on its way there"))
+        elif weather.repeat and request.name in _WRITES and chance() < weather.repeat:
+            with suppress(Exception):
+                _at_once(request.method())
+            self._travel(weather, self._serve, request)
+        else:
+            self._serve(request)
+
+    def _serve(self, request: _Request) -> None:
+        weather = request.weather
         try:
-            if weather.repeat and name in _WRITES and chance() < weather.repeat:
-                with suppress(Exception):
-                    await method(*args)
-                await self._travel(weather)
-            result = await method(*args)
+            result = _at_once(request.method())
         except Exception as error:  # noqa: BLE001 - carried to the caller
-            await self._travel(weather)
-            _reject(answer, error)
+            self._travel(weather, request.reject, error)
             return
-        if name in self._listings:
-            result = self._perhaps_stale(f"{name} {method.keywords}", result)
-        result = self._in_session(weather, name, args, result)
-        lost = chance() < weather.fail_after
-        await self._travel(weather)
-        if lost:
-            _reject(answer, self._unavailable("lost on its way back"))
-        elif not answer.done():
-            answer.set_result(result)
+        if request.name in self._listings:
+            result = self._perhaps_stale(f"{request.name} {request.method.keywords}", result)
+        result = self._in_session(weather, request.name, request.method.args, result)
+        if self._random.random() < weather.fail_after:
+            self._travel(weather, request.reject, self._unavailable("lost on its way back"))
+        else:
+            self._travel(weather, request.resolve, result)
 
     def _weather_for(self, name: str) -> Weather:
         calls = self._weather.calls
         return self._weather if calls is None or name in calls else _FINE
 
-    async def _travel(self, weather: Weather) -> None:
+    def _travel(self, weather: Weather, then: Callable[..., None], what: Any) -> None:
+        """Go on after a while, in nobody's context: it is not frozen with the host."""
         slow = self._random.random() < weather.slow
-        await asyncio.sleep(self._random.uniform(0.5, 14.0) if slow else 0.002)
+        delay = self._random.uniform(0.5, 14.0) if slow else 0.002
+        asyncio.get_running_loop().call_later(delay, then, what, context=Context())
 
     def _in_session(
         self, weather: Weather, name: str, args: tuple[Any, ...], result: Any
@@ -216,10 +228,11 @@ def _key_of(args: tuple[Any, ...]) -> str:
     return str(record["id"] if isinstance(record, dict) else getattr(record, "range_id", ""))
 
 
-def _reject(answer: "asyncio.Future[Any]", error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
-
-
-def _ignore(task: "asyncio.Task[Any]") -> None:
-    task.exception()
+def _at_once(call: Coroutine[Any, Any, Any]) -> Any:
+    """Run to its end what waits for nothing: a store serves a request at one moment."""
+    while True:
+        try:
+            waits_for = call.send(None)
+        except StopIteration as end:
+            return end.value
+        assert waits_for is None, "no store here waits for anything"

@@ -46,6 +46,7 @@ class SqliteStores:
         file._make_ours(self._witness)
         self._opened = [file]
         self._leases = _Leases(file)
+        self._told = dict[RangeId, Lease]()
 
     @property
     def records(self) -> OwnershipStore:
@@ -61,10 +62,18 @@ class SqliteStores:
             file.connection.close()
         self._directory.cleanup()
 
-    def stored(self) -> dict[RangeId, Lease]:
-        """Return what is in the file at this moment."""
+    def tell_changes(self, writer: str) -> None:
+        """Tell the checker what ``writer`` has changed in the file."""
+        before, around = self._told, self._around
         rows = self._witness.execute(LEASES.selection())
-        return {x.range_id: x for x in (LEASES.from_row(dict(row)) for row in rows)}
+        self._told = {x.range_id: x for x in (LEASES.from_row(dict(row)) for row in rows)}
+        for range_id, lease in self._told.items():
+            if lease != before.get(range_id):
+                around.checker.stored(before.get(range_id), lease, writer)
+            if range_id not in before:
+                around.created(writer, lease.range)
+        for range_id in before.keys() - self._told.keys():
+            around.checker.deleted(before[range_id], writer)
 
 
 class _Leases(TableLeases):
@@ -132,22 +141,13 @@ class _SimulatedFile(_FileAtOnce):
         weather, chance = self._around.weather, self._around.random.random
         if chance() < weather.fail_before:
             raise self._error()
-        before = self._stores.stored()
+        changes = self.connection.total_changes
         answer = work()
-        self._tell(before, self._stores.stored())
+        if self.connection.total_changes != changes:
+            self._stores.tell_changes(self._process_id)
         if chance() < weather.fail_after:
             raise self._error()
         return answer
-
-    def _tell(self, before: dict[RangeId, Lease], after: dict[RangeId, Lease]) -> None:
-        checker, writer = self._around.checker, self._process_id
-        for range_id, lease in after.items():
-            if lease != before.get(range_id):
-                checker.stored(before.get(range_id), lease, writer)
-            if range_id not in before:
-                self._around.created(writer, lease.range)
-        for range_id in before.keys() - after.keys():
-            checker.deleted(before[range_id], writer)
 
     def _error(self) -> sqlite3.OperationalError:
         code = self._around.random.choice([*_ERRORS])

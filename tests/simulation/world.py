@@ -66,6 +66,7 @@ class Outcome:
     """What a seed came to."""
 
     seed: int
+    feed: str
     hours: float
     events: int
     deliveries: int
@@ -83,6 +84,7 @@ class World:
     ) -> None:
         self.random = random = Random(seed)
         self.seed = seed
+        self.feed = feed
         self.wild = wild
         self.graceful = random.random() < 0.2
         manual = random.random() < 0.25
@@ -350,6 +352,7 @@ class World:
         loop = asyncio.get_running_loop()
         return Outcome(
             seed=self.seed,
+            feed=self.feed,
             hours=loop.time() / 3600,
             events=self.checker.events,
             deliveries=self.checker.deliveries,

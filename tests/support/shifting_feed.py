@@ -7,9 +7,11 @@ parent. It keeps every version. Readers know of ranges what they have seen or we
 
 import asyncio
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 
 from changefeed.feeds.cosmos.positions import (
@@ -37,6 +39,7 @@ from changefeed.feeds.feed import (
 _HASHES = 255
 
 
+@cache
 def hash_of(key: str) -> str:
     """Return the hash of a key, as ranges are bounded."""
     return f"{zlib.crc32(key.encode()) % _HASHES:02X}"
@@ -118,8 +121,7 @@ class ShiftingReader:
         return part_between(low, high)
 
     async def ranges(self) -> Sequence[FeedRange]:
-        await asyncio.sleep(0)
-        self._topology = self._topology.replaced_by(self._store.physical)
+        await self._look()
         return self._topology.listed()
 
     async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
@@ -165,14 +167,17 @@ class ShiftingReader:
         return self._store.lsns[place.physical] - behind[0].lsn + 1
 
     async def _place(self, range_id: RangeId) -> Place | tuple[FeedRange, ...]:
-        await self.ranges()
+        await self._look()
         return self._topology.find(range_id)
+
+    async def _look(self) -> None:
+        await asyncio.sleep(0)
+        if self._topology.physical != self._store.physical:
+            self._topology = self._topology.replaced_by(self._store.physical)
 
     def _behind(self, place: Place, after: Continuation) -> list[_Item]:
         lsn = lsn_of(after)
         assert lsn is not None
-        return [
-            x
-            for x in self._store.items[place.physical]
-            if x.lsn > lsn and place.bounds.low <= x.hash < place.bounds.high
-        ]
+        items = self._store.items[place.physical]
+        behind = items[bisect_right(items, lsn, key=lambda x: x.lsn) :]
+        return [x for x in behind if place.bounds.low <= x.hash < place.bounds.high]
