@@ -49,6 +49,12 @@ def _beside_java() -> Sequence[Result]:
     return beside_java.measure()
 
 
+def _failover_beside_java() -> Sequence[Result]:
+    from . import failover_beside_java  # noqa: PLC0415 - as above
+
+    return failover_beside_java.measure()
+
+
 BENCHMARKS: Mapping[str, Benchmark] = {
     "balance": Benchmark("rounds and moves until 100 leases are even", balance.measure),
     "at-rest": Benchmark("calls of the lease container when nothing happens", at_rest.measure),
@@ -60,6 +66,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "scrape": Benchmark("metrics of a host with 1,000 ranges, fetched", scrape.measure),
     "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
     "beside-java": Benchmark("one host against Azure's processor for Java", _beside_java),
+    "failover-beside-java": Benchmark("a killed host, ours and Java's", _failover_beside_java),
     "stores": Benchmark("stores of leases: what a call costs", _stores),
     "pipeline": Benchmark("feeds on Spark against Spark's own streams of files", _pipeline),
     "merging": Benchmark("a merge, by the size of the table it is merged into", _merging),

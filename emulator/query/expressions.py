@@ -26,6 +26,7 @@ from changefeed.emulator.query.syntax import (
 from changefeed.emulator.query.tokens import Token
 
 _CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
+_EXACT_DIGITS: Final = 19  # longer ones are beyond 64 bits
 _COMPARISONS: Final = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
 
 
@@ -78,8 +79,8 @@ class Expressions(Cursor):
                 inner = self.advance()
                 if inner.kind not in {"string", "number"}:
                     raise refused("An index that is not a plain number or string")
-                is_position = inner.kind == "number" and inner.text.isdecimal()
-                steps.append(int(inner.text) if is_position else inner.text)
+                position = _number(inner.text) if inner.kind == "number" else None
+                steps.append(position if isinstance(position, int) else inner.text)
                 self.expect_sign("]")
             else:
                 return tuple(steps)
@@ -232,4 +233,4 @@ def _between(value: Expression, low: Expression, high: Expression) -> Expression
 
 
 def _number(text: str) -> int | float:
-    return int(text) if text.isdecimal() else float(text)
+    return int(text) if text.isdecimal() and len(text) <= _EXACT_DIGITS else float(text)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -62,8 +62,11 @@ class JavaHost:
         await self._process.wait()
 
     async def kill(self) -> None:
-        self._process.kill()
+        self.kill_now()
         await self._process.wait()
+
+    def kill_now(self) -> None:
+        self._process.kill()
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
@@ -90,8 +93,14 @@ class World:
     @property
     def by_python(self) -> list[str]:
         """The ids that our hosts handled, in the order of handling."""
-        rows = [json.loads(x) for x in self._file.read_text().splitlines()]
-        return [f"{key}-{n}" for key, n, _ in rows]
+        return [f"{key}-{n}" for key, n, _ in self._handled()]
+
+    def by_process(self, pid: int) -> list[str]:
+        """Return the ids that one of our hosts handled."""
+        return [f"{key}-{n}" for key, n, by in self._handled() if by == pid]
+
+    def _handled(self) -> list[tuple[str, int, int]]:
+        return [json.loads(x) for x in self._file.read_text().splitlines()]
 
     async def write(self, rounds: int) -> None:
         """Write the next items of each key."""
@@ -122,7 +131,7 @@ class World:
                 await host.close()
 
     def python(
-        self, name: str, prefix: str = JAVA_PREFIX
+        self, name: str, prefix: str = JAVA_PREFIX, more: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[Running]:
         return running(
             "run",
@@ -131,6 +140,7 @@ class World:
             f"--leases=cosmos+{self.url}d/leases?prefix={prefix}",
             f"--name={name}",
             *_QUICK,
+            *(f"--set={x}" for x in more),
             cwd=self.cwd,
             env={"RECORD": str(self._file), "PYTHONPATH": str(Path(__file__).parents[2])},
         )

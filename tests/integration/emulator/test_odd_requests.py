@@ -186,6 +186,11 @@ async def test_a_query_for_more_results_than_there_can_be_is_refused(
     assert (got.status, "must be a whole number up to" in got.body["message"]) == (400, True)
 
 
+@pytest.mark.parametrize("text", ["SELECT VALUE {} FROM c", "SELECT VALUE c[{}] FROM c"])
+async def test_a_number_of_thousands_of_digits_is_one(by_hand: Hand, text: str) -> None:
+    assert (await by_hand.query(text.format("9" * 5000))).status == 200
+
+
 async def test_what_is_left_of_infinity_is_undefined(by_hand: Hand) -> None:
     await by_hand.send("POST", DOCS, {"id": "a", "pk": "p"}, key="p")
     assert (await by_hand.query("SELECT VALUE 1e999 % 5 FROM c")).body["Documents"] == []
