@@ -18,6 +18,7 @@ _CODES = {
     449: "RetryWith",
     500: "InternalServerError",
     503: "ServiceUnavailable",
+    507: "InsufficientStorage",
 }
 
 PARTITION_KEY_MISMATCH = 1001

@@ -8,6 +8,7 @@ logged and answered with 500.
 import asyncio
 import contextlib
 import logging
+import sqlite3
 import uuid
 from collections import Counter
 from typing import Final, Literal
@@ -101,6 +102,12 @@ class Gateway:
             return _HANDLERS[call.operation](self.emulator, call)
         except RecursionError:
             raise bad_request("The request is nested too deeply.") from None
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            raise CosmosError(
+                507, "The disk of the emulator is full: nothing of this was stored."
+            ) from error
 
     def _check_signature(self, request: web.Request, address: Address) -> None:
         header = request.headers.get("Authorization")
