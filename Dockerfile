@@ -36,7 +36,7 @@ USER 10001
 WORKDIR /
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ['CHANGEFEED_WEB__PORT'] + '/readyz', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ['CHANGEFEED_WEB__PORT'] + '/livez', timeout=4)"]
 # No shell between: SIGTERM reaches the host itself, which then releases its leases.
 ENTRYPOINT ["changefeed"]
 CMD ["--help"]

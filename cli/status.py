@@ -19,6 +19,7 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.prometheus import as_prometheus
 from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
 from changefeed.leases.errors import ContainerUnavailable
@@ -67,17 +68,24 @@ async def _print_tables(settings: Settings, *, watch: bool) -> None:
 async def _print_json(settings: Settings, *, watch: bool) -> None:
     async with FleetInspector.of(settings) as fleet:
         while True:
-            document = msgspec.json.encode(await fleet.look())
+            document = msgspec.json.encode(_document(await fleet.look()))
             typer.echo(document if watch else msgspec.json.format(document, indent=2))
             if not watch:
                 return
             await asyncio.sleep(_EVERY)
 
 
+def _document(seen: Snapshot) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(seen)
+    desired = desired_hosts(seen, lag_per_host=DEFAULT_LAG_PER_HOST)
+    return {**found, "desired_hosts": desired}
+
+
 async def _print_prometheus(settings: Settings, *, watch: bool) -> None:
     assert not watch, "it is refused"
     async with FleetInspector.of(settings) as fleet:
-        typer.echo(as_prometheus(await fleet.look()), nl=False)
+        seen = await fleet.look()
+        typer.echo(as_prometheus(seen, lag_per_host=DEFAULT_LAG_PER_HOST), nl=False)
 
 
 async def _watch(settings: Settings, *, watch: bool) -> None:

@@ -65,7 +65,15 @@ def url_of(listening: socket.socket) -> str:
 @asynccontextmanager
 async def serving(listening: socket.socket, answers: Answers) -> AsyncIterator[None]:
     """Answer until the block is left."""
-    app = application(answers)
+    async with serving_application(listening, application(answers)):
+        yield
+
+
+@asynccontextmanager
+async def serving_application(
+    listening: socket.socket, app: web.Application
+) -> AsyncIterator[None]:
+    """Serve ``app`` until the block is left."""
     app.on_response_prepare.append(_close_after_answer)
     runner = web.AppRunner(
         app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_TIMEOUT

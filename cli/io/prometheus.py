@@ -6,19 +6,23 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from changefeed.host.scaling import desired_hosts
 from changefeed.host.snapshot import LeaseStatus, Snapshot
 
 
-def as_prometheus(seen: Snapshot) -> str:
-    """Return the lags of all ranges that have not ended, and how many are paused."""
+def as_prometheus(seen: Snapshot, *, lag_per_host: int) -> str:
+    """Return the lags of all ranges that have not ended, how many are paused, and how many
+    hosts there should be.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Fleet(seen))
+    registry.register(_Fleet(seen, lag_per_host))
     return generate_latest(registry).decode()
 
 
 class _Fleet(Collector):
-    def __init__(self, seen: Snapshot) -> None:
+    def __init__(self, seen: Snapshot, lag_per_host: int) -> None:
         self._seen = seen
+        self._lag_per_host = lag_per_host
 
     def collect(self) -> Iterator[Metric]:
         leases = [x for x in self._seen.leases if not x.ended]
@@ -36,6 +40,11 @@ class _Fleet(Collector):
             "changefeed_ranges_paused",
             "Ranges that no host reads until they are resumed, as last listed",
             value=sum(x.paused is not None for x in leases),
+        )
+        yield GaugeMetricFamily(
+            "changefeed_hosts_desired",
+            "Hosts that the fleet should have, by its lag",
+            value=desired_hosts(self._seen, lag_per_host=self._lag_per_host),
         )
 
 

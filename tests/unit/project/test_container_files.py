@@ -69,16 +69,18 @@ def test_no_shell_stands_between_signals_and_the_host_and_root_does_not_run_it()
 
 @pytest.mark.real_time
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
-async def test_the_health_check_asks_for_readiness(*, status: int, healthy: bool) -> None:
+async def test_the_health_check_asks_whether_the_host_lives(
+    *, status: int, healthy: bool
+) -> None:
     (command,) = re.findall(r"HEALTHCHECK .* CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
     program, *arguments = json.loads(command)
     assert program == "python"
 
-    async def ready(_: web.Request) -> web.Response:
+    async def alive(_: web.Request) -> web.Response:
         return web.json_response({}, status=status)
 
     application = web.Application()
-    application.add_routes([web.get("/readyz", ready)])
+    application.add_routes([web.get("/livez", alive)])
     runner = web.AppRunner(application)
     await runner.setup()
     try:

@@ -49,9 +49,10 @@ def test_each_range_that_has_not_ended_has_its_lag_and_its_state() -> None:
         ],
         ranges_without_lease=(),
     )
+    text = as_prometheus(seen, lag_per_host=5)
     found = {
         (x.name, *x.labels.values()): x.value
-        for family in text_string_to_metric_families(as_prometheus(seen))
+        for family in text_string_to_metric_families(text)
         for x in family.samples
     }
     assert found == {
@@ -61,4 +62,5 @@ def test_each_range_that_has_not_ended_has_its_lag_and_its_state() -> None:
         ("changefeed_lag_time_seconds", "r0", "unowned"): 61.5,
         ("changefeed_lag_time_seconds", "r2", "paused"): 1,
         ("changefeed_ranges_paused",): 1,
+        ("changefeed_hosts_desired",): 2,
     }

@@ -1,0 +1,180 @@
+"""Manifests: against the schemas of Kubernetes, and as the chart makes them.
+
+``python -m tests.integration.deploy.test_kubernetes`` writes the golden files again.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from changefeed.host.settings import load_settings
+from tests.support.promtool import RULES
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "deploy/helm/changefeed"
+PLAIN = ROOT / "deploy/kubernetes/changefeed.yaml"
+EVERYTHING = Path(__file__).parent / "golden/everything.yaml"
+KEDA = sorted((ROOT / "deploy/keda").glob("*.yaml"))
+VERSIONS = ("1.28", kubernetes_validate.latest_version())
+OF_OPERATORS = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}
+HEADER = """\
+# A fleet of hosts, as the Helm chart makes it with its default values. Set the image, and the
+# settings in the ConfigMap; docs/kubernetes.md says more.
+"""
+
+
+def helm(*arguments: str | Path) -> str:
+    """Run it; skip the test where it is missing."""
+    tool = os.environ.get("CHANGEFEED_HELM") or shutil.which("helm")
+    if tool is None:
+        pytest.skip("helm is not installed: neither on the PATH nor named by CHANGEFEED_HELM")
+    done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def template(name: str, *arguments: str | Path) -> str:
+    return helm("template", name, CHART, "--kube-version", "1.31", *arguments)
+
+
+def plain() -> str:
+    return HEADER + template("changefeed", "--namespace", "changefeed")
+
+
+def everything() -> str:
+    values = CHART / "ci/everything-values.yaml"
+    return template("shop", "--namespace", "shop", "--values", values)
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    return [x for x in yaml.safe_load_all(file.read_text()) if x is not None]
+
+
+def of_kind(kind: str, file: Path = EVERYTHING) -> dict[str, Any]:
+    return next(x for x in documents(file) if x["kind"] == kind)
+
+
+def pods(file: Path) -> Iterator[dict[str, Any]]:
+    for one in documents(file):
+        if one["kind"] in ("StatefulSet", "Deployment"):
+            yield one["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("file", [PLAIN, EVERYTHING], ids=lambda x: x.stem)
+def test_manifests_fit_the_schemas_of_kubernetes(file: Path, version: str) -> None:
+    for one in documents(file):
+        if one["kind"] not in OF_OPERATORS:
+            kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_a_chart_that_is_linted_says_nothing_is_wrong() -> None:
+    assert "0 chart(s) failed" in helm("lint", CHART)
+
+
+def test_plain_manifests_are_those_of_the_chart() -> None:
+    assert plain() == PLAIN.read_text()
+
+
+def test_all_that_the_chart_makes_is_as_it_was_looked_at() -> None:
+    assert everything() == EVERYTHING.read_text()
+
+
+def test_scaling_without_anything_to_ask_is_refused() -> None:
+    with pytest.raises(AssertionError, match=r"keda\.enabled needs exporter\.enabled"):
+        template("shop", "--set", "keda.enabled=true")
+
+
+@pytest.mark.parametrize("file", [PLAIN, EVERYTHING], ids=lambda x: x.stem)
+def test_no_pod_is_root_or_may_write_its_image(file: Path) -> None:
+    for pod in pods(file):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"]:
+            rights = container["securityContext"]
+            assert rights["readOnlyRootFilesystem"] is True
+            assert rights["allowPrivilegeEscalation"] is False
+            assert rights["capabilities"] == {"drop": ["ALL"]}
+            mounted = {x["name"] for x in container["volumeMounts"]}
+            assert mounted <= {x["name"] for x in pod["volumes"]}
+
+
+def test_hosts_have_the_time_that_their_settings_ask_for() -> None:
+    (pod,) = pods(PLAIN)
+    settings = load_settings(None, {})
+    assert pod["terminationGracePeriodSeconds"] >= settings.host.stop_timeout + 12
+
+
+def test_the_settings_of_the_manifests_are_settings(tmp_path: Path) -> None:
+    file = tmp_path / "changefeed.toml"
+    file.write_text(of_kind("ConfigMap", PLAIN)["data"]["changefeed.toml"])
+    assert load_settings(file, {}).observer.name == "shop"
+
+
+def test_probes_ask_what_they_are_for() -> None:
+    (host,) = next(pods(PLAIN))["containers"]
+    assert host["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert host["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_each_selector_finds_the_pods_that_it_is_for() -> None:
+    labels = [
+        x["spec"]["template"]["metadata"]["labels"]
+        for x in documents(EVERYTHING)
+        if x["kind"] in ("StatefulSet", "Deployment")
+    ]
+
+    def found(selector: dict[str, str]) -> list[str]:
+        return [
+            x["app.kubernetes.io/component"] for x in labels if selector.items() <= x.items()
+        ]
+
+    services = [x["spec"]["selector"] for x in documents(EVERYTHING) if x["kind"] == "Service"]
+    assert sorted(map(found, services)) == [["exporter"], ["hosts"]]
+    budget = of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"]
+    assert found(budget) == ["hosts"]
+    policy = of_kind("NetworkPolicy")["spec"]["podSelector"]["matchLabels"]
+    assert sorted(found(policy)) == ["exporter", "hosts"]
+
+
+def test_the_operators_of_prometheus_get_our_alerts_and_our_ports() -> None:
+    assert of_kind("PrometheusRule")["spec"] == yaml.safe_load(RULES.read_text())
+    monitor = of_kind("ServiceMonitor")
+    services = [x for x in documents(EVERYTHING) if x["kind"] == "Service"]
+    for service in services:
+        wanted = monitor["spec"]["selector"]["matchLabels"].items()
+        assert wanted <= service["metadata"]["labels"].items()
+        assert [x["name"] for x in service["spec"]["ports"]] == ["http"]
+    assert [x["port"] for x in monitor["spec"]["endpoints"]] == ["http"]
+
+
+@pytest.mark.parametrize("file", [*KEDA, EVERYTHING], ids=lambda x: x.stem)
+def test_what_is_scaled_is_the_fleet_and_triggers_have_what_they_need(file: Path) -> None:
+    required = {
+        "prometheus": {"serverAddress", "query", "threshold"},
+        "metrics-api": {"url", "valueLocation", "targetValue"},
+        "external": {"scalerAddress", "databaseId", "leaseContainerId", "processorName"},
+    }
+    scaled = of_kind("ScaledObject", file)
+    hosts = of_kind("StatefulSet", EVERYTHING if file == EVERYTHING else PLAIN)
+    assert scaled["spec"]["scaleTargetRef"]["name"] == hosts["metadata"]["name"]
+    assert scaled["spec"]["scaleTargetRef"]["kind"] == "StatefulSet"
+    for trigger in scaled["spec"]["triggers"]:
+        assert required[trigger["type"]] <= trigger["metadata"].keys()
+        assert all(isinstance(x, str) for x in trigger["metadata"].values())
+
+
+def test_a_fleet_that_is_scaled_leaves_its_size_to_keda() -> None:
+    assert "replicas" not in of_kind("StatefulSet")["spec"]
+
+
+if __name__ == "__main__":
+    PLAIN.write_text(plain())
+    EVERYTHING.write_text(everything())

@@ -1,0 +1,63 @@
+"""How many hosts a fleet should have."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from changefeed.host.scaling import desired_hosts
+from changefeed.host.snapshot import LeaseStatus, Snapshot
+
+
+def fleet(
+    *lags: int | None,
+    paused: Sequence[int] = (),
+    ended: Sequence[int] = (),
+    without_lease: Sequence[str] = (),
+) -> Snapshot:
+    leases = [
+        LeaseStatus(
+            range=f"r{n}",
+            parents=(),
+            owner=None,
+            incarnation=None,
+            next_owner=None,
+            epoch=1,
+            ended=n in ended,
+            paused="bad data" if n in paused else None,
+            continuation="0",
+            checkpoint_epoch=1,
+            lag=lag,
+            lag_seconds=None,
+            stamp_age=None,
+        )
+        for n, lag in enumerate(lags)
+    ]
+    return Snapshot(
+        at=datetime(2026, 1, 1, tzinfo=UTC),
+        feed="memory:",
+        expiration=30.0,
+        members=(),
+        leases=leases,
+        ranges_without_lease=without_lease,
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "desired"),
+    [
+        (fleet(0, 0, 0), 0),
+        (fleet(1, 0, 0), 1),
+        (fleet(50, 50, 0), 1),
+        (fleet(50, 51, 0), 2),
+        (fleet(1_000_000, 0, 0), 3),
+        (fleet(0, 500, paused=[1]), 0),
+        (fleet(500, 500, 500, paused=[1]), 2),
+        (fleet(0, None, ended=[1]), 0),
+        (fleet(0, None), 1),
+        (fleet(without_lease=["r0"]), 1),
+        (fleet(), 0),
+    ],
+)
+def test_lag_is_shared_by_hosts_and_a_host_needs_a_range(seen: Snapshot, desired: int) -> None:
+    assert desired_hosts(seen, lag_per_host=100) == desired
