@@ -1,5 +1,6 @@
 """A client for one Redis, and what its server must promise before leases go there."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ _OPTIONS: dict[str, Any] = {
     "health_check_interval": 30,
     "client_name": "changefeed-host",
 }
+_AT_ONCE = 16
 _TRIES = 1  # a connection that was closed while it was idle; scripts know their own write
 
 _log = get_logger("changefeed.leases")
@@ -33,6 +35,24 @@ class RedisAccess:
     """A password from the settings, for the user that the address names."""
 
     password: str | None = None
+
+
+class Calls:
+    """The calls of one client: a few at a time, and their errors in ours.
+
+    Each call under way has a connection of its own, and where there are too many the client
+    raises. A host that renews or releases hundreds of leases at once waits instead.
+    """
+
+    def __init__(self, address: RedisAddress) -> None:
+        self.where = str(address)
+        self._few = asyncio.Semaphore(_AT_ONCE)
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        async with self._few:
+            with translate_errors(self.where):
+                yield
 
 
 @asynccontextmanager

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.leases.redis.address import RedisAddress, read_address
-from changefeed.leases.redis.connection import Info, RedisAccess, connect, evicts, info
-from changefeed.leases.redis.errors import translate_errors
+from changefeed.leases.redis.connection import Calls, Info, RedisAccess, connect, evicts, info
 from changefeed.leases.redis.tables import RedisTable
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
@@ -70,11 +69,10 @@ def _durability(server: Info) -> Diagnostic:
 
 
 async def _rights(client: object, address: RedisAddress) -> Diagnostic:
-    probes = RedisTable(client, address, "check", Member)
+    probes = RedisTable(client, Calls(address), address, "check", Member)
     probe = Member(name=HostName("check"), incarnation=Incarnation("check"))
-    with translate_errors(str(address)):
-        old = await probes.get("check")
-        written = await (probes.update("check", old) if old else probes.insert("check", probe))
-        if written is not None:
-            await probes.delete("check", written.version)
+    old = await probes.get("check")
+    written = await (probes.update("check", old) if old else probes.insert("check", probe))
+    if written is not None:
+        await probes.delete("check", written.version)
     return fine("rights", "records can be read, created, changed and deleted")

@@ -11,7 +11,7 @@ from changefeed.leases.conditional import (
 )
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.redis.address import RedisAddress, read_address
-from changefeed.leases.redis.connection import RedisAccess, connect, info, require_fit
+from changefeed.leases.redis.connection import Calls, RedisAccess, connect, info, require_fit
 from changefeed.leases.redis.tables import RedisFeedText, RedisTable
 
 
@@ -20,11 +20,11 @@ async def open_leases(
     scheme: str, place: str, access: RedisAccess | None = None
 ) -> AsyncIterator[ConditionalLeases]:
     """Ownership and checkpoints under ``leases``; hosts under ``members``."""
-    async with _opened(scheme, place, access) as (client, address):
+    async with _opened(scheme, place, access) as at:
         yield ConditionalLeases(
-            RedisTable(client, address, "leases", Lease),
-            RedisTable(client, address, "members", Member),
-            RedisFeedText(client, address),
+            RedisTable(*at, "leases", Lease),
+            RedisTable(*at, "members", Member),
+            RedisFeedText(*at),
         )
 
 
@@ -33,11 +33,11 @@ async def open_ownership(
     scheme: str, place: str, access: RedisAccess | None = None
 ) -> AsyncIterator[ConditionalOwnership]:
     """Ownership alone, under ``ownership``; hosts under ``members``."""
-    async with _opened(scheme, place, access) as (client, address):
+    async with _opened(scheme, place, access) as at:
         yield ConditionalOwnership(
-            RedisTable(client, address, "ownership", Lease),
-            RedisTable(client, address, "members", Member),
-            RedisFeedText(client, address),
+            RedisTable(*at, "ownership", Lease),
+            RedisTable(*at, "members", Member),
+            RedisFeedText(*at),
         )
 
 
@@ -46,15 +46,15 @@ async def open_checkpoints(
     scheme: str, place: str, access: RedisAccess | None = None
 ) -> AsyncIterator[ConditionalCheckpoints]:
     """Checkpoints alone, under ``checkpoints``."""
-    async with _opened(scheme, place, access) as (client, address):
-        yield ConditionalCheckpoints(RedisTable(client, address, "checkpoints", Checkpoint))
+    async with _opened(scheme, place, access) as at:
+        yield ConditionalCheckpoints(RedisTable(*at, "checkpoints", Checkpoint))
 
 
 @asynccontextmanager
 async def _opened(
     scheme: str, place: str, access: RedisAccess | None
-) -> AsyncIterator[tuple[Any, RedisAddress]]:
+) -> AsyncIterator[tuple[Any, Calls, RedisAddress]]:
     address = read_address(scheme, place)
     async with connect(address, access) as client:
         require_fit(await info(client, address), address)
-        yield client, address
+        yield client, Calls(address), address

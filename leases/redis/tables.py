@@ -11,7 +11,7 @@ from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
 from changefeed.leases.redis import scripts
 from changefeed.leases.redis.address import RedisAddress
-from changefeed.leases.redis.errors import translate_errors
+from changefeed.leases.redis.connection import Calls
 from changefeed.leases.tables import Record
 
 _PARTS = 4
@@ -28,10 +28,10 @@ class RedisTable(Generic[Record]):
     """The records of one kind and fleet: a ``ConditionalTable``. Each write is one call."""
 
     def __init__(
-        self, client: Any, address: RedisAddress, kind: str, form: type[Record]
+        self, client: Any, calls: Calls, address: RedisAddress, kind: str, form: type[Record]
     ) -> None:
         self._client = client
-        self._where = str(address)
+        self._calls = calls
         self._form: type[Record] = form
         self._keys = [address.key(kind), address.key(f"{kind}.continuations")]
         self._insert = client.register_script(scripts.INSERT)
@@ -40,16 +40,15 @@ class RedisTable(Generic[Record]):
         self._delete = client.register_script(scripts.DELETE)
 
     async def all(self) -> Sequence[Record]:
-        with translate_errors(self._where):
+        async with self._calls.one():
             values = await self._client.hvals(self._keys[0])
         return [self._read(x, None) for x in values]
 
     async def get(self, key: str) -> Record | None:
-        with translate_errors(self._where):
-            async with self._client.pipeline(transaction=True) as both:
-                for name in self._keys:
-                    both.hget(name, key)
-                value, continuation = await both.execute()
+        async with self._calls.one(), self._client.pipeline(transaction=True) as both:
+            for name in self._keys:
+                both.hget(name, key)
+            value, continuation = await both.execute()
         return None if value is None else self._read(value, continuation)
 
     async def insert(self, key: str, record: Record) -> Record | None:
@@ -64,7 +63,7 @@ class RedisTable(Generic[Record]):
         return await self._called(self._advance, key, *arguments)
 
     async def delete(self, key: str, version: Version) -> bool:
-        with translate_errors(self._where):
+        async with self._calls.one():
             return bool(await self._delete(self._keys, [key, version]))
 
     async def _write(self, script: Any, key: str, record: Record) -> Record | None:
@@ -74,7 +73,7 @@ class RedisTable(Generic[Record]):
         return await self._called(script, key, version, record.version, value, *carried)
 
     async def _called(self, script: Any, *arguments: object) -> Record | None:
-        with translate_errors(self._where):
+        async with self._calls.one():
             answer: Sequence[bytes | None] = await script(self._keys, arguments)
         value, continuation = (*answer, None, None)[:2]
         return None if value is None else self._read(value, continuation)
@@ -91,8 +90,8 @@ class RedisTable(Generic[Record]):
             found = msgspec.convert(fields, type=self._form)
         except (ValueError, TypeError) as error:
             raise ContainerRefused(
-                f"{self._where}: {self._keys[0]} holds what is no record of leases ({error}): "
-                "give this fleet another name (fleet=)"
+                f"{self._calls.where}: {self._keys[0]} holds what is no record of leases "
+                f"({error}): give this fleet another name (fleet=)"
             ) from error
         return replace(found, version=Version(version.decode()))
 
@@ -100,18 +99,18 @@ class RedisTable(Generic[Record]):
 class RedisFeedText:
     """A key of its own: a ``FeedText``."""
 
-    def __init__(self, client: Any, address: RedisAddress) -> None:
+    def __init__(self, client: Any, calls: Calls, address: RedisAddress) -> None:
         self._client = client
-        self._where = str(address)
+        self._calls = calls
         self._key = address.key("feed")
 
     async def get(self) -> str | None:
-        with translate_errors(self._where):
+        async with self._calls.one():
             found: bytes | None = await self._client.get(self._key)
         return None if found is None else found.decode()
 
     async def put(self, identity: str) -> None:
-        with translate_errors(self._where):
+        async with self._calls.one():
             await self._client.set(self._key, identity)
 
 

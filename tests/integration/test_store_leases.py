@@ -347,15 +347,38 @@ async def test_a_replica_is_not_the_primary(redis: Redis) -> None:
         assert (await severities(replica.url, opening()))["role"] is Severity.PROBLEM
 
 
+async def one_node_cluster(node: Redis) -> None:
+    """Give all slots to a node, and wait until it serves them."""
+    node.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+    async with asyncio.timeout(20):
+        while "cluster_state:ok" not in node.ask("CLUSTER", "INFO"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 async def test_a_fleet_in_a_redis_cluster(redis: Redis) -> None:
     del redis  # skipped where there is none
     options = ("--cluster-enabled", "yes", "--cluster-port", str(servers.free_port()))
     with own(lambda: Redis(*options)) as node:
-        node.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-        async with asyncio.timeout(20):
-            while "cluster_state:ok" not in node.ask("CLUSTER", "INFO"):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await one_node_cluster(node)
         await works(f"{node.url}?cluster=true&fleet=" + "{a}", opening())
+
+
+@pytest.mark.parametrize("cluster", [False, True], ids=["one server", "cluster"])
+async def test_a_burst_of_calls_waits_for_connections_and_fails_none(
+    redis: Redis, *, cluster: bool
+) -> None:
+    del redis  # skipped where there is none
+    options = ("--cluster-enabled", "yes", "--cluster-port", str(servers.free_port()))
+    with own(lambda: Redis(*(options if cluster else ()))) as server:
+        address = server.url
+        if cluster:
+            await one_node_cluster(server)
+            address += "?cluster=true"
+        async with open_container(address, opening()) as leases:
+            await asyncio.gather(*(leases.create(lease(f"r{n}")) for n in range(500)))
+            assert len(await leases.list()) == 500
+            clients = int(server.ask("INFO", "clients").partition("connected_clients:")[2][:3])
+            assert clients < 30
 
 
 async def test_keys_of_another_program_are_refused(redis: Redis) -> None:

@@ -125,7 +125,7 @@ def _children(pid: int) -> Sequence[int]:
     return []
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5):
         return True
     return False
@@ -262,7 +262,7 @@ class Azurite(Server):
         ]
 
     def ready(self) -> bool:
-        return _accepts(self.port)
+        return accepts(self.port)
 
 
 def _azurite() -> str:
