@@ -15,6 +15,7 @@ from changefeed.feeds.feed import (
     RemembersRanges,
     StartAt,
 )
+from changefeed.runtime.cancellation import keep_cancellation
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class _BoundedFeed:
     async def _bounded(self, name: str, call: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(self._timeout):
-                return await call
+                return await keep_cancellation(call)
         except TimeoutError as error:
             raise FeedUnavailable(
                 f"the feed did not answer {name} within {self._timeout:g} s"

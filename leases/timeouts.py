@@ -9,6 +9,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease, Member
+from changefeed.runtime.cancellation import keep_cancellation
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class BoundedContainer:
         self._on_call(name)
         try:
             async with asyncio.timeout(self._timeout):
-                return await call
+                return await keep_cancellation(call)
         except TimeoutError as error:
             raise ContainerUnavailable(
                 f"the lease container did not answer {name} within {self._timeout:g} s"

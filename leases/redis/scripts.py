@@ -8,8 +8,8 @@ of a lease is in a second hash under the same field, so that a listing does not 
 A script that finds its own new version answers as it did when it wrote it: the client may
 have lost that answer and sent the script again.
 
-Every script has the keys *records* and *continuations*, and begins with the arguments
-*field*, *new version* and *old version*. It answers what is stored then, and the
+Every script has the keys *records* and *continuations*, and those that write begin with the
+arguments *field*, *new version* and *old version*. It answers what is stored then, and the
 continuation; or nothing if it was refused.
 """
 
@@ -25,6 +25,9 @@ local function answer()
 end
 if version == new then return answer() end
 """
+
+GET = "return {redis.call('HGET', KEYS[1], ARGV[1]), redis.call('HGET', KEYS[2], ARGV[1])}"
+"""A record and its continuation, as they are together; takes the field alone."""
 
 INSERT = (
     _BEGIN

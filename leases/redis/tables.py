@@ -34,6 +34,7 @@ class RedisTable(Generic[Record]):
         self._calls = calls
         self._form: type[Record] = form
         self._keys = [address.key(kind), address.key(f"{kind}.continuations")]
+        self._get = client.register_script(scripts.GET)
         self._insert = client.register_script(scripts.INSERT)
         self._update = client.register_script(scripts.UPDATE)
         self._advance = client.register_script(scripts.ADVANCE)
@@ -45,11 +46,7 @@ class RedisTable(Generic[Record]):
         return [self._read(x, None) for x in values]
 
     async def get(self, key: str) -> Record | None:
-        async with self._calls.one(), self._client.pipeline(transaction=True) as both:
-            for name in self._keys:
-                both.hget(name, key)
-            value, continuation = await both.execute()
-        return None if value is None else self._read(value, continuation)
+        return await self._called(self._get, key)
 
     async def insert(self, key: str, record: Record) -> Record | None:
         return await self._write(self._insert, key, record)
