@@ -12,9 +12,11 @@ from changefeed.emulator.control import Control
 from changefeed.emulator.gateway import Gateway
 from changefeed.emulator.settings import EmulatorSettings
 from changefeed.emulator.tls import server_context
+from changefeed.runtime.web_server import WebLimits, serving, take_port
 
 _LARGEST_REQUEST = 8 * 1024 * 1024
-_SECONDS_TO_STOP = 2.0
+LIMITS = WebLimits(most=1024, request=30.0, answer=120.0, idle=300.0, shutdown=2.0)
+"""Clients keep many connections, for long, and are kept waiting by faults."""
 
 
 def create_app(
@@ -43,20 +45,17 @@ def create_app(
 async def serve(
     settings: EmulatorSettings, *, ready: Callable[[str], None] | None = None
 ) -> None:
-    """Serve until cancelled; ``ready`` is called with the URL once requests are taken."""
+    """Serve until cancelled; ``ready`` is called with the URL once requests are taken.
+
+    Raises what ``create_app`` raises, and ``OSError`` where nothing can listen.
+    """
     context = server_context(settings.data) if settings.tls else None
-    runner = web.AppRunner(
-        create_app(settings), access_log=None, shutdown_timeout=_SECONDS_TO_STOP
-    )
-    try:
-        await runner.setup()
-        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
-        await site.start()
-        if ready is not None:
-            ready(_url(settings, runner.addresses[0][1]))
-        await asyncio.Event().wait()
-    finally:
-        await runner.cleanup()
+    app = create_app(settings)
+    with take_port(settings.host, settings.port) as listening:
+        async with serving(app, LIMITS, listening, tls=context):
+            if ready is not None:
+                ready(_url(settings, listening.getsockname()[1]))
+            await asyncio.Event().wait()
 
 
 def _url(settings: EmulatorSettings, port: int) -> str:

@@ -4,21 +4,25 @@
     /readyz   200, or 503 with what is wrong: queries that wait for their feed
     /metrics  for Prometheus
 
-There is no access control. It is this machine only, unless ``web.bind`` says otherwise.
+There is no access control. It is this machine only, unless ``web.bind`` says otherwise. The
+server has a thread and an event loop of its own, and the limits of a host's endpoints.
 """
 
+import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from aiohttp import hdrs, web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.settings import WebSettings
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.web_server import WebLimits, serving, take_port
 
 _log = get_logger()
 
@@ -39,39 +43,46 @@ def served(settings: WebSettings, board: Board, registry: CollectorRegistry) -> 
 @contextmanager
 def listening(bind: str, port: int, board: Board, registry: CollectorRegistry) -> Iterator[str]:
     """Answer until the block is left; yield the address."""
-    with _server(bind, port, board, registry) as server:
-        thread = threading.Thread(target=server.serve_forever, name="web", daemon=True)
-        thread.start()
-        address = f"http://{bind}:{server.server_address[1]}"
-        _log.info("web.listening", address=address)
-        try:
-            yield address
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def _server(
-    bind: str, port: int, board: Board, registry: CollectorRegistry
-) -> ThreadingHTTPServer:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, kind, body = answer(self.path, board, registry)
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Do not log requests."""
-
     try:
-        return ThreadingHTTPServer((bind, port), Handler)
+        taken = take_port(bind, port)
     except OSError as error:
         raise PipelineRefused(
             f"cannot listen at {bind}, port {port}: {error}. Choose another "
             f"(web.bind, web.port), or 0 for any that is free"
         ) from error
+    with taken:
+        loop, stop = asyncio.new_event_loop(), asyncio.Event()
+        app = _application(board, registry)
+        thread = threading.Thread(
+            target=loop.run_until_complete,
+            args=(_serve(app, taken, stop),),
+            name="web",
+            daemon=True,
+        )
+        thread.start()
+        address = f"http://{bind}:{taken.getsockname()[1]}"
+        _log.info("web.listening", address=address)
+        try:
+            yield address
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join()
+            loop.close()
+
+
+async def _serve(app: web.Application, listening: socket.socket, stop: asyncio.Event) -> None:
+    async with serving(app, WebLimits(), listening):
+        await stop.wait()
+
+
+def _application(board: Board, registry: CollectorRegistry) -> web.Application:
+    async def respond(request: web.Request) -> web.Response:
+        status, kind, body = answer(request.path, board, registry)
+        return web.Response(status=status, body=body, headers={hdrs.CONTENT_TYPE: kind})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", respond)
+    return app
 
 
 def answer(path: str, board: Board, registry: CollectorRegistry) -> tuple[int, str, bytes]:

@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry, Gauge, Metric
 from prometheus_client.registry import Collector
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host import web as host_web
 from changefeed.host.endpoints import Answers
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -25,12 +24,12 @@ from changefeed.host.settings import WebSettings, load_settings
 from changefeed.host.web import (
     AddressRefused,
     listening_socket,
-    most_connections,
     serving,
     url_of,
 )
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.web_server import WebLimits, most_connections
 from tests.support.fleet import Log, LoggingObserver
 
 pytestmark = pytest.mark.real_time
@@ -149,12 +148,9 @@ async def test_half_sent_requests_leave_descriptors_and_a_probe_its_answer() -> 
                 assert ours <= 64 + 1
 
 
-async def test_half_a_request_is_waited_for_no_longer_than_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(host_web, "_LONGEST_CONNECTION", 0.2)
+async def test_half_a_request_is_waited_for_no_longer_than_a_while() -> None:
     with listening_socket(WEB) as listening:
-        async with serving(listening, Answers("anna", None)):
+        async with serving(listening, Answers("anna", None), WebLimits(request=0.2)):
             port = int(url_of(listening).rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             began = asyncio.get_running_loop().time()
@@ -229,7 +225,7 @@ async def test_the_event_loop_turns_while_metrics_are_made() -> None:
 
 @pytest.mark.parametrize(("descriptors", "most"), [(1024, 64), (100, 25), (8, 4)])
 def test_most_descriptors_are_left_to_the_host(descriptors: int, most: int) -> None:
-    assert most_connections(descriptors) == most
+    assert most_connections(64, descriptors) == most
 
 
 def test_a_port_in_use_is_refused_with_the_settings_to_change() -> None:

@@ -5,6 +5,7 @@ from .mutant import Mutant
 _SQLITE = "tests/unit/leases/test_sqlite.py"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _REMEMBERING = "tests/unit/leases/test_remembering.py"
+_WEB = "tests/integration/test_web_server.py"
 _EVENTLOG = "tests/integration/test_eventlog.py"
 
 GUARDS = (
@@ -95,5 +96,45 @@ GUARDS = (
         after="",
         rule=9,
         tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a web server takes as many connections as come",
+        file="runtime/web_server.py",
+        before="while len(self._waiting) + len(self._answering) >= self._most:",
+        after="while False:",
+        rule=0,
+        tests=(_WEB, "tests/integration/test_web.py"),
+    ),
+    Mutant(
+        name="one connection too many cuts off an answer",
+        file="runtime/web_server.py",
+        before="next(iter(self._waiting or self._answering))",
+        after="next(iter(self._answering or self._waiting))",
+        rule=0,
+        tests=(_WEB,),
+    ),
+    Mutant(
+        name="half a body counts as a request",
+        file="runtime/web_server.py",
+        before="        if request.content.is_eof():\n",
+        after="        if True:\n",
+        rule=0,
+        tests=(_WEB,),
+    ),
+    Mutant(
+        name="the rest of a request is waited for without end",
+        file="runtime/web_server.py",
+        before="        self._wait(transport, self._limits.request)\n",
+        after="        self._wait(transport, 3600)\n",
+        rule=0,
+        tests=(_WEB,),
+    ),
+    Mutant(
+        name="a connection that is kept is never closed",
+        file="runtime/web_server.py",
+        before="            self._wait(transport, self._limits.idle or self._limits.answer)\n",
+        after="",
+        rule=0,
+        tests=(_WEB,),
     ),
 )

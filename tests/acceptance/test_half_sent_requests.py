@@ -1,0 +1,132 @@
+"""A thousand half-sent requests against every port we listen at, in processes of 256 files."""
+
+import asyncio
+import json
+import resource
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.commands import PLACES, QUICK, Running, a_log_of, changefeed, running
+from tests.support.emulator_process import control, emulator_process, free_port
+
+pytestmark = pytest.mark.real_time
+_FILES = 256
+_STRANGERS = 1000
+_PIPELINE = """
+import sys, time
+from prometheus_client import CollectorRegistry
+from changefeed.pipeline.progress import Board
+from changefeed.pipeline.web import listening
+with listening("127.0.0.1", 0, Board(), CollectorRegistry()) as address:
+    print(address, flush=True)
+    for line in sys.stdin:
+        print(len([open("/dev/null") for _ in range(100)]), flush=True)
+"""
+
+
+@contextmanager
+def few_files() -> Iterator[None]:
+    """Processes that start now may have few files open; this one may have many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4 * _STRANGERS), hard))
+
+
+@asynccontextmanager
+async def strangers(port: int) -> AsyncIterator[None]:
+    """Hold half a request open in each of many connections, as far as the server lets them."""
+    held = []
+    try:
+        for _ in range(_STRANGERS):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+            held.append(writer)
+        yield
+    finally:
+        for writer in held:
+            writer.transport.abort()
+
+
+async def asked(url: str) -> tuple[int, Any]:
+    limit = aiohttp.ClientTimeout(total=10)
+    async with aiohttp.ClientSession(timeout=limit) as session, session.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+def files_of(process: Running) -> int:
+    return len([*Path(f"/proc/{process.process.pid}/fd").iterdir()])
+
+
+async def test_a_host_reads_on_and_answers_probes(tmp_path: Path) -> None:
+    a_log_of(10, tmp_path)
+    port = free_port()
+    arguments = ("run", *PLACES, *QUICK, "--observer=jsonl", "--option=path=seen.jsonl")
+    with few_files():
+        started = running(*arguments, f"--set=web.port={port}", cwd=tmp_path)
+        host = await started.__aenter__()
+    seen = tmp_path / "seen.jsonl"
+
+    def count() -> int:
+        return len(seen.read_text().splitlines()) if seen.exists() else 0
+
+    try:
+        await host.reaches(lambda: count() == 10)
+        async with strangers(port):
+            assert (await asked(f"http://127.0.0.1:{port}/livez"))[0] == 200
+            assert files_of(host) < _FILES / 2
+            line = json.dumps({"k": "later"}) + "\n"
+            made = await asyncio.to_thread(
+                changefeed, "produce", "log", "-", "--key=k", cwd=tmp_path, stdin=line
+            )
+            assert made.returncode == 0, made.stderr
+            await host.reaches(lambda: count() == 11)
+            assert (await asked(f"http://127.0.0.1:{port}/readyz"))[0] == 200
+        assert host.process.returncode is None
+    finally:
+        await started.__aexit__(None, None, None)
+
+
+async def test_the_emulator_answers_its_clients(tmp_path: Path) -> None:
+    with few_files():
+        started = emulator_process(tmp_path)
+        process, url = await started.__aenter__()
+    try:
+        async with strangers(int(url.rstrip("/").rpartition(":")[2])):
+            assert await control(url, "GET", "") is not None
+            assert files_of(process) < _FILES / 2
+        assert process.process.returncode is None
+    finally:
+        await started.__aexit__(None, None, None)
+
+
+async def test_a_pipeline_answers_probes_and_can_open_files(tmp_path: Path) -> None:
+    with few_files():
+        pipeline = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            _PIPELINE,
+            cwd=tmp_path,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+    assert pipeline.stdout is not None
+    assert pipeline.stdin is not None
+    try:
+        async with asyncio.timeout(60):
+            url = (await pipeline.stdout.readline()).decode().strip()
+            async with strangers(int(url.rpartition(":")[2])):
+                assert (await asked(f"{url}/livez"))[0] == 200
+                pipeline.stdin.write(b"open\n")
+                assert await pipeline.stdout.readline() == b"100\n"
+    finally:
+        pipeline.kill()
+        await pipeline.wait()

@@ -1,0 +1,113 @@
+"""Limits of the one HTTP server of hosts, pipelines and the emulator."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import ClassVar
+
+import pytest
+from aiohttp import web
+
+from changefeed.runtime.web_server import WebLimits, serving, take_port
+
+pytestmark = pytest.mark.real_time
+_GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+_HALF = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"
+
+
+@asynccontextmanager
+async def served(limits: WebLimits, hold: asyncio.Event | None = None) -> AsyncIterator[int]:
+    """Serve what answers a request with its body, once ``hold`` is set; let clients go."""
+
+    async def respond(request: web.Request) -> web.Response:
+        body = await request.read()
+        if hold is not None:
+            await hold.wait()
+        return web.Response(body=b"got " + body)
+
+    app = web.Application()
+    app.router.add_route("*", "/", respond)
+    with take_port("127.0.0.1", 0) as listening:
+        async with serving(app, limits, listening):
+            try:
+                yield listening.getsockname()[1]
+            finally:
+                while Client.made:
+                    await Client.made.pop().leave()
+
+
+class Client:
+    made: ClassVar[list["Client"]] = []
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def of(cls, port: int, *sends: bytes) -> "Client":
+        client = cls(*await asyncio.open_connection("127.0.0.1", port))
+        client.send(*sends)
+        cls.made.append(client)
+        return client
+
+    async def leave(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    def send(self, *sends: bytes) -> None:
+        self._writer.writelines(sends)
+
+    async def answer(self) -> bytes:
+        async with asyncio.timeout(5):
+            return await self._reader.readuntil(b"got ")
+
+    async def closed_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                while await self._reader.read(1000):
+                    pass
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            pass
+        return True
+
+
+async def test_a_connection_that_is_kept_is_closed_when_it_is_idle_for_too_long() -> None:
+    async with served(WebLimits(request=60, idle=0.5)) as port:
+        client = await Client.of(port, _GET)
+        await client.answer()
+        client.send(_GET)
+        await client.answer()
+        assert await client.closed_within(5)
+
+
+async def test_half_a_body_is_waited_for_no_longer_than_half_a_head() -> None:
+    async with served(WebLimits(request=0.5, idle=60, answer=60)) as port:
+        assert await (await Client.of(port, _HALF)).closed_within(5)
+        whole = await Client.of(port, _HALF, b"cde")
+        await whole.answer()
+        assert not await whole.closed_within(1)
+
+
+async def test_an_answer_may_take_longer_than_a_request_but_not_for_ever() -> None:
+    async with served(WebLimits(request=0.2, answer=1.5), asyncio.Event()) as port:
+        client = await Client.of(port, _GET)
+        assert not await client.closed_within(0.7)
+        assert await client.closed_within(5)
+
+
+async def test_one_connection_too_many_closes_one_that_waits_for_its_client() -> None:
+    hold = asyncio.Event()
+    async with served(WebLimits(most=4, request=60, answer=60), hold) as port:
+        answered = await Client.of(port, _GET)
+        await asyncio.sleep(0.2)
+        waiting = [await Client.of(port, b"GET") for _ in range(3)]
+        await asyncio.sleep(0.2)
+        another = await Client.of(port, _GET)
+        assert await waiting[0].closed_within(5)
+        assert not await waiting[1].closed_within(0.2)
+        hold.set()
+        await answered.answer()
+        await another.answer()
