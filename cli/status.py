@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -19,6 +20,7 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.prometheus import as_prometheus
 from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.host.problems import Problem
 from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
@@ -110,14 +112,6 @@ def rendered(seen: Snapshot) -> RenderableType:
         f"{len(seen.members)} members, {leases}, "
         f"{sum(lag):,} changes behind in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
     )
-    notes = [Text(x, style="red") for x in sorted(set(seen.problems))]
-    notes += [
-        Text(f"paused: {x.range}: {x.paused}", style="yellow")
-        for x in seen.leases
-        if _state(x) == "paused"
-    ]
-    if seen.ranges_without_lease:
-        notes.append(Text(f"without a lease yet: {', '.join(seen.ranges_without_lease)}"))
     caption = (
         f"Stamps are by the clocks of the hosts. One that does not change for "
         f"{seen.expiration:g} s belongs to a dead host."
@@ -127,8 +121,27 @@ def rendered(seen: Snapshot) -> RenderableType:
         _members(seen.members),
         _leases(seen.leases),
         Text(caption, style="dim"),
-        *notes,
+        *map(_note, noted_problems(seen.problems)),
     )
+
+
+def noted_problems(problems: Sequence[Problem]) -> list[tuple[Problem, Sequence[str]]]:
+    """Bring what differs only in its range together: a fleet that was stopped is one line."""
+    alike: dict[Problem, list[str]] = {}
+    for problem in problems:
+        since = None if problem.kind == "unowned" else problem.since
+        ranges = alike.setdefault(replace(problem, range=None, since=since), [])
+        ranges += [] if problem.range is None else [problem.range]
+    return list(alike.items())
+
+
+def _note(noted: tuple[Problem, Sequence[str]]) -> Text:
+    problem, ranges = noted
+    owner = "" if problem.owner is None else f" on {problem.owner}"
+    since = "" if problem.since is None else f" since {problem.since:%Y-%m-%d %H:%M:%S}"
+    about = f"{problem.kind}: {', '.join(ranges)}{owner}{since}" if ranges else problem.kind
+    style = "yellow" if problem.kind in ("paused", "unowned") else "red"
+    return Text(f"{about}: {problem.message}", style=style)
 
 
 def _members(members: Iterable[MemberStatus]) -> Table:
@@ -156,7 +169,7 @@ def _row(x: LeaseStatus) -> Sequence[str]:
     if x.next_owner is not None:
         owner = f"{owner} → {x.next_owner}"
     lag = "" if x.lag is None else f"{x.lag:,}"
-    state = _state(x) if _state(x) in ("paused", "ended") else ""
+    state = _state(x) if _state(x) in ("paused", "ended") else _trouble(x)
     age = _seconds(x.stamp_age)
     return x.range, owner, state, str(x.epoch), x.continuation or "", lag, age
 
@@ -167,6 +180,11 @@ def _state(lease: LeaseStatus) -> str:
     if lease.paused is not None:
         return "paused"
     return "without owner" if lease.owner is None else "owned"
+
+
+def _trouble(lease: LeaseStatus) -> str:
+    troubles = {"failing": lease.failing_since, "stuck": lease.stuck_since}
+    return ", ".join(name for name, since in troubles.items() if since is not None)
 
 
 def _seconds(age: float | None) -> str:

@@ -1,7 +1,8 @@
 """What a host answers over HTTP: that it lives, that it is ready, its metrics, its leases.
 
     /livez    200 as long as the event loop turns
-    /readyz   200, or 503 with what is wrong; owning no lease is not wrong
+    /readyz   200, or 503 with what is wrong; owning no lease is not wrong. In either case with
+              the ranges whose observers fail or do not come back: a restart mends none
     /metrics  for Prometheus
     /leases   the leases of this host, as it knows them, and which ranges are paused, and why
 
@@ -13,15 +14,17 @@ client can change anything.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import hdrs, web
+from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry
 
 from changefeed.host.host import Host
+from changefeed.host.problems import problems_of_health
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.workers.range_health import RangeHealth
+from changefeed.leases.health import NOTHING_KNOWN
 from changefeed.runtime.scrape import Scrape, accepts_gzip
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
@@ -81,7 +84,12 @@ class Answers:
         if path == "/readyz":
             problems = self._problems()
             return _json(
-                {"host": self.name, "ready": not problems, "problems": problems},
+                {
+                    "host": self.name,
+                    "ready": not problems,
+                    "problems": problems,
+                    "ranges": [] if self.host is None else _troubled_ranges(self.host),
+                },
                 503 if problems else 200,
             )
         if path == "/leases" and self.host is not None:
@@ -204,12 +212,26 @@ def leases_of(host: Host) -> dict[str, object]:
                 "renewed_at": lease.stamp,
                 "lag": lags[name].changes if name in lags else None,
                 "lag_seconds": lags[name].seconds if name in lags else None,
-                **asdict(host.range_health.get(name, RangeHealth())),
+                **asdict(host.range_health.get(name, NOTHING_KNOWN)),
             }
             for name, lease in sorted(host.leases.items())
         ],
         "paused": dict(sorted(host.paused.items())),
     }
+
+
+def _troubled_ranges(host: Host) -> list[dict[str, object]]:
+    """Return the ranges whose observers fail or are stuck; others of this host may do well."""
+    return [
+        {
+            "range": problem.range,
+            "kind": problem.kind,
+            "since": None if problem.since is None else problem.since.isoformat(),
+            "message": problem.message,
+        }
+        for name, health in sorted(host.range_health.items())
+        for problem in problems_of_health(name, host.name, health)
+    ]
 
 
 def longest_without_listing(settings: LeaseSettings) -> float:

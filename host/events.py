@@ -5,6 +5,7 @@ format nor the instruments.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from opentelemetry import metrics
@@ -12,6 +13,7 @@ from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host import metrics as m
+from changefeed.host.settings import ObserverSettings
 from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
@@ -106,6 +108,7 @@ class HostEvents(FailureLog):
         self, lease: Lease, continuation: Continuation, how: str, previous: HostName | None
     ) -> None:
         self._owned.add(lease.range_id)
+        self.health.begin(lease.range_id, lease.health)
         self._metrics.count(m.ACQUISITIONS, how=how)
         if how == "stolen":
             self._metrics.count(m.STEALS)
@@ -256,6 +259,19 @@ class HostEvents(FailureLog):
         self._metrics.count(m.STUCK, range=range_id)
         self._log.error("observer.stuck", range=range_id, error=str(error))
 
+    def no_progress(self, range_id: RangeId, settings: ObserverSettings) -> None:
+        """Report a call that goes on and on; one that has no time limit may never end."""
+        since = self.health.stuck(range_id, seconds=settings.stuck_after)
+        self._log.warning(
+            "observer.no_progress",
+            range=range_id,
+            since=datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
+            seconds=settings.stuck_after,
+            advice="it was called and has not come back, or acknowledges nothing: look at what "
+            "it waits for"
+            + ("; observer.timeout ends such calls" if settings.timeout is None else ""),
+        )
+
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
         self._metrics.count(m.GAVE_UP, range=range_id)
         self.health.failed(range_id, str(error))
@@ -263,6 +279,7 @@ class HostEvents(FailureLog):
 
     def range_paused(self, range_id: RangeId, reason: str) -> None:
         """Report that observer or feed have failed for good, and that the range is paused."""
+        self.health.failed(range_id, reason)
         self._log.error("range.paused", range=range_id, reason=reason)
 
     def dead_letter(self, letter: DeadLetter) -> None:
@@ -274,7 +291,7 @@ class HostEvents(FailureLog):
 
     def _read_failing(self) -> list[Observation]:
         return [
-            Observation(int(health.failing_since is not None), {"range": name})
+            Observation(int(health.in_trouble), {"range": name})
             for name, health in list(self.health.ranges.items())
         ]
 

@@ -34,10 +34,10 @@ from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.pool import WorkerPool
-from changefeed.host.workers.range_health import RangeHealth
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerUnavailable, MemberConflict
+from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from changefeed.leases.timeouts import BoundedContainer

@@ -90,7 +90,9 @@ PAUSED = Instrument(
     "Ranges that no host reads until they are resumed, as last listed",
 )
 FAILING = Instrument(
-    "changefeed.range.failing", "{range}", "1 while the observer of a range fails, else 0"
+    "changefeed.range.failing",
+    "{range}",
+    "1 while the observer of a range fails or does not come back, else 0",
 )
 LOOP_LAG = Instrument(
     "changefeed.loop.lag",

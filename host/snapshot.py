@@ -9,13 +9,20 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import Backlog
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, RemembersRanges
+from changefeed.host.problems import (
+    Problem,
+    problem_of_feed,
+    problem_without_lease,
+    problems_of_leases,
+    time_of,
+)
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
@@ -43,6 +50,7 @@ class LeaseStatus:
     too; it is ``None`` where the feed could not count, or was not asked: of what has ended.
     ``lag_seconds`` is the age of the first change that is not checkpointed, 0 if there is none,
     ``None`` where it is not known. ``paused`` is the reason, ``None`` where it is not paused.
+    The last four are how its observer gets on, as its owner last wrote it: see ``RangeHealth``.
     """
 
     range: str
@@ -58,6 +66,10 @@ class LeaseStatus:
     lag: int | None
     lag_seconds: float | None
     stamp_age: float | None
+    last_progress: datetime | None = None
+    failing_since: datetime | None = None
+    stuck_since: datetime | None = None
+    last_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +82,7 @@ class Snapshot:
     members: Sequence[MemberStatus]
     leases: Sequence[LeaseStatus]
     ranges_without_lease: Sequence[str]
-    problems: Sequence[str] = field(default_factory=list)
+    problems: Sequence[Problem] = ()
 
 
 def _only_to_look(settings: Settings) -> Settings:
@@ -83,12 +95,18 @@ class FleetInspector:
     """Looks at a fleet, again and again. ``feed`` may be missing, with the reason why."""
 
     def __init__(
-        self, settings: Settings, container: LeaseContainer, feed: Feed | None, reason: str
+        self,
+        settings: Settings,
+        container: LeaseContainer,
+        feed: Feed | None,
+        no_feed: FeedError | None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._container = container
         self._feed = feed
-        self._no_feed = reason
+        self._no_feed = no_feed
+        self._wall = wall
 
     @classmethod
     @asynccontextmanager
@@ -98,14 +116,14 @@ class FleetInspector:
             container = await stack.enter_async_context(
                 open_leases(_only_to_look(settings), only_look=True)
             )
-            feed, reason = None, ""
+            feed, no_feed = None, None
             try:
                 feed = await stack.enter_async_context(
                     open_feed(settings.feed.address, settings.open_options)
                 )
             except FeedError as error:
-                reason = str(error)
-            yield cls(settings, container, feed, reason)
+                no_feed = error
+            yield cls(settings, container, feed, no_feed)
 
     async def look(self) -> Snapshot:
         """Read everything once. Raise ``ContainerError`` if the container does not answer."""
@@ -114,47 +132,52 @@ class FleetInspector:
         )
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
-        problems = [self._no_feed] if self._no_feed else []
+        problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
         leased = {x.range_id for x in leases}
         ranges = await self._ranges(problems)
         unread = None
         if self._feed is not None:
             unread = Unread(self._feed, leased=leased, ranges=ranges)
-        now = time.time()
+        now = self._wall()
 
         async def seen(lease: Lease) -> LeaseStatus:
             whole = await self._container.read(lease.range_id) or lease
             return _lease_seen(whole, await _backlog(unread, whole, problems), now)
 
+        statuses = await _each(seen, sorted(leases, key=lambda x: x.range_id))
+        without_lease = [x.id for x in ranges if leased.isdisjoint((x.id, *x.parents))]
+        problems += [problem_without_lease(x) for x in without_lease]
+        longest_still = self._settings.leases.expiration + self._settings.leases.max_clock_skew
+        problems += problems_of_leases(leases, now=now, longest_still=longest_still)
         return Snapshot(
             at=datetime.fromtimestamp(now, UTC),
             feed=self._settings.feed.address,
             expiration=self._settings.leases.expiration,
             members=sorted((_member_seen(x, now) for x in members), key=lambda x: x.name),
-            leases=await _each(seen, sorted(leases, key=lambda x: x.range_id)),
-            ranges_without_lease=[
-                x.id for x in ranges if leased.isdisjoint((x.id, *x.parents))
-            ],
-            problems=problems,
+            leases=statuses,
+            ranges_without_lease=without_lease,
+            problems=list(dict.fromkeys(problems)),
         )
 
-    async def _ranges(self, problems: list[str]) -> Sequence[FeedRange]:
+    async def _ranges(self, problems: list[Problem]) -> Sequence[FeedRange]:
         if self._feed is None:
             return []
         try:
             return await self._feed.ranges()
         except FeedError as error:
-            problems.append(str(error))
+            problems.append(problem_of_feed(error))
             return []
 
 
-async def _backlog(unread: Unread | None, lease: Lease, problems: list[str]) -> Backlog | None:
+async def _backlog(
+    unread: Unread | None, lease: Lease, problems: list[Problem]
+) -> Backlog | None:
     if unread is None or lease.continuation is None or lease.ended:
         return None
     try:
         return await unread.behind(lease.range_id, lease.continuation)
     except FeedError as error:
-        problems.append(str(error))
+        problems.append(problem_of_feed(error))
         return None
 
 
@@ -197,6 +220,10 @@ def _lease_seen(lease: Lease, behind: Backlog | None, now: float) -> LeaseStatus
         lag=None if behind is None else behind.changes,
         lag_seconds=None if seconds is None else round(seconds, 1),
         stamp_age=_age(lease.stamp, now),
+        last_progress=time_of(lease.health.last_progress),
+        failing_since=time_of(lease.health.failing_since),
+        stuck_since=time_of(lease.health.stuck_since),
+        last_error=lease.health.last_error,
     )
 
 

@@ -40,7 +40,8 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def failed(self, at: float, error: str) -> "RangeHealth":
         """Fail, or fail again. A call that has ended is not stuck."""
         since = at if self.failing_since is None else self.failing_since
-        line = " ".join(error.split())
+        plain = "".join(x if x.isprintable() else " " for x in error)  # for any terminal
+        line = " ".join(plain.split())
         if len(line) > _LONGEST_ERROR:
             line = line[: _LONGEST_ERROR - 1] + "…"
         return replace(self, failing_since=since, stuck_since=None, last_error=line)

@@ -145,15 +145,19 @@ class Fleet:
         self._sections = settings or {}
         self._letters = MemoryDeadLetters()
         self._own_maker = make_observer
-        self._make_observer = make_observer or self._wrapped(observer)
+        self._wrap = self._wrapping(observer)
 
     def use(self, observer: Any, *, settings: Sections | None = None) -> None:
         """Give the hosts that start from now on this observer, and these settings."""
         if settings is not None:
             self._sections = settings
-        self._make_observer = self._own_maker or self._wrapped(observer)
+        self._wrap = self._wrapping(observer)
 
-    def _wrapped(self, observer: Any) -> ObserverMaker:
+    def _wrapping(self, observer: Any) -> Callable[[HostEvents], ObserverMaker]:
+        """Return what makes the maker of a host's observers, which report to its events."""
+        own = self._own_maker
+        if own is not None:
+            return lambda _: own
         wanted = ObserverSettings.model_validate(self._sections.get("observer", {}))
         inner: ObserverFactory | None = None
         if observer is not None:
@@ -163,10 +167,10 @@ class Fleet:
             made = None if inner is None else inner()
             return LoggingObserver(self.log, pace=self._pace, inner=made)
 
-        return wrap(
+        return lambda events: wrap(
             make,
             wanted,
-            HostEvents(HostName("fleet")),
+            events,
             self._random,
             dead_letters=self._letters if wanted.on_failure == "dead-letter" else None,
             feed=self.feed.identity,
@@ -204,11 +208,13 @@ class Fleet:
 
         Its wall clock is ahead of the others' by ``clock_error`` seconds.
         """
+        events = HostEvents(HostName(name))
         host = Host(
             fleet_settings(name, self._sections),
             feed=self.feed,
             container=container or self.container,
-            make_observer=self._make_observer,
+            make_observer=self._wrap(events),
+            events=events,
             random=Random(self._random.random()),  # noqa: S311
             clock=clock,
             wall=partial(_wall, asyncio.get_running_loop(), clock_error),

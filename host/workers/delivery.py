@@ -10,10 +10,12 @@ be read, and a host that ended for it would leave the next host the same.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, Continuation, Page, RangeEnded
 from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.host.workers.call_watch import CallWatch
 from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
 from changefeed.host.workers.context import WorkerContext
 from changefeed.host.workers.drain import Drain
@@ -64,6 +66,11 @@ class Delivery:
             acknowledgements=self._acknowledgements,
             checkpoints=checkpoints,
         )
+        self._watch = CallWatch(
+            self._settings.observer.stuck_after,
+            overdue=partial(self._events.no_progress, owned.range_id, self._settings.observer),
+            returned=partial(self._events.health.returned, owned.range_id),
+        )
         self._policy = CheckpointPolicy(self._settings.observer, now=self._clock())
         self._pages: Prefetcher | None = None
         self.stuck = False
@@ -81,7 +88,7 @@ class Delivery:
         """Feed observers; return why no more. ``group`` gets the task that reads ahead."""
         while True:
             observer = self._environment.make_observer(
-                self._owned.lease.range, LeaseGate(self._owned, self._drain)
+                self._owned.lease.range, LeaseGate(self._owned, self._drain, self._watch)
             )
             try:
                 return await self._open_and_deliver(observer, group)
@@ -201,8 +208,9 @@ class Delivery:
     async def _in_hand(self, call: str) -> AsyncIterator[None]:
         """Bound a call of the observer by the deadline of the drain."""
         try:
-            async with self._drain.bounded():
-                yield
+            with self._watch.watching():
+                async with self._drain.bounded():
+                    yield
         except LeaseFenced:
             self._owned.lose("it could not be renewed in time")
         except TimeoutError as error:
@@ -219,7 +227,8 @@ class Delivery:
             and self._acknowledgements.unacknowledged + changes > limit
             and self._drain.reason is None
         ):
-            await self._context.acknowledged()
+            with self._watch.watching():
+                await self._context.acknowledged()
         if self._drain.reason is None:
             unacknowledged = self._acknowledgements.unacknowledged
             await self._checkpoints.room_for(changes + unacknowledged, limit=limit)
@@ -229,12 +238,14 @@ class Delivery:
         with suppress(TimeoutError):
             async with self._drain.bounded():
                 while self._acknowledgements.unacknowledged:
-                    await self._context.acknowledged()
+                    with self._watch.watching():
+                        await self._context.acknowledged()
 
     def _pass_over(self, page: Page) -> None:
         """At the end for now: there is time to write what policy had put off."""
         if not self._acknowledgements.unacknowledged:
             self._checkpoints.done(page.continuation, changes=0)
+            self._events.health.caught_up(self._owned.range_id)
         self._checkpoints.advance()
 
     async def _close(self, observer: Observer, reason: CloseReason) -> None:

@@ -95,10 +95,10 @@ class OwnedLease:
         self.lost = True
         raise LeaseLost(self._lease, why)
 
-    async def renew(self) -> None:
+    async def renew(self, renewed: Callable[[Lease], Lease] = Lease.renewed) -> None:
         """Show a sign of life, and be allowed to act for another while."""
         sent = self._clock()
-        await self._write(Lease.renewed, self._container.replace)
+        await self._write(renewed, self._container.replace)
         self._fence_at = sent + self._held_for
 
     async def checkpoint(self, continuation: Continuation) -> None:

@@ -1,44 +1,69 @@
 """Whether the ranges that a host reads get on, as far as it has seen itself."""
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 from changefeed.feeds.feed import RangeId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeHealth:
-    """Times are seconds since 1970; ``None`` for what has not happened.
-
-    ``failing_since`` is the first failure of the observer since its last batch that was done,
-    ``last_error`` the newest of them.
-    """
-
-    last_progress: float | None = None
-    failing_since: float | None = None
-    last_error: str | None = None
+from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 
 
 class RangeHealths:
-    """The health of each range that is owned, in memory only."""
+    """The health of each range that is owned; its lease is written from it.
+
+    ``wall`` gives seconds since 1970.
+    """
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
         self._ranges: dict[RangeId, RangeHealth] = {}
+        self._news: dict[RangeId, asyncio.Event] = {}
 
     @property
     def ranges(self) -> Mapping[RangeId, RangeHealth]:
         return self._ranges
 
+    def of(self, range_id: RangeId) -> RangeHealth:
+        return self._ranges.get(range_id, NOTHING_KNOWN)
+
+    def begin(self, range_id: RangeId, health: RangeHealth) -> None:
+        """Go on from what the lease says: what failed for its former owner has not got on."""
+        self._ranges[range_id] = health
+
+    def news(self, range_id: RangeId) -> asyncio.Event:
+        """Return what is set whenever trouble begins or ends."""
+        return self._news.setdefault(range_id, asyncio.Event())
+
     def progressed(self, range_id: RangeId) -> None:
-        self._ranges[range_id] = RangeHealth(last_progress=self._wall())
+        self._become(range_id, self.of(range_id).progressed(self._wall()))
+
+    def caught_up(self, range_id: RangeId) -> None:
+        health = self.of(range_id)
+        if health.in_trouble:
+            self._become(range_id, health.caught_up())
 
     def failed(self, range_id: RangeId, error: str) -> None:
-        before = self._ranges.get(range_id, RangeHealth())
-        since = self._wall() if before.failing_since is None else before.failing_since
-        self._ranges[range_id] = replace(before, failing_since=since, last_error=error)
+        self._become(range_id, self.of(range_id).failed(self._wall(), error))
+
+    def stuck(self, range_id: RangeId, *, seconds: float) -> float:
+        """A call has been running for so long; return since when."""
+        since = self._wall() - seconds
+        self._become(range_id, self.of(range_id).stuck(since))
+        return since
+
+    def returned(self, range_id: RangeId) -> None:
+        """No call is under way any more."""
+        health = self.of(range_id)
+        if health.stuck_since is not None:
+            self._become(range_id, health.returned())
 
     def forget(self, range_id: RangeId) -> None:
         """Stop watching a range that is no longer owned."""
         self._ranges.pop(range_id, None)
+        self._news.pop(range_id, None)
+
+    def _become(self, range_id: RangeId, health: RangeHealth) -> None:
+        before = self.of(range_id)
+        self._ranges[range_id] = health
+        if health.troubles != before.troubles:
+            self.news(range_id).set()

@@ -24,6 +24,7 @@ for that: it ends, calls the observer no more, and leaves the lease to expire.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Never
 
@@ -42,6 +43,7 @@ from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
 
 _LAST_RELEASE_TIMEOUT = 2.0
+_MOMENT = 1.0  # in it, most of what fails once has succeeded
 _LONGEST_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
 
 
@@ -147,7 +149,7 @@ class Worker:
         """Write the lease for the last time; it carries the last checkpoint along."""
         last = await self._checkpoints.stop()
         end = self._end_for(reason)
-        give_up = partial(self._owned.give_up, end, last)
+        give_up = partial(self._owned.give_up, lambda x: end(self._with_health(x)), last)
         await self._retrier.call("give up", give_up, longest_delay=_LONGEST_DELAY_AT_END)
 
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
@@ -179,7 +181,11 @@ class Worker:
             self.left_to_expire = "a call of the observer could not be ended"
             return reason
         self.left_to_expire = "it could not be released in time"  # until it is
-        release = partial(self._owned.give_up, Lease.released, self._checkpoints.unwritten)
+        release = partial(
+            self._owned.give_up,
+            lambda x: self._with_health(x).released(),
+            self._checkpoints.unwritten,
+        )
         try:
             async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
                 await self._retrier.call("release", release)
@@ -213,15 +219,41 @@ class Worker:
 
     async def _keep_renewed(self) -> Never:
         interval = self._settings.leases.renew_interval
-        await asyncio.sleep(interval * self._environment.random.random())  # spread them
+        renew = partial(self._owned.renew, lambda x: self._with_health(x).renewed())
+        first = interval * self._environment.random.random()  # spread them
+        early = await self._until_renewal(first, may_be_early=True)
         while True:
             try:
                 async with asyncio.timeout(self._owned.time_left):
-                    await self._retrier.call("renew", self._owned.renew)
+                    await self._retrier.call("renew", renew)
             except TimeoutError:
                 self._owned.lose("it could not be renewed in time")
             self._events.renewed()
+            # One early renewal between two others: an observer that fails now and then
+            # makes no more than twice as many writes.
+            early = await self._until_renewal(interval, may_be_early=not early)
+
+    async def _until_renewal(self, interval: float, *, may_be_early: bool) -> bool:
+        """Wait until the next renewal is due; return whether it is early.
+
+        It is where the observer begins or ceases to be in trouble, and that lasts for a moment.
+        """
+        if not may_be_early:
             await asyncio.sleep(interval)
+            return False
+        health = self._events.health
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval):
+                while True:
+                    await health.news(self._owned.range_id).wait()
+                    health.news(self._owned.range_id).clear()
+                    await asyncio.sleep(_MOMENT)
+                    if self.lease.health.troubles != health.of(self._owned.range_id).troubles:
+                        return True
+        return False
+
+    def _with_health(self, lease: Lease) -> Lease:
+        return lease.with_health(self._events.health.of(self._owned.range_id))
 
     async def _measure_lag(self) -> Never:
         feed, interval = self._environment.feed, self._settings.feed.lag_interval

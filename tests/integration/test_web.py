@@ -88,12 +88,16 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
         url,
     ):
         assert await get(f"{url}/livez") == (200, {"host": "anna", "alive": True})
-        problem = {"ready": False, "problems": ["it has not joined the fleet yet"]}
+        problem = {
+            "ready": False,
+            "problems": ["it has not joined the fleet yet"],
+            "ranges": [],
+        }
         assert await get(f"{url}/readyz") == (503, {"host": "anna", **problem})
 
         running = asyncio.create_task(host.run())
         await until(lambda: [x.changes for x in host.lags.values()] == [0, 0])
-        ready = {"host": "anna", "ready": True, "problems": []}
+        ready = {"host": "anna", "ready": True, "problems": [], "ranges": []}
         assert await get(f"{url}/readyz") == (200, ready)
 
         status, shown = await get(f"{url}/leases")

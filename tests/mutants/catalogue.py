@@ -4,6 +4,7 @@ from .of_emulator import EMULATOR
 from .of_feeds import FEEDS
 from .of_fleet import FLEET
 from .of_guards import GUARDS
+from .of_health import HEALTH
 from .of_holding import HOLDING
 from .of_leases import LEASES
 from .of_lifecycle import LIFECYCLE
@@ -13,6 +14,7 @@ from .of_planning import PLANNING
 
 MUTANTS = (
     *HOLDING,
+    *HEALTH,
     *FLEET,
     *LEASES,
     *OBSERVERS,

@@ -15,10 +15,10 @@ HOLDING = (
         file="host/workers/owned_lease.py",
         before="""\
         sent = self._clock()
-        await self._write(Lease.renewed, self._container.replace)
+        await self._write(renewed, self._container.replace)
 """,
         after="""\
-        await self._write(Lease.renewed, self._container.replace)
+        await self._write(renewed, self._container.replace)
         sent = self._clock()
 """,
         rule=5,
@@ -297,7 +297,8 @@ HOLDING = (
         file="host/workers/delivery.py",
         before="        if not self._acknowledgements.unacknowledged:\n"
         "            self._checkpoints.done(page.continuation, changes=0)\n",
-        after="        self._checkpoints.done(page.continuation, changes=0)\n",
+        after="        self._checkpoints.done(page.continuation, changes=0)\n"
+        "        if not self._acknowledgements.unacknowledged:\n",
         rule=12,
         tests=(_WORKER,),
     ),

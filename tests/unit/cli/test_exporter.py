@@ -28,7 +28,7 @@ class Away(MemoryLeases):
 async def exporting(
     feed: MemoryFeed, container: LeaseContainer, now: list[float]
 ) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]
-    fleet = FleetInspector(Settings(), container, feed, "")
+    fleet = FleetInspector(Settings(), container, feed, None)
     app = exporter_application(Looks(fleet, lambda: now[0]), lag_per_host=10)
     async with TestClient(TestServer(app)) as client:
         yield client

@@ -29,7 +29,7 @@ def test_a_call_that_fails_or_returns_is_not_stuck() -> None:
 
 
 def test_an_error_is_kept_as_one_short_line() -> None:
-    error = RangeHealth().failed(2.0, "first\r\n  second\t" + 1000 * "x").last_error
+    error = RangeHealth().failed(2.0, "first\r\n  second\x1b\t" + 1000 * "x").last_error
     assert error is not None
     assert error.startswith("first second xxx")
     assert (len(error), error[-1]) == (200, "…")

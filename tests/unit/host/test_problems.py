@@ -1,0 +1,167 @@
+"""What counts as a problem of a fleet, and how status shows it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from changefeed.cli.status import rendered
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.endpoints import Answers
+from changefeed.host.problems import problem_of_feed, problems_of_leases
+from changefeed.host.snapshot import FleetInspector, Snapshot
+from changefeed.leases.health import RangeHealth
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryLeases
+from tests.support.fleet import Fleet, settings
+
+NOW = 1_000_000.0
+A = HostName("anna")
+
+
+def owned(name: str, *, stamp: float | None = NOW) -> Lease:
+    lease = Lease(range=FeedRange(id=RangeId(name)), continuation=Continuation("0"))
+    return replace(lease.taken_by(A, Incarnation("a-1")), stamp=stamp)
+
+
+def found(*leases: Lease) -> list[tuple[str, str | None, str | None]]:
+    problems = problems_of_leases(leases, now=NOW, longest_still=330)
+    return [(x.kind, x.range, x.owner) for x in problems]
+
+
+def test_a_lease_that_gets_on_is_no_problem_nor_is_a_range_that_has_ended() -> None:
+    ended = owned("r1").with_health(RangeHealth(failing_since=1.0)).finished()
+    assert found(owned("r0"), ended) == []
+
+
+def test_each_trouble_is_a_problem_with_its_owner() -> None:
+    failing, stuck = RangeHealth(failing_since=5.0, last_error="x"), RangeHealth().stuck(6.0)
+    assert found(
+        owned("r0").with_health(failing),
+        owned("r1").with_health(failing.stuck(6.0)),
+        owned("r2").with_health(stuck).released(),
+        owned("r3").paused_because("bad data"),
+        owned("r4", stamp=NOW - 331),
+        owned("r5", stamp=NOW - 329),
+        owned("r6", stamp=None),
+    ) == [
+        ("failing", "r0", "anna"),
+        ("failing", "r1", "anna"),
+        ("stuck", "r1", "anna"),
+        ("stuck", "r2", None),
+        ("unowned", "r2", None),
+        ("paused", "r3", "anna"),
+        ("expired", "r4", "anna"),
+    ]
+
+
+def test_a_range_that_waits_for_its_parent_is_not_missed() -> None:
+    child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"),)))
+    assert found(owned("p"), child) == []
+    assert found(owned("p").finished(), child) == [("unowned", "c", None)]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "about"),
+    [
+        (FeedUnavailable("no answer"), "unavailable", None),
+        (FeedRefused("recreated"), "refused", None),
+        (RangeRefused(RangeId("r7"), "block 3 is damaged"), "refused", "r7"),
+    ],
+)
+def test_what_the_feed_says_is_about_all_ranges_or_about_one(
+    error: Any, kind: str, about: str | None
+) -> None:
+    problem = problem_of_feed(error)
+    assert (problem.kind, problem.range, problem.message) == (kind, about, str(error))
+
+
+# As they are shown
+
+
+@asynccontextmanager
+async def failing_fleet(leases: MemoryLeases, *, ranges: int = 1) -> AsyncIterator[Fleet]:
+    async def process(_changes: Sequence[object]) -> None:
+        raise ValueError("no such table")
+
+    async with Fleet(MemoryFeed(ranges), leases, observer=process) as fleet:
+        fleet.append("k")
+        fleet.start("anna")
+        await asyncio.sleep(30)
+        yield fleet
+
+
+async def looked(fleet: Fleet) -> Snapshot:
+    stamps = [x.stamp for x in await fleet.container.list() if x.stamp is not None]
+    inspector = FleetInspector(
+        settings("status", {}),
+        fleet.container,
+        fleet.feed,
+        None,
+        wall=lambda: max(stamps, default=NOW),
+    )
+    return await inspector.look()
+
+
+def shown(seen: Snapshot) -> str:
+    console = Console(width=1000)
+    with console.capture() as captured:
+        console.print(rendered(seen))
+    return captured.get()
+
+
+async def test_status_shows_what_fails_since_when_and_as_json_in_problems() -> None:
+    async with failing_fleet(MemoryLeases()) as fleet:
+        seen = await looked(fleet)
+        (problem,) = json.loads(msgspec.json.encode(seen))["problems"]
+        since = problem.pop("since")
+        assert problem == {
+            "kind": "failing",
+            "range": "r0",
+            "owner": "anna",
+            "message": "ValueError: no such table",
+        }
+        assert since == json.loads(msgspec.json.encode(seen.leases[0].failing_since))
+        text = shown(seen)
+        assert "│ failing " in text
+        assert "failing: r0 on anna since 20" in text
+        assert ": ValueError: no such table" in text
+
+
+async def test_status_of_a_fleet_that_was_stopped_still_says_what_failed() -> None:
+    async with failing_fleet(MemoryLeases(), ranges=3) as fleet:
+        await fleet.stop("anna")
+        seen = await looked(fleet)
+        kinds = {(x.kind, x.range) for x in seen.problems}
+        unowned = {("unowned", x) for x in ("r0", "r1", "r2")}
+        assert kinds == {*unowned, *((x, y) for x, y in kinds if x == "failing")}
+        assert len(kinds) == 4
+        assert "unowned: r0, r1, r2: no host has its lease" in shown(seen)
+
+
+async def test_no_id_is_cut_where_many_ranges_have_the_same_problem() -> None:
+    feed, leases = MemoryFeed(60), MemoryLeases()
+    async with Fleet(feed, leases) as fleet:
+        seen = await looked(fleet)
+        assert [x.kind for x in seen.problems] == ["unowned"] * 60
+        assert all(f"r{n}," in shown(seen) for n in range(59))
+
+
+async def test_readiness_names_the_ranges_that_fail_and_a_host_is_ready_all_the_same() -> None:
+    async with failing_fleet(MemoryLeases()) as fleet:
+        host = fleet.hosts["anna"]
+        answer = await Answers("anna", None, host).answer("/readyz")
+        document = json.loads(answer.body)
+        assert (answer.status, document["ready"], document["problems"]) == (200, True, [])
+        (trouble,) = document["ranges"]
+        assert trouble["since"].startswith("20")
+        assert (trouble["range"], trouble["kind"]) == ("r0", "failing")
+        assert trouble["message"] == "ValueError: no such table"

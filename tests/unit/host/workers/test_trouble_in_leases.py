@@ -1,0 +1,298 @@
+"""What other hosts and commands see of an observer that fails, or does not come back."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.workers.call_watch import CallWatch
+from changefeed.leases.health import RangeHealth
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.observer import Context
+from tests.support.fleet import Fleet
+from tests.support.logs import captured_logs
+from tests.support.proxies import proxied
+
+R0 = RangeId("r0")
+
+
+class Moody:
+    """What the observers of a test do when they are opened and called."""
+
+    def __init__(self) -> None:
+        self.opens: Callable[[], Awaitable[None]] = self._well
+        self.processes: Callable[[], Awaitable[None]] = self._well
+
+    async def fail(self) -> None:
+        raise ValueError("no such table\nLINE 1: select")
+
+    async def hang(self) -> None:
+        await asyncio.Event().wait()
+
+    async def _well(self) -> None:
+        pass
+
+
+def observing(mood: Moody) -> type:
+    class Observing:
+        async def open(self, context: Context) -> None:
+            del context
+            await mood.opens()
+
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            del context, changes
+            await mood.processes()
+
+    return Observing
+
+
+@pytest.fixture
+def mood() -> Moody:
+    return Moody()
+
+
+class Watched:
+    """A fleet of one range, whose stored lease is looked at."""
+
+    def __init__(self, mood: Moody, parts: dict[str, Any] | None = None) -> None:
+        self.leases = MemoryLeases()
+        self.feed = MemoryFeed(1)
+        self.written: Counter[str] = Counter()
+        self.fleet = Fleet(
+            self.feed, proxied(self.leases, self._count), observer=observing(mood), parts=parts
+        )
+
+    async def health(self) -> RangeHealth:
+        lease = await self.leases.read(R0)
+        assert lease is not None
+        return lease.health
+
+    async def _count(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        self.written[name] += 1
+        return await call()
+
+
+async def test_a_failure_is_in_the_lease_long_before_a_renewal_and_costs_one_write(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood, {"leases": {"renew_interval": 600, "expiration": 2000}})
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(20)
+        mood.processes = mood.fail
+        watched.feed.append("k")
+        await asyncio.sleep(5)
+        health = await watched.health()
+        assert health.last_error == "ValueError: no such table LINE 1: select"
+        assert health.failing_since is not None
+        assert watched.written["replace"] == 1
+        await asyncio.sleep(300)  # and seven more attempts
+        assert watched.written["replace"] == 1
+        assert (await watched.health()).failing_since == health.failing_since
+
+
+async def test_what_has_recovered_is_well_in_the_lease_with_the_next_renewal(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood)
+    async with watched.fleet as fleet:
+        host = fleet.start("a")
+        mood.processes = mood.fail
+        watched.feed.append("k")
+        await asyncio.sleep(30)
+        assert (await watched.health()).in_trouble
+        mood.processes = mood._well
+        await asyncio.sleep(100)
+        health = await watched.health()
+        assert not health.in_trouble
+        assert (health.last_error, health.last_progress is None) == (None, False)
+        assert host.range_health[R0] == health
+
+
+async def test_an_observer_that_fails_and_succeeds_in_turns_writes_twice_as_often_at_most(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood, {"observer": {"retry": {"first_delay": 4, "jitter": 0}}})
+    turns = 0
+
+    async def fail_once() -> None:
+        nonlocal turns
+        turns += 1
+        if turns % 2:
+            raise ValueError("busy")
+
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        mood.processes = fail_once
+        for _ in range(100):
+            watched.feed.append("k")
+            await asyncio.sleep(6)
+    assert turns > 150
+    assert 55 <= watched.written["replace"] <= 2 * 60 + 2
+
+
+async def test_what_fails_once_and_then_succeeds_is_no_news(mood: Moody) -> None:
+    watched = Watched(mood, {"leases": {"renew_interval": 600, "expiration": 2000}})
+    failures = iter([True])
+
+    async def fail_first() -> None:
+        if next(failures, False):
+            raise ValueError("busy")
+
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        mood.processes = fail_first
+        watched.feed.append("k")
+        await asyncio.sleep(60)
+        assert fleet.hosts["a"].range_health[R0].last_progress is not None
+        assert watched.written["replace"] == 0
+
+
+async def test_a_host_that_stopped_leaves_word_of_what_failed_and_the_next_goes_on_with_it(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood)
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        mood.processes = mood.fail
+        watched.feed.append("k")
+        await asyncio.sleep(3)
+        await fleet.stop("a")
+        left = await watched.health()
+        assert left.failing_since is not None
+        await asyncio.sleep(1000)
+        fleet.start("b")
+        await asyncio.sleep(30)
+        assert (await watched.health()).failing_since == left.failing_since
+
+
+async def test_an_observer_that_could_not_open_and_has_nothing_to_do_fails_no_more(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood)
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        mood.opens = mood.fail
+        await asyncio.sleep(30)
+        assert (await watched.health()).in_trouble
+        mood.opens = mood._well
+        await asyncio.sleep(100)
+        assert await watched.health() == RangeHealth()
+
+
+@pytest.mark.parametrize("where", ["opens", "processes"])
+async def test_a_call_that_does_not_come_back_is_stuck_everywhere_and_logged_once(
+    mood: Moody, where: str
+) -> None:
+    watched = Watched(mood)
+    setattr(mood, where, mood.hang)
+    watched.feed.append("k")
+    with captured_logs() as logs:
+        async with watched.fleet as fleet:
+            host = fleet.start("a")
+            await asyncio.sleep(290)
+            assert not (await watched.health()).in_trouble
+            await asyncio.sleep(20)
+            health = await watched.health()
+            assert health.stuck_since is not None
+            assert host.range_health[R0] == health
+            await asyncio.sleep(1000)
+            assert (await watched.health()).stuck_since == health.stuck_since
+    (warning,) = [x for x in logs if x["event"] == "observer.no_progress"]
+    assert (warning["range"], warning["log_level"]) == ("r0", "warning")
+    assert "observer.timeout" in warning["advice"]
+
+
+async def test_a_call_that_comes_back_after_all_is_stuck_no_more(mood: Moody) -> None:
+    watched = Watched(mood)
+    back = asyncio.Event()
+
+    async def wait() -> None:
+        await back.wait()
+
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        mood.processes = wait
+        watched.feed.append("k")
+        await asyncio.sleep(320)
+        assert (await watched.health()).stuck_since is not None
+        back.set()
+        await asyncio.sleep(20)
+        assert not (await watched.health()).in_trouble
+
+
+async def test_a_host_that_stopped_in_a_call_leaves_word_that_it_was_stuck(mood: Moody) -> None:
+    watched = Watched(mood, {"host": {"stop_timeout": 5}})
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        mood.processes = mood.hang
+        watched.feed.append("k")
+        await asyncio.sleep(320)
+        fleet.hosts["a"].stop()
+        await asyncio.wait([fleet.running["a"]])
+        assert (await watched.leases.list())[0].owner is None
+        assert (await watched.health()).stuck_since is not None
+
+
+async def test_an_observer_that_fails_for_long_is_failing_and_not_stuck(mood: Moody) -> None:
+    watched = Watched(
+        mood, {"observer": {"retry": {"max_delay": 2000, "first_delay": 800, "jitter": 0}}}
+    )
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        mood.processes = mood.fail
+        watched.feed.append("k")
+        await asyncio.sleep(700)
+        health = await watched.health()
+        assert (health.failing_since is None, health.stuck_since) == (False, None)
+
+
+async def test_an_attempt_that_does_not_come_back_after_one_that_failed_is_stuck(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood)
+
+    async def fail_and_hang() -> None:
+        mood.processes = mood.hang
+        raise ValueError("busy")
+
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        mood.processes = fail_and_hang
+        watched.feed.append("k")
+        await asyncio.sleep(320)
+        health = await watched.health()
+        assert None not in (health.failing_since, health.stuck_since)
+
+
+async def test_an_observer_that_acknowledges_nothing_is_stuck(mood: Moody) -> None:
+    watched = Watched(mood, {"observer": {"checkpoint": "manual", "max_unacknowledged": 1}})
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        for _ in range(2):
+            watched.feed.append("k")
+        await asyncio.sleep(320)
+        assert (await watched.health()).stuck_since is not None
+
+
+async def test_each_attempt_has_the_whole_time_and_a_rest_has_none() -> None:
+    seen: list[str] = []
+    watch = CallWatch(
+        10, overdue=lambda: seen.append("overdue"), returned=lambda: seen.append("returned")
+    )
+    with watch.watching():
+        await asyncio.sleep(8)
+        watch.attempt()
+        await asyncio.sleep(8)
+        watch.rest()
+        await asyncio.sleep(80)
+        watch.attempt()
+        await asyncio.sleep(12)
+    assert seen == ["overdue", "returned"]
+    watch.attempt()  # outside of a call, as when the observer is closed
+    await asyncio.sleep(20)
+    assert seen == ["overdue", "returned"]
