@@ -3,11 +3,12 @@
 ``offsets/N`` is written before batch N is read, ``commits/N`` once it is done. Both are
 text: a version, then lines of JSON, of which the last of an offset is that of the source.
 
-Our own files are beside it: a lock, the epoch to count on from, and the failures of the
-last batches of an observer.
+Our own files are beside it: a lock, where the first batch begins, the epoch to count on
+from, and the failures of the last batches of an observer.
 """
 
 import fcntl
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from changefeed.pipeline.source.offsets import Offset
 
 _LOCK: Final = "_lock"
 _EPOCH: Final = "_epoch"
+_START: Final = "_start"
 _FAILURES: Final = "_failures"
 _OFFSET_LINES: Final = 3  # the version, what Spark has settled, and the offset of the source
 _LOOK: Final = 0.5  # seconds; far more than a look at the lock takes
@@ -56,7 +58,7 @@ def refuse_damaged(checkpoint: str) -> None:
     Looked at is what Spark reads at a start: who the query is, its last two offsets, and
     the last commit. One that is not on this machine is left to Spark.
     """
-    if _is_elsewhere(checkpoint):
+    if is_elsewhere(checkpoint):
         return
     home = _home(checkpoint)
     metadata = home / "metadata"
@@ -111,7 +113,7 @@ def _damaged(file: Path, reason: str) -> PipelineRefused:
 
 def begun(checkpoint: str) -> bool:
     """Whether a query has ever begun a batch here. ``False`` if it cannot be seen from here."""
-    return not _is_elsewhere(checkpoint) and last_begun(checkpoint) >= 0
+    return not is_elsewhere(checkpoint) and last_begun(checkpoint) >= 0
 
 
 def last_begun(checkpoint: str) -> int:
@@ -137,13 +139,36 @@ def settle_epoch(checkpoint: str, epoch: int) -> int:
     Of several that were said the greatest counts: hosts may have gone on in between. A
     checkpoint that is not on this machine keeps none.
     """
-    if _is_elsewhere(checkpoint):
+    if is_elsewhere(checkpoint):
         return epoch
     if not begun(checkpoint) and epoch >= base_epoch(checkpoint):
         home = _home(checkpoint)
         home.mkdir(parents=True, exist_ok=True)
         (home / _EPOCH).write_text(str(epoch), encoding="utf-8")
     return base_epoch(checkpoint)
+
+
+def keep_start(checkpoint: str, offset: str) -> None:
+    """Keep where the first batch begins, on the disk before that batch is."""
+    home = _home(checkpoint)
+    home.mkdir(parents=True, exist_ok=True)
+    fresh = home / f"{_START}.new"
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(offset)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(home / _START)
+
+
+def kept_start(checkpoint: str) -> str | None:
+    """Return where the first batch begins or began, ``None`` if that was not kept."""
+    file = _home(checkpoint) / _START
+    if not file.exists():
+        return None
+    try:
+        return Offset.of("\n".join(_lines(file))).as_text()
+    except PipelineRefused as error:
+        raise _damaged(file, str(error).partition(". Give")[0]) from error
 
 
 class Failures(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +191,7 @@ def report_failures(checkpoint: str, batch: int, failures: Failures) -> None:
 
     Does nothing where the checkpoint is not on this machine.
     """
-    if _is_elsewhere(checkpoint) or not (failures.retries or failures.dead_letters):
+    if is_elsewhere(checkpoint) or not (failures.retries or failures.dead_letters):
         return
     home = _home(checkpoint) / _FAILURES
     home.mkdir(exist_ok=True)
@@ -175,7 +200,7 @@ def report_failures(checkpoint: str, batch: int, failures: Failures) -> None:
 
 def failures_reported(checkpoint: str, batch: int) -> Failures:
     """Return the failures reported for a batch, and forget them."""
-    if _is_elsewhere(checkpoint):
+    if is_elsewhere(checkpoint):
         return Failures()
     report = _home(checkpoint) / _FAILURES / str(batch)
     try:
@@ -192,7 +217,7 @@ def owned(checkpoint: str) -> Iterator[None]:
 
     Raise ``PipelineRefused`` if one runs on it. One that is elsewhere cannot be kept.
     """
-    if _is_elsewhere(checkpoint):
+    if is_elsewhere(checkpoint):
         yield
         return
     home = _home(checkpoint)
@@ -224,7 +249,7 @@ def all_owned(checkpoints: Sequence[str]) -> Iterator[None]:
 
 def is_owned(checkpoint: str) -> bool:
     """Whether a pipeline of this machine runs on a checkpoint. Nothing is made by asking."""
-    if _is_elsewhere(checkpoint) or not (_home(checkpoint) / _LOCK).exists():
+    if is_elsewhere(checkpoint) or not (_home(checkpoint) / _LOCK).exists():
         return False
     with (_home(checkpoint) / _LOCK).open("ab") as lock:
         try:
@@ -234,11 +259,12 @@ def is_owned(checkpoint: str) -> bool:
     return False
 
 
-def _is_elsewhere(checkpoint: str) -> bool:
+def is_elsewhere(checkpoint: str) -> bool:
+    """Whether a checkpoint is where only Spark can reach it."""
     return "://" in checkpoint and not checkpoint.startswith("file://")
 
 
 def _home(checkpoint: str) -> Path:
-    if _is_elsewhere(checkpoint):
+    if is_elsewhere(checkpoint):
         raise PipelineRefused(f"{checkpoint} is not on this machine, and cannot be read here")
     return Path(checkpoint.removeprefix("file://"))

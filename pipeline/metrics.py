@@ -4,7 +4,7 @@ Spark calls a listener for every batch. Without a configured provider, the instr
 nothing and cost next to nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from opentelemetry import metrics
@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
 
 from changefeed.pipeline.checkpoint_dir import Failures
 from changefeed.pipeline.progress import BatchDone, Board, batch_done
+from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Access
 
 _TABLE: Final = "table"
@@ -95,7 +96,8 @@ class PipelineMetrics:
 class PipelineListener(StreamingQueryListener):
     """Passes what Spark reports to the metrics and to the board.
 
-    ``failures`` returns the failures of observers in a batch of a table.
+    ``failures`` returns the failures of observers in a batch of a table, ``starts`` says
+    where the first batches of tables began.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class PipelineListener(StreamingQueryListener):
         board: Board,
         failures: Callable[[str, int], Failures],
         meter: Meter | None = None,
+        starts: Mapping[str, Offset] | None = None,
     ) -> None:
         super().__init__()
         self._access = access
@@ -111,12 +114,18 @@ class PipelineListener(StreamingQueryListener):
         self._failures = failures
         self._metrics = PipelineMetrics(board, meter)
         self._names: dict[str, str] = {}
+        self._starts = starts or {}
+
+    def failed_to_start(self, table: str) -> None:
+        """Count a query that Spark could not even start, and so says nothing of."""
+        self._metrics.failed(table)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         self._names[str(event.id)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        done = batch_done(event.progress, self._access)
+        start = self._starts.get(event.progress.name or "")
+        done = batch_done(event.progress, self._access, start)
         self._board.done(done)
         self._metrics.done(done)
         self._metrics.went_wrong(self._failures(done.table, done.batch))

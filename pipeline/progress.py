@@ -1,8 +1,8 @@
 """How far the queries are: what Spark reports of each batch, kept for status and metrics.
 
 Spark knows nothing of ranges: what was read of each, and how much waits, follows from the
-offsets. Where Spark leaves out the first offset of a query, what was read by range is not
-known for that batch.
+offsets. Spark leaves out the first offset of a query: where the query does not know it
+either, what was read by range is not known for that batch.
 """
 
 import threading
@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from changefeed.feeds.feed import RangeId
+from changefeed.pipeline.row_counts import rows_counted
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Access
 
@@ -56,27 +57,46 @@ class SourceOffsets(Protocol):
     def latestOffset(self) -> str: ...  # noqa: N802 - Spark's name
 
 
-def batch_done(progress: StreamingQueryProgress, access: Access) -> BatchDone:
-    """Read what Spark reports of a batch."""
+def batch_done(
+    progress: StreamingQueryProgress, access: Access, start: Offset | None = None
+) -> BatchDone:
+    """Read what Spark reports of a batch. ``start`` is where the first one began."""
     ranges: dict[RangeId, RangeDone] = {}
     for source in progress.sources:
-        ranges |= ranges_done(source, access)
+        ranges |= ranges_done(source, access, start if progress.batchId == 0 else None)
     return BatchDone(
         table=progress.name or str(progress.id),
         batch=progress.batchId,
-        changes=progress.numInputRows,
+        changes=_changes(progress, ranges, access),
         seconds=progress.batchDuration / _MILLIS,
         late=sum(x.numRowsDroppedByWatermark for x in progress.stateOperators),
         ranges=ranges,
     )
 
 
-def ranges_done(source: SourceOffsets, access: Access) -> Mapping[RangeId, RangeDone]:
-    """Return what lies between the offsets of a batch, and between its end and the newest."""
+def _changes(
+    progress: StreamingQueryProgress, ranges: Mapping[RangeId, RangeDone], access: Access
+) -> int:
+    """Count the changes of a batch, without those that lost tasks had read before."""
+    exact = [x.changes for x in ranges.values() if x.changes is not None]
+    if access.positions_count_changes and ranges and len(exact) == len(ranges):
+        return sum(exact)
+    return rows_counted(progress)
+
+
+def ranges_done(
+    source: SourceOffsets, access: Access, first: Offset | None = None
+) -> Mapping[RangeId, RangeDone]:
+    """Return what lies between the offsets of a batch, and between its end and the newest.
+
+    ``first`` is where the batch began, where Spark does not say it.
+    """
     start, end, newest = (
         None if text in _NO_OFFSET else Offset.of(text).marks
         for text in (source.startOffset, source.endOffset, source.latestOffset)
     )
+    if start is None and first is not None:
+        start = first.marks
     if end is None:
         return {}
     found = {}

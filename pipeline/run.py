@@ -14,14 +14,19 @@ from changefeed.observers.registry import load_observer
 from changefeed.pipeline.checkpoint_dir import all_owned, failures_reported, refuse_damaged
 from changefeed.pipeline.display import display
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.lost import try_again
 from changefeed.pipeline.metrics import PipelineListener
 from changefeed.pipeline.observer_sink import NAME, register_observers, whole_ranges
 from changefeed.pipeline.progress import Board
+from changefeed.pipeline.row_counts import counted
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.addresses import feed_identity, open_access
+from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import DrainGate, holding
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.starts import settle_start
 from changefeed.pipeline.supervisor import Starter, keep_running, started
 from changefeed.pipeline.tables.queries import Keeping
 from changefeed.pipeline.web import served
@@ -53,8 +58,14 @@ def keep(
     with _process(
         settings, tables, settings.spark, once=once, submitted=submitted, registry=registry
     ) as process:
-        keeping = Keeping(spark=process.spark, settings=settings, once=once, hold=process.hold)
-        process.run(keeping.starters(), stop)
+        keeping = Keeping(
+            spark=process.spark,
+            settings=settings,
+            once=once,
+            hold=process.hold,
+            starts=process.starts,
+        )
+        process.run(try_again(keeping.starters, stop), stop)
 
 
 def observe(
@@ -79,7 +90,12 @@ def observe(
         settings, [OBSERVER], conf, once=once, submitted=submitted, registry=registry
     ) as process:
         observing = Observing(
-            spark=process.spark, settings=settings, once=once, hold=process.hold, epoch=epoch
+            spark=process.spark,
+            settings=settings,
+            once=once,
+            hold=process.hold,
+            epoch=epoch,
+            start=process.starts.get(OBSERVER, settings.start),
         )
         process.run({OBSERVER: observing.started}, stop)
 
@@ -91,6 +107,7 @@ class Observing:
     spark: SparkSession
     settings: PipelineSettings
     hold: DrainGate
+    start: str
     once: bool = False
     epoch: int = 0
 
@@ -100,15 +117,19 @@ class Observing:
         changes = whole_ranges(
             self.spark,
             settings.feed,
-            startingAt=settings.start,
+            startingAt=self.start,
             maxChangesPerTrigger=str(settings.max_changes),
             holdFile=self.hold.file(OBSERVER),
         )
-        writer = changes.writeStream.format(NAME).options(
-            observer=settings.observer.model_dump_json(),
-            log=settings.log.model_dump_json(),
-            epoch=str(self.epoch),
-            identity=feed_identity(settings.feed),
+        writer = (
+            counted(changes, settings.feed)
+            .writeStream.format(NAME)
+            .options(
+                observer=settings.observer.model_dump_json(),
+                log=settings.log.model_dump_json(),
+                epoch=str(self.epoch),
+                identity=feed_identity(settings.feed),
+            )
         )
         return started(
             writer,
@@ -126,6 +147,8 @@ class _Process:
     settings: PipelineSettings
     hold: DrainGate
     board: Board
+    listener: PipelineListener
+    starts: Mapping[str, str]
     once: bool
 
     def run(self, starters: Mapping[str, Starter], stop: Stopping) -> None:
@@ -140,6 +163,7 @@ class _Process:
                 stop_timeout=settings.stop_timeout,
                 tries=_TRIES_OF_ONCE if self.once else None,
                 look=look,
+                failed=self.listener.failed_to_start,
             )
             _log.info("pipeline.stopped")
 
@@ -161,19 +185,41 @@ def _process(
     for checkpoint in checkpoints:
         refuse_damaged(checkpoint)
     with (
+        query_advice(),
         closing(open_access(settings.feed)) as access,
         all_owned(checkpoints),
         served(settings.web, board, registry),
         holding() as hold,
-        spark_session("changefeed", conf, master=master) as spark,
     ):
+        starts = {
+            x: settle_start(settings.checkpoint(x), settings.start, access) for x in names
+        }
         listener = PipelineListener(
             access,
             board,
             lambda name, batch: failures_reported(settings.checkpoint(name), batch),
+            starts={name: Offset.of(x) for name, x in starts.items() if x.startswith("{")},
         )
-        spark.streams.addListener(listener)
-        try:
-            yield _Process(spark=spark, settings=settings, hold=hold, board=board, once=once)
-        finally:
-            spark.streams.removeListener(listener)
+        with (
+            spark_session("changefeed", conf, master=master) as spark,
+            listened(spark, listener),
+        ):
+            yield _Process(
+                spark=spark,
+                settings=settings,
+                hold=hold,
+                board=board,
+                listener=listener,
+                starts=starts,
+                once=once,
+            )
+
+
+@contextmanager
+def listened(spark: SparkSession, listener: PipelineListener) -> Iterator[None]:
+    """Have a listener hear of all queries until the block is left."""
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)

@@ -1,6 +1,7 @@
 """Run the queries of a pipeline until it is stopped.
 
-A query that failed because the feed did not answer is restarted, after a delay that grows.
+A query that failed because the feed did not answer is restarted, after a delay that grows;
+so is one of which Spark has lost a Python process, a few times in a row (``lost``).
 Any other failure ends the pipeline: a table that silently stops growing is worse.
 
 To stop, no batch begins any more, and running ones may end (see ``source.drain``) for as
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Final
 
@@ -21,6 +23,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.pipeline.errors import QueryFailed, QueryRefused
+from changefeed.pipeline.lost import TRIES, WorkerLost, delay_after, lost, try_again
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate
@@ -31,7 +34,6 @@ _log = get_logger()
 
 _LOOK_INTERVAL: Final = 0.25
 _REST_INTERVAL: Final = 0.05
-_FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0
 STOP_TIMEOUT: Final = 25.0
 _ADVICE = re.compile(r"^((?:\w+\.)+\w+): (.+)$", re.MULTILINE)
 """The last line of a traceback. The lines of its causes come before it and look alike."""
@@ -77,15 +79,20 @@ def keep_running(
     stop_timeout: float = STOP_TIMEOUT,
     tries: int | None = None,
     look: Callable[[], None] = lambda: None,
+    failed: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run queries until asked to stop, or until all have ended by themselves.
 
     ``hold`` is what the queries were made with. ``board`` learns which queries wait for
-    their feed, and ``look`` is called now and then. ``tries`` is how often in a row a feed may
+    their feed, and ``look`` is called now and then. ``failed`` is called with the name of a
+    query that did not even start. ``tries`` is how often in a row a feed may
     be away for one query; without it there is no limit. No query runs when this
     returns. Raise ``QueryFailed`` if one cannot go on.
     """
-    kept = [_Kept(name=name, start=start) for name, start in starters.items()]
+    kept = [
+        _Kept(name=name, start=partial(try_again, start, stop, partial(failed, name)))
+        for name, start in starters.items()
+    ]
     try:
         while not stop.asked and not all(x.done for x in kept):
             for one in kept:
@@ -120,13 +127,19 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
         return
     kind, reason = advice(str(failure))
     one.failures += 1
-    if not issubclass(kind, FeedUnavailable) or one.failures == tries:
+    if not _helps_to_wait(kind, one.failures, tries):
         failed = QueryRefused if issubclass(kind, UserError) else QueryFailed
         raise failed(one.name, reason) from failure
-    delay = min(_FIRST_DELAY * 2.0 ** min(one.failures - 1, 10), _LONGEST_DELAY)
+    delay = delay_after(one.failures)
     _log.warning("query.failed", table=one.name, error=reason, again_after=delay)
     board.in_trouble(one.name, reason)
     one.query, one.due = None, now + delay
+
+
+def _helps_to_wait(kind: type[Exception], failures: int, tries: int | None) -> bool:
+    if issubclass(kind, WorkerLost):
+        return failures < (TRIES if tries is None else min(tries, TRIES))
+    return issubclass(kind, FeedUnavailable) and failures != tries
 
 
 def _come_to_rest(
@@ -164,6 +177,8 @@ def advice(text: str) -> tuple[type[Exception], str]:
     for path, said in reversed(_ADVICE.findall(text)):
         if (kind := _known_error(path)) is not None:
             return kind, said.strip()
+    if (reason := lost(text)) is not None:
+        return WorkerLost, reason
     return Exception, text.strip().splitlines()[0]
 
 

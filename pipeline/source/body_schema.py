@@ -9,7 +9,9 @@ a function over the changes, not an option of the source.
 No text stops a query. The column ``rescued`` has, as JSON text, what the schema has no place
 for: fields that it does not name, and fields that did not fit, both as they came.
 A field is kept or rescued whole: if something inside it does not fit, ``value`` has what
-did, and ``rescued`` has all of it. A body that is no JSON object is rescued whole.
+did, and ``rescued`` has all of it. A body that is no JSON object is rescued whole. Fields
+that the feed itself adds (``_ts`` and others of Cosmos DB) are not rescued, though a schema
+may name them: the source says in the metadata of ``body`` which they are.
 
 What fits is what Spark's ``from_json`` takes: a STRING takes any JSON, as text; an INT does
 not take ``"1"`` or ``1.5``; names are case-sensitive. Numbers of more than 38 digits
@@ -25,6 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.record_batches import SYSTEM_FIELDS
 
 VARIANT: Final = "variant"
 VALUE: Final = "value"
@@ -75,8 +78,12 @@ def _as_struct(changes: DataFrame, wanted: StructType) -> DataFrame:
     """Parse as the schema says, and once more as a map, to see what was left."""
     fields, left = F.col(_FIELDS), F.col(_LEFT)
     rest = F.map_from_arrays(left, F.transform(left, lambda name: fields[name]))
+    own = _system_fields(changes) - set(wanted.names)
+    given = F.from_json("body", _OBJECT)
     return (
-        changes.withColumn(_FIELDS, F.from_json("body", _OBJECT))
+        changes.withColumn(
+            _FIELDS, F.map_filter(given, lambda name, _: ~name.isin(*own)) if own else given
+        )
         .withColumn(VALUE, F.when(fields.isNotNull(), F.from_json("body", wanted)))
         .withColumn(_LEFT, _left(fields, F.col(VALUE), wanted))
         .withColumn(
@@ -87,6 +94,10 @@ def _as_struct(changes: DataFrame, wanted: StructType) -> DataFrame:
         )
         .drop(_FIELDS, _LEFT)
     )
+
+
+def _system_fields(changes: DataFrame) -> set[str]:
+    return set(changes.schema["body"].metadata.get(SYSTEM_FIELDS, ()))
 
 
 def _twice(fields: Column) -> Column:

@@ -18,6 +18,7 @@ class LogAccess:
     """See ``Access``. The catalog is read again whenever ranges are looked at."""
 
     successors_inherit_positions = False
+    positions_count_changes = True
 
     def __init__(self, path: str, *, only: Collection[RangeId] = ()) -> None:
         self._path = Path(path).expanduser()

@@ -80,6 +80,8 @@ class FeedAccess:
     A feed that does not answer is asked again for ``patience`` seconds.
     """
 
+    positions_count_changes = False
+
     def __init__(
         self,
         opening: Opening,

@@ -83,6 +83,9 @@ class Access(Protocol):
     """Whether successors take over the positions of ended ranges, whose bounds the feed
     forgets: marks must then carry them."""
 
+    positions_count_changes: bool
+    """Whether ``distance`` is exact."""
+
     def identity(self) -> str:
         """Return what the feed is to be known by, if its positions do not say it."""
         ...

@@ -16,6 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.bulk import Columns
@@ -35,12 +44,14 @@ _ARROW: Final[Mapping[str, pa.DataType]] = {
     "committed_at": TIME,
     "generation": pa.int32(),
 }
-_SQL: Final = {
-    pa.string(): "STRING",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INT",
-    TIME: "TIMESTAMP",
+_SPARK: Final[Mapping[pa.DataType, DataType]] = {
+    pa.string(): StringType(),
+    pa.int64(): LongType(),
+    pa.int32(): IntegerType(),
+    TIME: TimestampType(),
 }
+SYSTEM_FIELDS: Final = "changefeed.systemFields"
+"""In the metadata of the column ``body``: the names of the fields that the feed itself adds."""
 ENVELOPE: Final[tuple[str, ...]] = tuple(x for x in _ARROW if x != "generation")
 EVERYTHING: Final[tuple[str, ...]] = tuple(_ARROW)
 
@@ -65,15 +76,20 @@ class Envelope:
         return cls(columns=names)
 
     @classmethod
-    def of_schema(cls, ddl: Sequence[tuple[str, str]]) -> "Envelope | None":
-        """Return the columns of a schema, given by names and SQL types, if all are ours."""
-        names = tuple(name for name, _ in ddl)
-        ours = all(name in _ARROW and kind.upper() == _SQL[_ARROW[name]] for name, kind in ddl)
+    def of_schema(cls, schema: StructType) -> "Envelope | None":
+        """Return the columns of a schema, if all are ours."""
+        names = tuple(x.name for x in schema.fields)
+        ours = all(
+            x.name in _ARROW and x.dataType == _SPARK[_ARROW[x.name]] for x in schema.fields
+        )
         return cls(columns=names) if ours and 0 < len(set(names)) == len(names) else None
 
-    @property
-    def ddl(self) -> str:
-        return ", ".join(f"`{x}` {_SQL[_ARROW[x]]}" for x in self.columns)
+    def spark_schema(self, system_fields: Sequence[str] = ()) -> StructType:
+        """Return the columns as Spark knows them."""
+        about = {"body": {SYSTEM_FIELDS: list(system_fields)}} if system_fields else {}
+        return StructType(
+            [StructField(x, _SPARK[_ARROW[x]], metadata=about.get(x)) for x in self.columns]
+        )
 
     @property
     def schema(self) -> pa.Schema:

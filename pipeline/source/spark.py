@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.addresses import open_access, system_fields
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
 from changefeed.pipeline.source.offsets import Offset
@@ -79,8 +79,9 @@ class ChangefeedSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
-        return self._options.envelope.ddl
+    def schema(self) -> StructType:
+        options = self._options
+        return options.envelope.spark_schema(system_fields(options.feed))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(with_schema(self._options, schema))
@@ -104,11 +105,14 @@ def with_schema(options: Options, schema: StructType) -> Options:
 
     Raise ``PipelineRefused``, with advice, for columns that a change does not have.
     """
-    asked = [(x.name, x.dataType.simpleString().upper()) for x in schema.fields]
-    envelope = Envelope.of_schema(asked)
+    envelope = Envelope.of_schema(schema)
     if envelope is not None and options.envelope in (envelope, Envelope()):
         return replace(options, envelope=envelope)
-    body = ", ".join(f"{name} {kind}" for name, kind in asked if name not in EVERYTHING)
+    body = ", ".join(
+        f"{x.name} {x.dataType.simpleString().upper()}"
+        for x in schema.fields
+        if x.name not in EVERYTHING
+    )
     parse = (
         f", and parse bodies from what was loaded: changefeed.pipeline.source.body_schema."
         f"with_bodies(changes, {body!r})"
@@ -166,6 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._access: Access | None = None
         self._within: Target | None = None
+        self._first: Offset | None = None
         self._newest: Offset | None = None
         self._newest_returned = False
 
@@ -185,8 +190,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @query_advice()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        first = start_of(self._opened(), self._options)
-        return replace(first, columns=self._columns).as_json()
+        if self._first is None:  # Spark asks again when it plans, and now would be later
+            self._first = start_of(self._opened(), self._options)
+        return replace(self._first, columns=self._columns).as_json()
 
     @query_advice()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802

@@ -1,7 +1,7 @@
 """Starting the queries that keep the tables."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from changefeed.pipeline.row_counts import counted
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
 from changefeed.pipeline.source.body_schema import VALUE, VARIANT, with_bodies
 from changefeed.pipeline.source.drain import DrainGate
@@ -45,13 +46,15 @@ class Planned:
 class Keeping:
     """The queries of one pipeline. ``once``: read what is there now, then end.
 
-    ``hold`` can bring them to rest between two batches.
+    ``hold`` can bring them to rest between two batches. ``starts`` is where each table
+    starts, if it is not what the settings say.
     """
 
     spark: SparkSession
     settings: PipelineSettings
     once: bool = False
     hold: DrainGate | None = None
+    starts: Mapping[str, str] = field(default_factory=dict)
 
     def starters(self) -> Mapping[str, Callable[[], StreamingQuery]]:
         """Return what starts the query of each table that the settings name.
@@ -143,14 +146,15 @@ class Keeping:
 
     def _read(self, name: str) -> DataFrame:
         hold = {} if self.hold is None else {"holdFile": self.hold.file(name)}
-        return stream(
+        rows = stream(
             self.spark,
             self.settings.feed,
-            startingAt=self.settings.start,
+            startingAt=self.starts.get(name, self.settings.start),
             columns=",".join(EVERYTHING),
             maxChangesPerTrigger=str(self.settings.max_changes),
             **hold,
         )
+        return counted(rows, self.settings.feed)
 
     def _started(self, planned: Planned) -> StreamingQuery:
         return started(

@@ -1,5 +1,6 @@
 """Queries that are kept running, with Spark: what it really says when a feed is away."""
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,20 +8,25 @@ from typing import TYPE_CHECKING
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from pyspark import TaskContext
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.pipeline.checkpoint_dir import Failures
 from changefeed.pipeline.metrics import PipelineListener
 from changefeed.pipeline.progress import Board
+from changefeed.pipeline.run import listened
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.drain import DrainGate
+from changefeed.pipeline.source.planning import first_offset
 from changefeed.pipeline.source.spark import NAME
 from changefeed.pipeline.supervisor import keep_running
 from tests.support.pipeline_feeds import a_log
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [
@@ -70,6 +76,40 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
     assert _counted(reader, "changefeed.pipeline.failures") == 1
     assert _counted(reader, "changefeed.pipeline.batches") == 2
     assert _counted(reader, "changefeed.pipeline.changes") == 30
+
+
+def test_changes_that_a_lost_task_had_read_are_counted_once(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    feed, wanted = a_log(tmp_path / "log", {"a": 30}, parts=1), DrainGate(tmp_path)
+    board = Board()
+
+    def lose(rows: "Iterator[Row]") -> None:
+        assert len(list(rows)) > 0
+        context = TaskContext.get()
+        assert context is not None
+        assert context.attemptNumber() > 0, "this task is lost"
+
+    def start() -> "StreamingQuery":
+        changes = spark.readStream.format(NAME).options(feed=feed, maxChangesPerTrigger="20")
+        writer = changes.load().writeStream.foreachBatch(
+            lambda rows, _: rows.foreachPartition(lose)
+        )
+        writer = writer.queryName("orders").option("checkpointLocation", str(tmp_path / "c"))
+        started.append(writer.trigger(availableNow=True).start())
+        return started[-1]
+
+    started: list[StreamingQuery] = []
+    with closing(open_access(feed)) as access:
+        starts = {"orders": first_offset(access, "beginning")}
+        listener = PipelineListener(access, board, lambda *_: Failures(), starts=starts)
+        with listened(spark, listener):
+            keep_running({"orders": start}, Stopping(), wanted, board=board)
+            _wait_for_events(spark)
+    spark_counted = [x.numInputRows for query in started for x in query.recentProgress]
+    assert sum(spark_counted) > 30, "Spark would count them, else this test shows nothing"
+    (seen,) = board.seen()
+    assert seen.changes == 30
 
 
 def _remember(board: Board, troubles: list[str | None]) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,7 @@ pytestmark = [
 
 PATIENCE = 90
 OFF = {"enabled": False}
+PAGE = Path(__file__).parents[3] / "docs/pipeline.md"
 WHOLE = RangeId("e1.p00.v00-ff")
 
 
@@ -124,6 +127,37 @@ def test_the_latest_is_that_of_the_newest_era_though_its_sequences_begin_again(
     kept(spark, wanted)
     (row,) = table(wanted, "latest")
     assert (row["sequence"], row["generation"], row["body"]) == (1, 1, '{"n": "new"}')
+
+
+def page_sample(heading: str) -> dict[str, Any]:
+    """Return the settings that the page shows under a heading."""
+    section = PAGE.read_text("utf-8").partition(f"\n{heading}\n")[2]
+    found = re.search(r"```toml\n(.*?)```", section, re.DOTALL)
+    assert found is not None, f"the page has no settings under {heading!r}"
+    return tomllib.loads(found[1])
+
+
+def test_figures_by_a_time_in_the_body_have_each_change_once_however_late(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    day, monday, tuesday = 86_400, b"2026-02-02T23:50:00Z", b"2026-02-03T00:10:00Z"
+    log = tmp_path / "log"
+    a_log(log, {})
+    more = {"changes": OFF, "latest": OFF, **page_sample("### By a time in the body")}
+    wanted = settings(tmp_path, **more)
+    body = b'{"at": "%s", "total": %d}'
+    append(log, put("a", body % (monday, 1)), put("b", body % (tuesday, 2)))
+    kept(spark, wanted)
+    append(log, put("a", body % (monday, 4), at=5 * day), put("c", b'{"at": "?"}', at=5 * day))
+    kept(spark, wanted)
+    rows = table(wanted, "by_day")
+    assert len(rows) == 4, "what comes late has a row of its own"
+    found: dict[Any, list[float]] = {}
+    for x in rows:
+        sums = found.setdefault(x["day"] and x["day"].isoformat(), [0, 0.0])
+        sums[0] += x["changes"]
+        sums[1] += x["total"] or 0.0
+    assert found == {"2026-02-02": [2, 5.0], "2026-02-03": [1, 2.0], None: [1, 0.0]}
 
 
 def hourly(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, str], tuple[int, int]]:

@@ -5,6 +5,7 @@ from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -15,16 +16,23 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 from changefeed.feeds.feed import RangeId
+from changefeed.feeds.memory import MemoryFeed
 from changefeed.pipeline.checkpoint_dir import Failures
 from changefeed.pipeline.display import Lines, rendered
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.metrics import PipelineMetrics
-from changefeed.pipeline.progress import BatchDone, Board, RangeDone, ranges_done
+from changefeed.pipeline.progress import (
+    BatchDone,
+    Board,
+    RangeDone,
+    batch_done,
+    ranges_done,
+)
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.pipeline.web import answer, listening
 from tests.support.logs import captured_logs
-from tests.support.pipeline_feeds import a_log
+from tests.support.pipeline_feeds import a_log, memory_access
 
 A, B = RangeId("a"), RangeId("b")
 
@@ -64,6 +72,44 @@ def test_progress_derives_read_and_waiting_changes_from_the_offsets(tmp_path: Pa
         first = source_offsets("None", middle.as_text(), "null")  # as Spark 4.2 spells it
         assert ranges_done(first, access) == {name: RangeDone(changes=None, lag=0)}
         assert ranges_done(source_offsets("null", "null", "null"), access) == {}
+
+
+def progress_of(batch: int, source: SimpleNamespace, **more: Any) -> Any:
+    """Return what Spark reports of a batch, of which lost tasks had read 15 changes as well."""
+    found = {
+        "name": "orders",
+        "batchId": batch,
+        "sources": [source],
+        "numInputRows": 45,
+        "batchDuration": 2000,
+        "stateOperators": [],
+        "observedMetrics": {},
+    }
+    return SimpleNamespace(**(found | more))
+
+
+def test_changes_that_lost_tasks_had_read_are_not_counted(tmp_path: Path) -> None:
+    a_log(tmp_path / "log", {"k": 100}, parts=1)
+    with closing(LogAccess(str(tmp_path / "log"))) as access:
+        begin = first_offset(access, "beginning")
+        middle = next_offset(access, begin, limit=30)
+        last = next_offset(access, middle)
+        first = source_offsets("None", middle.as_text(), last.as_text())
+        second = source_offsets(middle.as_text(), last.as_text(), last.as_text())
+        assert batch_done(progress_of(0, first), access, begin).changes == 30
+        assert batch_done(progress_of(1, second), access, begin).changes == 70
+        unknown = batch_done(progress_of(0, first), access)
+        assert unknown.changes == 45, "Spark's own count, where the beginning is not known"
+
+
+def test_changes_of_a_feed_whose_positions_do_not_count_are_those_that_spark_observed() -> None:
+    feed = MemoryFeed([A])
+    with memory_access(feed) as access:
+        offset = first_offset(access, "beginning").as_text()
+        source = source_offsets(offset, offset, offset)
+        seen = {"changefeed": {"changes": 30}}
+        assert batch_done(progress_of(1, source, observedMetrics=seen), access).changes == 30
+        assert batch_done(progress_of(1, source), access).changes == 45
 
 
 def test_a_rate_is_what_came_since_the_batch_before() -> None:

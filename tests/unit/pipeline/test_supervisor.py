@@ -120,6 +120,46 @@ def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) 
     assert not isinstance(told.value, UserError)
 
 
+LOST = "[STREAM_FAILED] Query [id = 1]: Python worker failed to connect back. SQLSTATE: X\n at"
+
+
+def test_a_query_of_which_spark_loses_a_python_process_is_started_again(tmp_path: Path) -> None:
+    story = Story(tmp_path, Query(LOST), Query(LOST), last := Query())
+    story.steps.at(9.0, last.end)
+    story.run(tries=4)
+    assert story.starts == [0.0, 1.25, 3.5]
+    assert story.trouble == [None]
+
+
+@pytest.mark.parametrize(("tries", "starts"), [(None, 5), (4, 4)])
+def test_a_query_that_loses_every_python_process_is_given_up(
+    tmp_path: Path, tries: int | None, starts: int
+) -> None:
+    story = Story(tmp_path, *(Query(LOST) for _ in range(5)))
+    with pytest.raises(QueryFailed, match="Is the machine overloaded"):
+        story.run(tries=tries)
+    assert len(story.starts) == starts
+
+
+def test_a_query_that_spark_cannot_even_start_is_tried_again_and_counted(
+    tmp_path: Path,
+) -> None:
+    story, failed = Story(tmp_path, last := Query()), list[str]()
+    start, away = story.starter(), [Exception(LOST), Exception(LOST)]
+
+    def starter() -> Any:
+        if away:
+            raise away.pop()
+        return start()
+
+    story.steps.at(6.0, last.end)
+    keep_running(
+        {"orders": starter}, story.steps, story.hold, board=story.board, failed=failed.append
+    )
+    assert failed == ["orders", "orders"]
+    assert story.starts == [3.0]
+
+
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:
     with pytest.raises(QueryRefused, match="'orders' cannot be kept: there is no event"):
         Story(tmp_path, Query(REFUSED)).run()

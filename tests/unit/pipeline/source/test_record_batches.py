@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.block_format import lay_out
@@ -13,7 +14,8 @@ from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
-from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
+from changefeed.pipeline.source.record_batches import EVERYTHING, SYSTEM_FIELDS, Envelope
+from changefeed.pipeline.tables.delta_table import arrow_schema
 
 R0 = RangeId("r0")
 
@@ -67,7 +69,7 @@ def test_no_body_is_null_and_only_the_columns_named_are_made() -> None:
         committed_us=0,
     )
     envelope = Envelope.of("body, key")
-    assert envelope.ddl == "`body` STRING, `key` STRING"
+    assert envelope.spark_schema().simpleString() == "struct<body:string,key:string>"
     assert envelope.batch(R0, [change], 0).to_pylist() == [{"body": None, "key": "k"}]
 
 
@@ -140,3 +142,17 @@ def test_the_path_of_a_log_does_not_depend_on_where_spark_runs(
 def test_wrong_options_are_refused_with_advice(given: dict[str, str], advice: str) -> None:
     with pytest.raises(PipelineRefused, match=advice):
         Options.of({"feed": "eventlog:/log", **given} if given else {})
+
+
+def test_a_schema_says_which_fields_of_bodies_are_the_feeds_own() -> None:
+    envelope = Envelope.of("key, body")
+    schema = envelope.spark_schema(["_ts"])
+    assert [x.metadata for x in schema.fields] == [{}, {SYSTEM_FIELDS: ["_ts"]}]
+    assert Envelope.of_schema(schema) == envelope
+    assert arrow_schema(schema).equals(envelope.schema)
+
+
+def test_a_schema_that_names_a_column_twice_or_with_another_type_is_none_of_ours() -> None:
+    key, number = StructField("key", StringType()), StructField("sequence", StringType())
+    for fields in ([], [key, key], [key, number], [StructField("kind", StringType())]):
+        assert Envelope.of_schema(StructType(fields)) is None

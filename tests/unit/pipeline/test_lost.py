@@ -1,0 +1,92 @@
+"""Python processes that Spark loses: called again a few times, and then given up."""
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from changefeed.pipeline.daemon import without_broken_pipes
+from changefeed.pipeline.lost import TRIES, WorkerLost, delay_after, lost, try_again
+from changefeed.pipeline.shutdown import Stopping
+
+TOO_LATE = (
+    "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect "
+    "back. SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier"
+)
+
+
+class Clock(Stopping):
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+
+def failing(times: int, text: str = TOO_LATE) -> Callable[[], str]:
+    left = [Exception(text)] * times
+
+    def call() -> str:
+        if left:
+            raise left.pop()
+        return "done"
+
+    return call
+
+
+def test_a_process_that_spark_lost_is_recognized_and_other_failures_are_not() -> None:
+    assert lost(TOO_LATE) == (
+        "Spark has lost one of its Python processes: Python worker failed to connect back. "
+        "SQLSTATE: XXKST. Is the machine overloaded?"
+    )
+    assert lost("Python worker exited unexpectedly (crashed): EOF") is not None
+    assert lost("Java heap space") is None
+
+
+def test_what_spark_lost_is_tried_again_later_and_later_and_each_time_counts() -> None:
+    clock, failures = Clock(), list[int]()
+    assert try_again(failing(3), clock, lambda: failures.append(1)) == "done"
+    assert clock.waited == [1.0, 2.0, 4.0]
+    assert len(failures) == 3
+
+
+def test_a_python_that_never_starts_is_given_up() -> None:
+    clock = Clock()
+    with pytest.raises(WorkerLost, match="Is the machine overloaded"):
+        try_again(failing(TRIES), clock)
+    assert len(clock.waited) == TRIES - 1
+
+
+def test_other_failures_are_not_tried_again_nor_is_anything_after_a_stop() -> None:
+    clock = Clock()
+    with pytest.raises(Exception, match="Java heap"):
+        try_again(failing(1, "Java heap space"), clock)
+    clock.ask()
+    with pytest.raises(WorkerLost):
+        try_again(failing(1), clock)
+    assert clock.waited == []
+
+
+def test_delays_have_a_limit() -> None:
+    assert [delay_after(x) for x in (1, 2, 7, 1000)] == [1.0, 2.0, 60.0, 60.0]
+
+
+@pytest.mark.parametrize("closed", [BrokenPipeError(), ConnectionResetError()])
+def test_a_worker_whose_connection_is_closed_ends_without_a_traceback(closed: OSError) -> None:
+    def worker(_: socket.socket, authenticated: object) -> int:
+        if not authenticated:
+            raise closed
+        return 0
+
+    with socket.socket() as sock:
+        assert without_broken_pipes(worker)(sock, True) == 0
+        assert without_broken_pipes(worker)(sock, False) == 1
+
+
+def test_what_else_a_worker_fails_on_is_still_seen() -> None:
+    def worker(_: socket.socket, __: object) -> int:
+        raise ImportError("no module")
+
+    with socket.socket() as sock, pytest.raises(ImportError):
+        without_broken_pipes(worker)(sock, True)

@@ -1,0 +1,63 @@
+"""Where the first batch of a query begins, also after a crash in it."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.planning import first_offset
+from changefeed.pipeline.starts import settle_start
+from tests.support.pipeline_feeds import a_log, append_to
+
+pytestmark = pytest.mark.real_time
+
+
+def begin_batch(checkpoint: Path) -> None:
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets/0").write_text("v1\n{}\n{}")
+
+
+def test_a_first_batch_that_was_begun_begins_there_again_though_now_is_later(
+    tmp_path: Path,
+) -> None:
+    feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), tmp_path / "checkpoint"
+    with closing(open_access(feed)) as access:
+        start = settle_start(str(checkpoint), "now", access)
+        assert Offset.of(start) == first_offset(access, "now")
+        begin_batch(checkpoint)
+        append_to(tmp_path / "log", {"a": 5})
+        assert settle_start(str(checkpoint), "now", access) == start
+        assert settle_start(str(checkpoint), "beginning", access) == start
+
+
+def test_a_start_may_be_changed_until_a_batch_was_begun(tmp_path: Path) -> None:
+    feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), str(tmp_path / "checkpoint")
+    with closing(open_access(feed)) as access:
+        now = settle_start(checkpoint, "now", access)
+        beginning = settle_start(checkpoint, "beginning", access)
+        assert Offset.of(beginning) == first_offset(access, "beginning") != Offset.of(now)
+        assert settle_start(checkpoint, now, access) == now
+
+
+def test_a_checkpoint_of_an_earlier_release_or_elsewhere_starts_as_the_user_says(
+    tmp_path: Path,
+) -> None:
+    feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), tmp_path / "checkpoint"
+    begin_batch(checkpoint)
+    with closing(open_access(feed)) as access:
+        assert settle_start(str(checkpoint), "now", access) == "now"
+        assert settle_start("s3://bucket/checkpoint", "now", access) == "now"
+
+
+def test_a_damaged_start_is_refused(tmp_path: Path) -> None:
+    feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), tmp_path / "checkpoint"
+    begin_batch(checkpoint)
+    (checkpoint / "_start").write_text("rubbish")
+    with (
+        closing(open_access(feed)) as access,
+        pytest.raises(PipelineRefused, match=r"is damaged: .*_start"),
+    ):
+        settle_start(str(checkpoint), "now", access)
