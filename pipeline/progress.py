@@ -14,7 +14,6 @@ from typing import Final, Protocol
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from changefeed.feeds.feed import RangeId
-from changefeed.pipeline.row_counts import rows_counted
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Access
 
@@ -77,11 +76,15 @@ def batch_done(
 def _changes(
     progress: StreamingQueryProgress, ranges: Mapping[RangeId, RangeDone], access: Access
 ) -> int:
-    """Count the changes of a batch, without those that lost tasks had read before."""
+    """Count the changes of a batch, each once.
+
+    Spark counts what is read, again where it reads again what it has lost. That is all there
+    is for a feed whose positions do not count changes.
+    """
     exact = [x.changes for x in ranges.values() if x.changes is not None]
     if access.positions_count_changes and ranges and len(exact) == len(ranges):
         return sum(exact)
-    return rows_counted(progress)
+    return progress.numInputRows
 
 
 def ranges_done(

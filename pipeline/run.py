@@ -18,7 +18,6 @@ from changefeed.pipeline.lost import try_again
 from changefeed.pipeline.metrics import PipelineListener
 from changefeed.pipeline.observer_sink import NAME, register_observers, whole_ranges
 from changefeed.pipeline.progress import Board
-from changefeed.pipeline.row_counts import counted
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
@@ -121,15 +120,11 @@ class Observing:
             maxChangesPerTrigger=str(settings.max_changes),
             holdFile=self.hold.file(OBSERVER),
         )
-        writer = (
-            counted(changes, settings.feed)
-            .writeStream.format(NAME)
-            .options(
-                observer=settings.observer.model_dump_json(),
-                log=settings.log.model_dump_json(),
-                epoch=str(self.epoch),
-                identity=feed_identity(settings.feed),
-            )
+        writer = changes.writeStream.format(NAME).options(
+            observer=settings.observer.model_dump_json(),
+            log=settings.log.model_dump_json(),
+            epoch=str(self.epoch),
+            identity=feed_identity(settings.feed),
         )
         return started(
             writer,

@@ -34,12 +34,6 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     return FeedAccess(partial(open_feed, address), feed_kind(backend.positions()), only=only)
 
 
-def positions_count_changes(address: str) -> bool:
-    """Whether the distance of two positions is exactly the number of changes between."""
-    backend, _ = FEEDS.find(address)
-    return backend.name == _EVENT_LOG
-
-
 def system_fields(address: str) -> tuple[str, ...]:
     """Return the names of the fields that the feed itself adds to bodies."""
     backend, _ = FEEDS.find(address)

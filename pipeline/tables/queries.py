@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from changefeed.pipeline.row_counts import counted
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
 from changefeed.pipeline.source.body_schema import VALUE, VARIANT, with_bodies
 from changefeed.pipeline.source.drain import DrainGate
@@ -146,7 +145,7 @@ class Keeping:
 
     def _read(self, name: str) -> DataFrame:
         hold = {} if self.hold is None else {"holdFile": self.hold.file(name)}
-        rows = stream(
+        return stream(
             self.spark,
             self.settings.feed,
             startingAt=self.starts.get(name, self.settings.start),
@@ -154,7 +153,6 @@ class Keeping:
             maxChangesPerTrigger=str(self.settings.max_changes),
             **hold,
         )
-        return counted(rows, self.settings.feed)
 
     def _started(self, planned: Planned) -> StreamingQuery:
         return started(
