@@ -132,7 +132,7 @@ class CosmosFeed:
         self._rid = container_rid
         self._changes = Changes(key_paths, all_versions=mode == "all-versions")
         self._topology = Topology(physical=())
-        self._behind: dict[RangeId, float] = {}
+        self._behind: dict[RangeId, tuple[float, Continuation]] = {}
         self._clock = asyncio.get_running_loop().time
 
     @property
@@ -185,6 +185,7 @@ class CosmosFeed:
             raise await self._end(range_id, after) from ended
         if answer.status == _NOT_MODIFIED:
             return Page(changes=(), continuation=self._stands(place, range_id, after, answer))
+        self._behind.pop(range_id, None)
         page = self._changes.decode(range_id, answer.body)
         self._requests.check_same_container(page.container_rid, self._rid)
         return Page(changes=page.changes, continuation=Continuation(answer.etag))
@@ -272,25 +273,29 @@ class CosmosFeed:
     def _stands(
         self, place: Place, range_id: RangeId, after: Continuation, answer: Answer
     ) -> Continuation:
-        """Return the position of a reader after an answer without changes.
+        """Return the position of a reader after an answer without changes: never an older one.
 
-        Only in a range that was there from the start can LSNs be compared: a merge begins
-        them again.
+        A replica may be behind for a while. What stays behind has begun its LSNs again, as
+        a merge may: it is read on from where it was first seen. A range that was
+        there from the start cannot have.
         """
         mine, newest = lsn_of(after), session_lsn(answer.session)
-        if not place.original or mine is None or newest is None or mine <= newest:
+        if mine is None or newest is None or mine <= newest:
             self._behind.pop(range_id, None)
             return Continuation(answer.etag)
-        since = self._behind.setdefault(range_id, self._clock())
-        if self._clock() - since >= _REPLICA_LAG:
-            raise RangeRefused(
-                range_id,
-                f"the position {after!r} lies beyond the end of range {range_id!r}, which is "
-                f"at {newest}: the container was deleted and recreated, or restored from an "
-                f"older copy, or the leases are those of another feed. Reset the leases of "
-                f"this feed",
-            )
-        return after
+        since, first = self._behind.setdefault(range_id, (self._clock(), position(newest)))
+        if self._clock() - since < _REPLICA_LAG:
+            return after
+        if not place.original:
+            self._behind.pop(range_id)
+            return first
+        raise RangeRefused(
+            range_id,
+            f"the position {after!r} lies beyond the end of range {range_id!r}, which is "
+            f"at {newest}: the container was deleted and recreated, or restored from an "
+            f"older copy, or the leases are those of another feed. Reset the leases of "
+            f"this feed",
+        )
 
 
 class _Ended(Exception):

@@ -28,17 +28,25 @@ def is_position(text: str) -> bool:
     return _POSITION.fullmatch(text) is not None
 
 
+def is_of(after: Continuation, identity: str) -> bool:
+    """Whether a position is one of the log with this identity."""
+    return after.partition("/")[0] == identity[:_MARK]
+
+
 def sequence_of(after: Continuation, identity: str) -> int:
     """Read a position of the log with this identity; refuse that of any other."""
-    mark, _, digits = after.partition("/")
     if not is_position(after):
         raise FeedRefused(
             f"{after!r} is no position in an event log: it belongs to another kind of feed"
         )
-    if mark != identity[:_MARK]:
-        raise FeedRefused(
-            f"the position {after!r} is of another log than this one ({identity[:_MARK]}): the "
-            f"log was deleted and recreated, or the leases are those of another feed. "
-            f"Reset the leases of this feed to start it again"
-        )
-    return int(digits)
+    if not is_of(after, identity):
+        raise FeedRefused(is_of_another(after, identity))
+    return int(after.partition("/")[2])
+
+
+def is_of_another(after: Continuation, identity: str) -> str:
+    return (
+        f"the position {after!r} is of another log than this one ({identity[:_MARK]}): the "
+        f"log was deleted and recreated, or the leases are those of another feed. "
+        f"Reset the leases of this feed to start it again"
+    )

@@ -31,7 +31,13 @@ from changefeed.feeds.eventlog.database import (
     records_kept_open,
     refuse_other_records,
 )
-from changefeed.feeds.eventlog.ids import is_position, position, sequence_of
+from changefeed.feeds.eventlog.ids import (
+    is_of,
+    is_of_another,
+    is_position,
+    position,
+    sequence_of,
+)
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.stored_blocks import (
     BLOCK,
@@ -225,7 +231,10 @@ class EventLog:
                 f"event log: it is of another kind of feed, or was damaged. Reset the lease of "
                 f"this range",
             )
-        return sequence_of(after, self._catalog.identity)
+        if not is_of(after, self.identity):
+            # The leases are of this log, else the host had not started: see feed_identity.
+            raise RangeRefused(range_id, is_of_another(after, self.identity))
+        return sequence_of(after, self.identity)
 
     def _position(self, sequence: int) -> Continuation:
         return position(self._catalog.identity, sequence)

@@ -5,16 +5,21 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog
-from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId
+from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, RangeEnded, RangeId
+from changefeed.host.settings import load_settings
+from changefeed.host.wiring import open_host
+from changefeed.leases.lease import Lease
+from changefeed.leases.sqlite import SqliteLeases
+from changefeed.observers.adapters import adapt
 from changefeed.runtime import open_database
 from tests.support.succession import replace_partitions
 
@@ -281,6 +286,60 @@ async def test_records_that_go_under_an_open_log_are_noticed_by_who_writes_and_w
             await writer.append(numbered(1))
         with pytest.raises(FeedRefused, match=f"records.db was {by} while it was open"):
             await log.ranges()
+
+
+async def test_a_position_of_another_log_concerns_the_range_that_is_read_from_it(
+    path: Path,
+) -> None:
+    other = Continuation("12345678/3")
+    async with EventLog.open(path) as log:
+        for asked in (log.read(WHOLE, other, 5), log.lag(WHOLE, other)):
+            with pytest.raises(RangeRefused, match="of another log than this one") as refused:
+                await asked
+            assert refused.value.range_id == WHOLE
+
+
+async def test_a_lease_with_the_position_of_another_log_pauses_its_range_alone(
+    tmp_path: Path,
+) -> None:
+    await create_log(tmp_path / "log", parts=2)
+    async with EventLogWriter.open(tmp_path / "log") as writer:
+        await writer.append(numbered(20))
+    settings = load_settings(
+        None,
+        {
+            "feed": {"address": f"eventlog:{tmp_path / 'log'}", "poll_interval": 0.05},
+            "leases": {"container": f"sqlite:{tmp_path / 'leases.db'}"},
+            "web": {"enabled": False},
+        },
+    )
+    copied = FeedRange(id=RangeId("e1.p00.v00-ff"), low="p00.v000", high="p00.v100")
+    async with SqliteLeases(tmp_path / "leases.db") as leases:
+        await leases.create(Lease(range=copied, continuation=Continuation("12345678/3")))
+    seen: list[Change] = []
+    expected = await count_of(tmp_path / "log", RangeId("e1.p01.v00-ff"))
+
+    async def see(changes: Sequence[Change]) -> None:
+        seen.extend(changes)
+
+    async with open_host(settings, adapt(see)) as host, asyncio.TaskGroup() as group:
+        group.create_task(host.run())
+        async with asyncio.timeout(20):
+            while len(seen) < expected or not await paused(tmp_path / "leases.db"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        host.stop()
+    (why,) = await paused(tmp_path / "leases.db")
+    assert "of another log than this one" in why
+
+
+async def count_of(path: Path, range_id: RangeId) -> int:
+    async with EventLog.open(path) as log:
+        return len(await whole(log, range_id))
+
+
+async def paused(path: Path) -> list[str]:
+    async with SqliteLeases(path) as leases:
+        return [x.paused for x in await leases.list() if x.paused is not None]
 
 
 @pytest.mark.parametrize("by", ["another log's", "an older copy"])

@@ -5,6 +5,7 @@ from .mutant import Mutant
 _SQLITE = "tests/unit/leases/test_sqlite.py"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _REMEMBERING = "tests/unit/leases/test_remembering.py"
+_REPLICAS = "tests/integration/cosmos/test_lagging_replicas.py"
 _WEB = "tests/integration/test_web_server.py"
 _EVENTLOG = "tests/integration/test_eventlog.py"
 
@@ -136,5 +137,29 @@ GUARDS = (
         after="",
         rule=0,
         tests=(_WEB,),
+    ),
+    Mutant(
+        name="a lagging replica of a merged range moves a reader back",
+        file="feeds/cosmos/feed.py",
+        before="        if self._clock() - since < _REPLICA_LAG:\n",
+        after="        if place.original and self._clock() - since < _REPLICA_LAG:\n",
+        rule=12,
+        tests=(_REPLICAS,),
+    ),
+    Mutant(
+        name="what came while a range was behind is skipped",
+        file="feeds/cosmos/feed.py",
+        before="            return first\n",
+        after="            return position(newest)\n",
+        rule=12,
+        tests=(_REPLICAS,),
+    ),
+    Mutant(
+        name="a position of another log ends the host",
+        file="feeds/eventlog/log.py",
+        before="        if not is_of(after, self.identity):\n",
+        after="        if False:\n",
+        rule=10,
+        tests=(_EVENTLOG,),
     ),
 )
