@@ -26,8 +26,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .checkers import Violation
+from .outcome import Outcome
+from .running import simulate
+from .sources import FeedKind
 from .stores import StoreKind
-from .world import FeedKind, Outcome, simulate
 
 _CHUNK = 5
 _out = Console()

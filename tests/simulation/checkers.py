@@ -57,6 +57,9 @@ class Checker:
         self._position: dict[RangeId, int] = {}
         self._epoch: dict[RangeId, int] = defaultdict(int)
         self._taken: dict[RangeId, int] = {}
+        self._claimed: dict[RangeId, int] = defaultdict(int)  # epochs of checkpoints apart
+        self._ended = set[RangeId]()
+        self._read_to_end = set[RangeId]()  # and forgotten
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
         self._active: Counter[Call] = Counter()
         self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
@@ -163,6 +166,8 @@ class Checker:
         if isinstance(after, Lease):
             assert before is None or isinstance(before, Lease)
             self._lease_stored(before, after, writer)
+        else:
+            self._claimed[after.range_id] = max(self._claimed[after.range_id], after.epoch)
         if writer == OPERATOR:
             self._taken_by_hand(before, after)
         found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
@@ -180,6 +185,19 @@ class Checker:
             self._begun_anew.add(lease.range_id)
             self._epoch[lease.range_id] = 0
             self._moved(lease.range, 0)
+
+    def ownership_forgotten(self) -> None:
+        """All leases are gone, and their checkpoints are not.
+
+        Who reads goes on until it finds out, under an epoch that no other may read under;
+        what was read to its end may be read again, where nothing is left to read.
+        """
+        self.events += 1
+        self._being_read.clear()
+        self._read_to_end |= self._ended
+        for range_id, epoch in self._epoch.items():
+            self._taken[range_id] = max(epoch, self._taken.get(range_id, -1))
+        self._epoch = defaultdict(int, self._claimed)
 
     def _taken_by_hand(
         self, before: Lease | Checkpoint | None, after: Lease | Checkpoint
@@ -219,7 +237,10 @@ class Checker:
     def _nobody_else_reads(self, lease: Lease) -> None:
         """From its first owner to its end, nobody else has the keys of a range."""
         if lease.ended:
+            self._ended.add(lease.range_id)
             self._being_read.pop(lease.range_id, None)
+        elif lease.range_id in self._read_to_end:
+            return
         elif lease.epoch:
             self._being_read[lease.range_id] = lease.range
             for other in self._being_read.values():

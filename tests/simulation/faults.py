@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from changefeed.feeds.feed import FeedRange
 
 from .observers import ERRORS, HARD_ERRORS
+from .stores import MemoryStores
 
 if TYPE_CHECKING:
-    from .world import Process, World
+    from .process import Process
+    from .world import World
 
 
 class Faults:
@@ -88,11 +90,22 @@ class Faults:
         if self._world.wild:
             weather.stale_reads = random.choice([0.0, 0.0, 0.3])
             weather.repeat = random.choice([0.0, 0.1, 0.5])
+            weather.break_off = random.choice([0.0, 0.1, 0.5])
             weather.calls = random.choice(_KINDS)
         self._world.tell(f"storm: {weather}")
         await asyncio.sleep(random.uniform(5, 60))
         weather.clear()
         self._world.tell("the storm is over")
+
+    async def forget_ownership(self) -> None:
+        """What leases are kept in is emptied, as a Redis without a file is by its restart;
+        checkpoints are kept apart, and stay.
+        """
+        await asyncio.sleep(0)
+        self._world.tell("ownership is forgotten")
+        stores = self._world.stores
+        assert isinstance(stores, MemoryStores)
+        stores.forget_ownership()
 
     async def partition(self) -> None:
         """One host gets no answers for a while."""

@@ -30,6 +30,7 @@ class Weather:
 
     ``calls`` are the names of those that it concerns; ``None`` is all of them. A write may be
     sent twice: then the second answer counts, which may well be a conflict with the first.
+    ``break_off`` concerns files: an error in the middle of a transaction.
     """
 
     slow: float = 0.0
@@ -40,11 +41,12 @@ class Weather:
     stale: float = 0.0
     stale_reads: float = 0.0
     repeat: float = 0.0
+    break_off: float = 0.0
     calls: frozenset[str] | None = None
 
     def clear(self) -> None:
         self.slow = self.stall = self.fail_before = self.fail_after = 0.0
-        self.throttle = self.stale = self.stale_reads = self.repeat = 0.0
+        self.throttle = self.stale = self.stale_reads = self.repeat = self.break_off = 0.0
         self.calls = None
 
 

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Protocol
+from typing import Literal, Protocol
 
 from changefeed.feeds.cosmos.positions import _PLACE_BITS, lsn_of
 from changefeed.feeds.cosmos.topology import HIGHEST
@@ -12,6 +12,7 @@ from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
+FeedKind = Literal["memory", "cosmos"]
 Number = int
 """What names a change, wherever it is read."""
 

@@ -2,16 +2,19 @@
 
 What the thread would do is done at one moment of virtual time, at once or after a while, as
 a busy file or a slow disk would have it. Each process has its own connection. The disk may
-be full, busy or broken, before a transaction or (once it is committed) after it.
+be full, busy or broken: before a transaction, at any statement of it, and after its commit,
+whose answer is then lost.
 """
 
 import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
+from unittest.mock import patch
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
@@ -45,6 +48,7 @@ class SqliteStores:
         self._witness.execute("pragma journal_mode = wal")
         file._make_ours(self._witness)
         self._opened = [file]
+        self._files: dict[str, _SimulatedFile] = {}
         self._leases = _Leases(file)
         self._told = dict[RangeId, Lease]()
 
@@ -55,7 +59,11 @@ class SqliteStores:
     def connect(self, process_id: str) -> LeaseContainer:
         file = _SimulatedFile(self._path, self, self._around, process_id)
         self._opened.append(file)
+        self._files[process_id] = file
         return cast("LeaseContainer", _Counting(_Leases(file), self._around, process_id))
+
+    def connection(self, process_id: str) -> "BreakingConnection":
+        return self._files[process_id].connection
 
     def close(self) -> None:
         for file in self._opened:
@@ -108,7 +116,41 @@ class _FileAtOnce(SqliteFile):
         return done
 
 
+class BreakingConnection(sqlite3.Connection):
+    """Raises ``error`` at the statement after ``statements_left`` more of a transaction, or
+    after a commit. A full or broken disk ends a transaction by itself, or leaves it open.
+    """
+
+    error: sqlite3.OperationalError | None = None
+    statements_left = 0
+    ends_transaction = False
+    after_commit = False
+
+    def execute(self, statement: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        if self.error is None:
+            return super().execute(statement, parameters)
+        if self.after_commit:
+            cursor = super().execute(statement, parameters)
+            if statement == "commit":
+                self._break()
+            return cursor
+        if self.in_transaction:
+            self.statements_left -= 1
+            if self.statements_left < 0:
+                if self.ends_transaction:
+                    super().execute("rollback")
+                self._break()
+        return super().execute(statement, parameters)
+
+    def _break(self) -> None:
+        error, self.error = self.error, None
+        assert error is not None
+        raise error
+
+
 class _SimulatedFile(_FileAtOnce):
+    connection: BreakingConnection
+
     def __init__(
         self,
         path: Path,
@@ -141,13 +183,31 @@ class _SimulatedFile(_FileAtOnce):
         weather, chance = self._around.weather, self._around.random.random
         if chance() < weather.fail_before:
             raise self._error()
+        if weather.break_off and chance() < weather.break_off:
+            self._break_off()
         changes = self.connection.total_changes
-        answer = work()
-        if self.connection.total_changes != changes:
-            self._stores.tell_changes(self._process_id)
+        try:
+            answer = work()
+        finally:
+            self.connection.error = None
+            if self.connection.total_changes != changes:
+                self._stores.tell_changes(self._process_id)
         if chance() < weather.fail_after:
             raise self._error()
         return answer
+
+    def _break_off(self) -> None:
+        connection, random = self.connection, self._around.random
+        connection.error = self._error()
+        connection.statements_left = random.randrange(6)
+        connection.ends_transaction = random.random() < 0.5
+        connection.after_commit = random.random() < 0.3
+
+    def _connect(self) -> sqlite3.Connection:
+        with patch.object(
+            sqlite3, "connect", partial(sqlite3.connect, factory=BreakingConnection)
+        ):
+            return super()._connect()
 
     def _error(self) -> sqlite3.OperationalError:
         code = self._around.random.choice([*_ERRORS])

@@ -9,7 +9,12 @@ from typing import Any, Literal, Protocol, cast
 from changefeed.feeds.feed import FeedRange
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Checkpoint, Lease
-from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
+from changefeed.leases.memory import (
+    MemoryCheckpoints,
+    MemoryLeases,
+    MemoryOwnership,
+    MemoryTable,
+)
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stores import CheckpointStore, OwnershipStore
 
@@ -62,6 +67,12 @@ class Stores(Protocol):
     def close(self) -> None: ...
 
 
+class ForgetfulOwnership(MemoryOwnership):
+    def forget(self) -> None:
+        for table in (self._leases, self._members):
+            cast("MemoryTable[Any]", table)._records.clear()  # versions go on
+
+
 class MemoryStores:
     """A container in memory, or stores for ownership and for checkpoints."""
 
@@ -70,7 +81,7 @@ class MemoryStores:
         self._stores: list[object] = (
             [MemoryLeases()]
             if around.random.random() < 0.5
-            else [MemoryOwnership(), MemoryCheckpoints()]
+            else [ForgetfulOwnership(), MemoryCheckpoints()]
         )
         self._replicas = [Replicas() for _ in self._stores]
 
@@ -94,6 +105,15 @@ class MemoryStores:
         return SeparateStores(
             cast("OwnershipStore", ownership), cast("CheckpointStore", checkpoints)
         )
+
+    @property
+    def may_forget_ownership(self) -> bool:
+        return len(self._stores) > 1
+
+    def forget_ownership(self) -> None:
+        """Lose every lease and every member, and nothing of the checkpoints."""
+        self._around.checker.ownership_forgotten()
+        cast("ForgetfulOwnership", self._stores[0]).forget()
 
     def close(self) -> None:
         """Have nothing to close."""

@@ -1,11 +1,12 @@
 """What the checkers find, told without a world: each rule is broken once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease
 from tests.support.observing import change
 
 from .checkers import OPERATOR, Call, Checker, Violation
@@ -108,6 +109,89 @@ def test_epochs_begin_anew_only_where_a_lease_was_deleted_by_hand() -> None:
         else:
             with pytest.raises(Violation, match="the epoch of r1 fell to 0"):
                 checker.stored(None, FREE, "b/1")
+
+
+def call_of(taken: Lease, process: str = "a/1") -> Call:
+    return Call(process=process, range_id=R1.id, epoch=taken.epoch)
+
+
+def test_two_processes_in_calls_under_one_epoch_are_seen() -> None:
+    checker, taken, found = watched(2)
+    checker.began(call_of(taken), found[:1])
+    checker.began(call_of(taken), found[:1])  # another lane of the same process
+    with pytest.raises(Violation, match="under one epoch"):
+        checker.began(call_of(taken, "b/1"), found[:1])
+
+
+def test_a_call_that_ended_and_one_of_a_killed_process_are_not_under_way() -> None:
+    checker, taken, found = watched(1)
+    checker.began(call_of(taken), found)
+    checker.ended(call_of(taken))
+    checker.began(call_of(taken, "b/1"), found)
+    checker.died("b/1")
+    checker.began(call_of(taken, "c/1"), found)
+
+
+def test_what_was_checkpointed_may_not_come_again() -> None:
+    checker, taken, found = watched(1)
+    checker.finished(found)
+    checker.stored(taken, taken.advanced_to(Continuation("1")), "a/1")
+    with pytest.raises(Violation, match="change 1 was checkpointed before"):
+        checker.began(call_of(taken), found)
+
+
+def test_a_change_may_not_come_before_an_earlier_one_of_its_key() -> None:
+    checker, taken, _ = watched(0)
+    found = [change(n, key="k", body=b"%d" % n) for n in (1, 2)]
+    for n in (1, 2):
+        checker.appended("k", n)
+    checker.began(call_of(taken), found)  # one after the other
+    checker.ended(call_of(taken))
+    with pytest.raises(Violation, match="came before an earlier one"):
+        checker.began(call_of(taken), found[1:])
+
+
+def test_a_lease_may_not_be_given_up_in_a_call_of_its_owner() -> None:
+    checker, taken, found = watched(1)
+    checker.began(call_of(taken), found)
+    with pytest.raises(Violation, match="gave up r1 while"):
+        checker.stored(taken, taken.released(), "a/1")
+
+
+def test_a_range_that_has_ended_takes_no_owner() -> None:
+    checker, taken, _ = watched(0)
+    ended = replace(taken, ended=True)
+    checker.stored(taken, ended, "a/1")
+    with pytest.raises(Violation, match="the ended range r1 was written"):
+        checker.stored(ended, replace(ended, owner=HostName("b"), epoch=2), "b/1")
+
+
+def test_two_ranges_with_the_same_keys_may_not_be_read_at_once() -> None:
+    checker, taken, _ = watched(0)
+    half = FeedRange(id=RangeId("r2"), low="4", high="8", parents=(R1.id,))
+    child = replace(taken, range=half)
+    with pytest.raises(Violation, match="r1 and r2 are read, with same keys"):
+        checker.stored(None, child, "a/1")
+    checker.stored(taken, taken.finished(), "a/1")
+    checker.stored(None, child, "a/1")
+
+
+def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoints() -> None:
+    checker, taken, found = watched(2)
+    claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=taken.epoch)
+    checker.stored(None, claimed, "a/1")
+    checker.ownership_forgotten()
+    checker.began(call_of(taken), found)  # until it finds out
+    checker.finished(found[:1])
+    with pytest.raises(Violation, match="the epoch of r1 fell to 0"):
+        checker.stored(None, FREE, "b/1")
+    with pytest.raises(Violation, match="passed over change 2"):
+        checker.stored(claimed, replace(claimed, continuation=Continuation("2")), "b/1")
+    again = replace(FREE, epoch=taken.epoch).taken_by(HostName("b"), Incarnation("b/1"))
+    checker.stored(None, again, "b/1")
+    checker.began(call_of(again, "b/1"), found[1:])
+    with pytest.raises(Violation, match="under one epoch"):
+        checker.began(call_of(again, "c/1"), found[1:])
 
 
 def test_a_clock_jumps_and_then_runs_at_its_rate() -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from .running import simulate
+from .sources import FeedKind
 from .stores import StoreKind
-from .world import FeedKind, simulate
 
 # What each of them found is fixed; the seed stays, so that it stays fixed.
 REGRESSIONS = {
@@ -71,6 +72,12 @@ def test_nothing_is_lost_either_in_a_wild_world_over_cosmos_db(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(4), ids="seed-{}".format)
 def test_nothing_is_lost_whatever_the_leases_are_kept_in(seed: int, leases: StoreKind) -> None:
     simulate(seed, leases=leases, wild=True)
+
+
+@pytest.mark.parametrize("seed", [50_100_100, 50_100_102], ids="seed-{}".format)
+def test_nothing_is_lost_where_ownership_is_forgotten(seed: int) -> None:
+    outcome = simulate(seed, wild=True)
+    assert any("ownership is forgotten" in x for x in outcome.story)
 
 
 @pytest.mark.parametrize("feed", ["memory", "cosmos"])

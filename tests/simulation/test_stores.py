@@ -1,5 +1,6 @@
 """The stores of the simulation keep the contract, and break as real ones do."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from random import Random
@@ -109,3 +110,40 @@ async def test_what_a_part_goes_on_in_is_created_while_the_part_is_still_read(
     half = FeedRange(id=RangeId("3F-7F"), low="3F", high="7F", parents=(part.id,))
     await container.create(Lease(range=half, continuation=Continuation('"1"')))
     assert len(await container.list()) == 2
+
+
+@pytest.mark.parametrize("after_commit", [False, True])
+@pytest.mark.parametrize("ends_transaction", [False, True])
+@pytest.mark.parametrize("statements_left", range(8))
+async def test_a_transaction_that_breaks_off_is_done_whole_or_not_at_all(
+    weather: Weather, statements_left: int, *, ends_transaction: bool, after_commit: bool
+) -> None:
+    stores = SqliteStores(around(weather, []))
+    container = stores.connect("a/1")
+    broken = stores.connection("a/1")
+    broken.error = sqlite3.OperationalError("disk I/O error")
+    broken.error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    broken.statements_left = statements_left
+    broken.ends_transaction, broken.after_commit = ends_transaction, after_commit
+    try:
+        await container.create(NEW)
+    except ContainerUnavailable:
+        assert len(await stores.records.list()) == after_commit
+        await container.create(NEW)  # the next transaction finds none open
+    else:
+        assert not after_commit
+    assert len(await stores.records.list()) == 1
+    stores.close()
+
+
+async def test_ownership_is_forgotten_and_checkpoints_are_kept() -> None:
+    stores = MemoryStores(replace(around(Weather(), []), random=Random(0)))
+    assert stores.may_forget_ownership
+    container = stores.connect("a/1")
+    lease = await container.create(NEW)
+    taken = await container.acquire(lease.taken_by(HostName("a"), Incarnation("a/1")))
+    await container.checkpoint(taken.advanced_to(Continuation('"7"')))
+    stores.forget_ownership()
+    assert await container.read(R1) is None
+    again = await container.create(NEW)
+    assert (again.owner, again.epoch, again.continuation) == (None, 1, '"7"')

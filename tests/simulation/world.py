@@ -2,14 +2,12 @@
 
 import asyncio
 import contextvars
-import random as global_random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from changefeed.feeds.feed import Feed
 from changefeed.host.balancing.membership import NameTaken
@@ -30,11 +28,13 @@ from .loop import HOST, FreezingLoop
 from .network import FeedLink, Server, Weather
 from .observers import CheckedLetters, Moods, SimulatedObserver
 from .operators import Operators
-from .sources import CosmosSource, MemorySource, Source
+from .outcome import Outcome
+from .process import Process
+from .settings import choose_settings
+from .sources import CosmosSource, FeedKind, MemorySource, Source
 from .sqlite_file import SqliteStores
 from .stores import MemoryStores, StoreKind, Stores, Surroundings
 
-FeedKind = Literal["memory", "cosmos"]
 _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
     "memory": MemoryStores,
     "sqlite": SqliteStores,
@@ -42,36 +42,6 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
 }
 _KEYS = 40
 _HOSTS, _MANY_HOSTS = 6, 24
-
-
-@dataclass(slots=True, kw_only=True)
-class Process:
-    """One start of a host: what a SIGKILL ends."""
-
-    name: str
-    start: int
-    host: Host
-    task: "asyncio.Task[None]"
-    context: contextvars.Context
-    clock: Clock
-    alive: bool = True
-
-    @property
-    def id(self) -> str:
-        return f"{self.name}/{self.start}"
-
-
-@dataclass(kw_only=True)
-class Outcome:
-    """What a seed came to."""
-
-    seed: int
-    feed: str
-    hours: float
-    events: int
-    deliveries: int
-    duplicates: int
-    story: list[str] = field(default_factory=list)
 
 
 class World:
@@ -121,44 +91,18 @@ class World:
         self.stores: Stores = _STORES[leases](self._around)
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
-        self._parts = self._choose_settings()
+        self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
         self.checker.most_unstored = cast("int", self._parts["observer"]["max_unacknowledged"])
-
-    def _choose_settings(self) -> dict[str, dict[str, object]]:
-        random = self.random
-        modes = ["batch", "batch", "count", "interval"]
-        parts: dict[str, dict[str, object]] = {
-            "leases": {
-                "max_handoff_time": 0 if self.classic else random.choice([5.0, 30.0]),
-                "rebalance_delay": random.choice([0.0, 5.0, 10.0]),
-            },
-            "feed": {
-                "poll_interval": random.choice([2.0, 5.0]),
-                "page_size": random.choice([5, 50, 1000]),
-                "read_ahead": random.choice([1, 3]),
-                "ranges_interval": 20.0,
-                "lag_interval": 60.0,
-            },
-            "observer": {
-                "checkpoint": "manual" if self.moods.manual else random.choice(modes),
-                "checkpoint_count": 70,
-                "max_unacknowledged": random.choice([7, 1000]),
-                "retry": {"first_delay": 0.5, "max_delay": 10.0},
-                "reopen_delay": 10.0,
-                "concurrency": random.choice([1, 1, 4]),
-            },
-        }
-        if self.wild:
-            parts["observer"] |= {
-                "retry": {"first_delay": 0.5, "max_delay": 5.0, "attempts": 3},
-                "on_failure": random.choice(["retry", "dead-letter", "stop-range"]),
-                "timeout": random.choice([None, 20.0]),
-            }
-        return parts
 
     @property
     def puts_aside(self) -> bool:
         return self._parts["observer"].get("on_failure") == "dead-letter"
+
+    @property
+    def _may_forget_ownership(self) -> bool:
+        """Parts of ranges are known from leases alone: nothing would go on with them."""
+        separate = isinstance(self.stores, MemoryStores) and self.stores.may_forget_ownership
+        return separate and isinstance(self.source, MemorySource)
 
     def _letters_fail(self) -> bool:
         return self.random.random() < self.weather.fail_before
@@ -309,6 +253,8 @@ class World:
         if isinstance(self.source, CosmosSource):
             rough += [faults.crash_at_an_end, faults.crash_at_an_end]
         if self.wild:
+            if self._may_forget_ownership:
+                rough += [faults.forget_ownership, faults.forget_ownership]
             rough += [operators.release, operators.reset, operators.delete, operators.edit]
         await self.random.choice(gentle if self.graceful else gentle + rough)()
 
@@ -402,34 +348,3 @@ class World:
     def raise_violation(self) -> None:
         if self._violation is not None:
             raise self._violation
-
-
-def simulate(
-    seed: int, feed: FeedKind = "memory", leases: StoreKind = "memory", *, wild: bool = False
-) -> Outcome:
-    """Live through one seed, from a fresh loop to its end."""
-    global_random.seed(seed)  # libraries draw from it
-    loop = FreezingLoop()
-    with ExitStack() as after:
-        try:
-            world = partial(World, seed, feed, leases, wild=wild)
-            return loop.run_until_complete(_bounded(world, after))
-        finally:
-            loop.thaw_all()
-            loop.run_until_complete(_end_all())
-            loop.close()
-
-
-async def _bounded(make_world: Callable[[], World], after: ExitStack) -> Outcome:
-    world = make_world()
-    after.callback(world.stores.close)
-    async with asyncio.timeout(48 * 3600):
-        return await world.live()
-
-
-async def _end_all() -> None:
-    """Cancel what the story has left behind, the killed and the frozen too."""
-    while others := asyncio.all_tasks() - {asyncio.current_task()}:
-        for task in others:
-            task.cancel()
-        await asyncio.wait(others, timeout=1.0)

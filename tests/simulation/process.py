@@ -1,0 +1,26 @@
+"""A host of a world, from one start to its end."""
+
+import asyncio
+import contextvars
+from dataclasses import dataclass
+
+from changefeed.host.host import Host
+
+from .clocks import Clock
+
+
+@dataclass(slots=True, kw_only=True)
+class Process:
+    """One start of a host: what a SIGKILL ends."""
+
+    name: str
+    start: int
+    host: Host
+    task: asyncio.Task[None]
+    context: contextvars.Context
+    clock: Clock
+    alive: bool = True
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}/{self.start}"

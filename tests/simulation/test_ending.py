@@ -1,0 +1,128 @@
+"""What the end of a story must show, each broken once: a world of a few values."""
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from changefeed.feeds.feed import Continuation
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.memory import MemoryLeases
+
+from .ending import Ending
+
+if TYPE_CHECKING:
+    from .world import World
+
+A, B = HostName("a"), HostName("b")
+
+
+class Few:
+    """Two hosts that run, and a feed of some ranges."""
+
+    def __init__(self, ranges: int) -> None:
+        self.feed = MemoryFeed(ranges)
+        self.leases = MemoryLeases()
+        self.calls = Counter[tuple[str, str]]()
+        self.missed: list[int] = []
+        task = SimpleNamespace(done=lambda: False)
+        self.running = {
+            x: SimpleNamespace(host=SimpleNamespace(name=x), task=task) for x in (A, B)
+        }
+
+    async def own(self, *owners: HostName | None, **more: Any) -> list[Lease]:
+        for found, owner in zip(await self.feed.ranges(), owners, strict=False):
+            lease = Lease(range=found, continuation=Continuation("0"), owner=owner, epoch=1)
+            await self.leases.create(replace(lease, **more))
+        return [*await self.leases.list()]
+
+    def ending(self) -> Ending:
+        source = SimpleNamespace(
+            reader=lambda: self.feed,
+            open_ranges=list,
+            is_read_by=lambda owned: len(owned) == len(self.feed._ranges),
+        )
+        world = SimpleNamespace(
+            source=source,
+            stores=SimpleNamespace(records=self.leases),
+            checker=SimpleNamespace(undelivered=lambda: self.missed),
+            processes=self.running,
+            calls=self.calls,
+        )
+        return Ending(cast("World", world))
+
+
+async def test_a_fleet_that_is_whole_even_and_done_has_nothing_left_to_do() -> None:
+    few = Few(2)
+    await few.own(A, B)
+    assert await few.ending()._unfinished() == []
+    assert await few.ending()._left_over() == []
+
+
+@pytest.mark.parametrize(
+    ("owners", "said"),
+    [
+        ((A,), "owned is"),
+        ((A, None), "not everything is owned"),
+        ((A, HostName("gone")), "owned by hosts that do not run"),
+        ((A, A), "not spread evenly"),
+    ],
+)
+async def test_a_fleet_that_is_not_whole_or_even_is_seen(
+    owners: tuple[HostName | None, ...], said: str
+) -> None:
+    few = Few(2)
+    await few.own(*owners)
+    assert any(said in x for x in await few.ending()._unfinished())
+
+
+async def test_changes_that_were_never_delivered_and_hosts_that_ended_are_seen() -> None:
+    few = Few(2)
+    await few.own(A, B)
+    few.missed = [7]
+    assert any(
+        "1 changes were never delivered: [7]" in x for x in await few.ending()._unfinished()
+    )
+    few.running.clear()
+    assert "no host is left running" in await few.ending()._unfinished()
+
+
+async def test_what_is_left_of_what_is_over_is_seen() -> None:
+    few = Few(2)
+    await few.own(A, B, next_owner=A)
+    await few.leases.put_member(Member(name=HostName("gone"), incarnation=Incarnation("1")))
+    found = await few.ending()._left_over()
+    assert [x.split(" ")[0] for x in found] == ["records", "requests"]
+
+
+async def test_leases_that_wait_for_ever_and_tombstones_are_seen() -> None:
+    few = Few(1)
+    (lease,) = await few.own(None, epoch=0)
+    assert any("leases wait for ever" in x for x in await few.ending()._left_over())
+    of_before = replace(lease.range, id=type(lease.range.id)("gone"))
+    ended = replace(lease, range=of_before, ended=True, continuation=Continuation("0"))
+    await few.leases.create(ended)
+    assert any("tombstones are left of ['gone']" in x for x in await few.ending()._left_over())
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("list", 20), ("members", 16), ("ranges", 6), ("replace", 60)]
+)
+def test_a_host_that_asks_or_writes_more_than_settings_say_is_seen(
+    name: str, most: int
+) -> None:
+    few = Few(1)
+    few.calls["a/1", name] = most // 2
+    assert few.ending()._busy({}) == []
+    few.calls["a/1", name] = most
+    assert len(few.ending()._busy({})) == 1
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "create", "delete", "acquire"])
+def test_a_write_that_a_still_fleet_has_no_reason_for_is_seen(name: str) -> None:
+    few = Few(1)
+    few.calls["a/1", name] = 1
+    assert len(few.ending()._busy({})) == 1
