@@ -4,6 +4,8 @@ The rest of the host names events (``events.acquired(...)``) and knows neither t
 format nor the instruments.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -44,6 +46,7 @@ class HostEvents(FailureLog):
         self._unread_lags: dict[RangeId, Lag] = {}
         self._paused: Mapping[RangeId, str] = {}
         self._owned: set[RangeId] = set()
+        self._moves: Counter[str] = Counter()  # since the last line about them
         self._loop_lag = 0.0
         self.health = RangeHealths()
         self._metrics = m.HostMetrics(
@@ -78,7 +81,7 @@ class HostEvents(FailureLog):
         self._log.warning("host.stop_incomplete", error=str(error))
 
     def stopped(self) -> None:
-        self._log.info("host.stopped")
+        self._log.info("host.stopped", released=self._moved()["released"])
 
     def failed(self, error: BaseException) -> None:
         self._log.error(
@@ -102,17 +105,19 @@ class HostEvents(FailureLog):
     # leases
 
     def created(self, lease: Lease) -> None:
-        self._log.info("lease.created", range=lease.range_id, continuation=lease.continuation)
+        self._moves["created"] += 1
+        self._log.debug("lease.created", range=lease.range_id, continuation=lease.continuation)
 
     def acquired(
         self, lease: Lease, continuation: Continuation, how: str, previous: HostName | None
     ) -> None:
         self._owned.add(lease.range_id)
+        self._moves["acquired"] += 1
         self.health.begin(lease.range_id, lease.health)
         self._metrics.count(m.ACQUISITIONS, how=how)
         if how == "stolen":
             self._metrics.count(m.STEALS)
-        self._log.info(
+        self._log.debug(
             "lease.acquired",
             range=lease.range_id,
             epoch=lease.epoch,
@@ -121,9 +126,18 @@ class HostEvents(FailureLog):
             continuation=continuation,
         )
 
+    def balanced(self, leases: int) -> None:
+        """Report what has moved since the last round; ``leases`` is how many there are."""
+        if self._moves:
+            self._log.info("host.balanced", **self._moved(), owns=len(self._owned), of=leases)
+
+    def _moved(self) -> dict[str, int]:
+        moves, self._moves = self._moves, Counter()
+        return {x: moves[x] for x in ("acquired", "released", "lost", "created")}
+
     def conflict(self, lease: Lease, doing: str) -> None:
         self._metrics.count(m.CONFLICTS)
-        self._log.info("lease.conflict", range=lease.range_id, doing=doing)
+        self._log.debug("lease.conflict", range=lease.range_id, doing=doing)
 
     def renewed(self) -> None:
         self._metrics.count(m.RENEWALS)
@@ -132,13 +146,18 @@ class HostEvents(FailureLog):
         self._metrics.count(m.CHECKPOINTS, range=range_id)
 
     def requested(self, lease: Lease) -> None:
-        self._log.info("lease.requested", range=lease.range_id, owner=lease.owner)
+        self._log.debug("lease.requested", range=lease.range_id, owner=lease.owner)
 
     def request_withdrawn(self, lease: Lease) -> None:
-        self._log.info("lease.request_withdrawn", range=lease.range_id, owner=lease.owner)
+        self._log.debug("lease.request_withdrawn", range=lease.range_id, owner=lease.owner)
+
+    def request_cleared(self, lease: Lease) -> None:
+        self._log.debug(
+            "lease.request_cleared", range=lease.range_id, next_owner=lease.next_owner
+        )
 
     def draining(self, lease: Lease, reason: CloseReason) -> None:
-        self._log.info(
+        self._log.debug(
             "lease.draining",
             range=lease.range_id,
             epoch=lease.epoch,
@@ -152,11 +171,12 @@ class HostEvents(FailureLog):
         self._lags.pop(lease.range_id, None)
         self.health.forget(lease.range_id)
         lost = reason is CloseReason.LEASE_LOST
+        self._moves["lost" if lost else "released"] += 1
         if lost:
             self._metrics.count(m.LOSSES)
         event = "lease.lost" if lost else "lease.released"
         self._log.log(
-            30 if lost else 20,
+            logging.WARNING if lost else logging.DEBUG,
             event,
             range=lease.range_id,
             epoch=lease.epoch,
@@ -197,7 +217,7 @@ class HostEvents(FailureLog):
         self._log.info("range.ended", range=range_id, successors=[x.id for x in successors])
 
     def deleted(self, lease: Lease, reason: str) -> None:
-        self._log.info("lease.deleted", range=lease.range_id, reason=reason)
+        self._log.debug("lease.deleted", range=lease.range_id, reason=reason)
 
     # reading
 

@@ -87,6 +87,7 @@ class Action(enum.Enum):
     DRAIN = "stop reading it: it is paused, or another host has asked for it"
     HAND_OVER = "give it up: it carries our name, this host does not read it, another is to"
     WITHDRAW = "take back our request: the plan has changed"
+    CLEAR = "it is ours, and the host that asked for it is gone: clear its request"
     ACQUIRE = "take it: it has no owner, or it is ours already"
     ACQUIRE_EXPIRED = "take it: its owner has shown no sign of life"
     STEAL = "ask its owner for it"
@@ -126,8 +127,9 @@ def actions_for(
 def _about_owned(lease: Lease, me: HostName, living: Collection[HostName]) -> Action | None:
     if lease.owner != me:
         return None  # it is lost, and its worker is about to find out
-    asked = lease.next_owner is not None and lease.next_owner in living
-    return Action.DRAIN if asked or lease.paused is not None else None
+    if lease.paused is not None or lease.next_owner in living:
+        return Action.DRAIN
+    return None if lease.next_owner is None else Action.CLEAR
 
 
 def _about_assigned(

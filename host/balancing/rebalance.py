@@ -5,7 +5,7 @@ again in the next round: a claim without an answer is unknown, never owned.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
@@ -22,7 +22,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.workers.owned_lease import acquire
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
+from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, MemberConflict
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.operations.update import update_lease
@@ -95,6 +95,7 @@ class Rebalancer:
         for member in expired_members(view):
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
+        self._events.balanced(sum(not x.ended for x in leases))
 
     def _look_for_vanished(self, leases: Sequence[Lease]) -> None:
         if not self._unended <= {x.range_id for x in leases}:
@@ -131,7 +132,7 @@ class Rebalancer:
                 return
             try:
                 await self._do(action, lease)
-            except (LeaseConflict, LeaseGone):
+            except (LeaseConflict, LeaseGone, LeaseLost):
                 self._events.conflict(lease, action.name.lower())
 
     async def _do(self, action: Action, lease: Lease) -> None:
@@ -141,10 +142,13 @@ class Rebalancer:
                 reason = CloseReason.PAUSED if paused else CloseReason.HANDED_OVER
                 self._pool.stop(lease.range_id, reason)
             case Action.HAND_OVER:
-                await self._container.replace(_given_up(lease))
+                await self._container.replace(_given_up(lease, self._balancer.fleet))
             case Action.WITHDRAW:
                 if await update_lease(self._container, lease.range_id, self._withdrawn):
                     self._events.request_withdrawn(lease)
+            case Action.CLEAR:
+                await self._pool.clear_request(lease)
+                self._events.request_cleared(lease)
             case Action.ACQUIRE:
                 await self._acquire(lease, "available" if lease.owner is None else "own")
             case Action.ACQUIRE_EXPIRED:
@@ -187,6 +191,6 @@ class Rebalancer:
         return request
 
 
-def _given_up(lease: Lease) -> Lease:
+def _given_up(lease: Lease, living: Collection[HostName]) -> Lease:
     """Give up a lease that this host does not read: to the host that asked, or to any."""
-    return lease.released() if lease.next_owner is None else lease.handed_over()
+    return lease.handed_over() if lease.next_owner in living else lease.released()

@@ -107,6 +107,13 @@ class OwnedLease:
             lambda lease: lease.advanced_to(continuation), self._container.checkpoint
         )
 
+    async def clear_request(self, asker: HostName) -> None:
+        """Let the lease carry no request of ``asker``; that of another host stays."""
+        await self._write(
+            lambda lease: lease.asked_by(None) if lease.next_owner == asker else lease,
+            self._container.replace,
+        )
+
     async def give_up(
         self, end: Callable[[Lease], Lease], continuation: Continuation | None
     ) -> None:

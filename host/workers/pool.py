@@ -66,6 +66,12 @@ class WorkerPool:
         if range_id in self._workers:
             self._workers[range_id].stop(reason)
 
+    async def clear_request(self, lease: Lease) -> None:
+        """Clear the request that a lease was listed with, if its worker is there."""
+        worker = self._workers.get(lease.range_id)
+        if worker is not None and lease.next_owner is not None:
+            await worker.clear_request(lease.next_owner)
+
     def drain_all(self, reason: CloseReason) -> None:
         """Drain every worker, those too that are yet to start."""
         self._draining = reason

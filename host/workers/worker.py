@@ -39,7 +39,7 @@ from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import ContainerError, LeaseGone, LeaseLost
-from changefeed.leases.lease import Lease
+from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.observer import CloseReason
 
 _LAST_RELEASE_TIMEOUT = 2.0
@@ -91,6 +91,11 @@ class Worker:
         if self._drain.begin(reason, within=within):
             self._events.draining(self.lease, reason)
         self._delivery.stop()
+
+    async def clear_request(self, asker: HostName) -> None:
+        """Clear the request of a host that is gone; to give the lease up clears it as well."""
+        if self._drain.reason is None:
+            await self._owned.clear_request(asker)
 
     def mark_stuck(self) -> None:
         """Stop waiting for a call that cannot be ended: the lease must then expire."""

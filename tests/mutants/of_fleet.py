@@ -185,7 +185,7 @@ FLEET = (
     Mutant(
         name="a write that another host won ends ours",
         file="host/balancing/rebalance.py",
-        before="            except (LeaseConflict, LeaseGone):\n"
+        before="            except (LeaseConflict, LeaseGone, LeaseLost):\n"
         "                self._events.conflict(lease, action.name.lower())\n",
         after="            except LeaseGone:\n"
         "                self._events.conflict(lease, action.name.lower())\n",
@@ -514,8 +514,8 @@ FLEET = (
     Mutant(
         name="a lease is handed over without a request that stands",
         file="leases/plan.py",
-        before="    asked = lease.next_owner is not None and lease.next_owner in living\n",
-        after="    asked = lease.next_owner is not None\n",
+        before="    if lease.paused is not None or lease.next_owner in living:\n",
+        after="    if lease.paused is not None or lease.next_owner is not None:\n",
         rule=4,
         tests=("tests/unit/leases/test_plan.py",),
     ),

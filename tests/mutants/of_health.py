@@ -5,6 +5,8 @@ from .mutant import Mutant
 _TROUBLE = "tests/unit/host/workers/test_trouble_in_leases.py"
 _HEALTH = "tests/unit/leases/test_health.py"
 _PROBLEMS = "tests/unit/host/test_problems.py"
+_HANDOFF = "tests/unit/host/balancing/test_handoff.py"
+_LINES = "tests/unit/host/test_log_lines.py"
 
 HEALTH = (
     Mutant(
@@ -118,5 +120,37 @@ HEALTH = (
         after="elif lease.owner is None:",
         rule=0,
         tests=(_PROBLEMS,),
+    ),
+    Mutant(
+        name="the request of a dead host stands until the owner changes",
+        file="leases/plan.py",
+        before="    return None if lease.next_owner is None else Action.CLEAR\n",
+        after="    return None\n",
+        rule=4,
+        tests=(_HANDOFF, "tests/unit/leases/test_plan.py"),
+    ),
+    Mutant(
+        name="to clear the request of a dead host clears that of a living one",
+        file="host/workers/owned_lease.py",
+        before="lease.asked_by(None) if lease.next_owner == asker else lease",
+        after="lease.asked_by(None)",
+        rule=4,
+        tests=("tests/unit/host/workers/test_owned_lease.py",),
+    ),
+    Mutant(
+        name="a lease that is not read goes to a dead host that asked for it",
+        file="host/balancing/rebalance.py",
+        before="lease.handed_over() if lease.next_owner in living else lease.released()",
+        after="lease.released() if lease.next_owner is None else lease.handed_over()",
+        rule=4,
+        tests=("tests/unit/host/balancing/test_rebalance.py",),
+    ),
+    Mutant(
+        name="a round in which nothing moved is logged",
+        file="host/events.py",
+        before="        if self._moves:\n",
+        after="        if self._moves is not None:\n",
+        rule=0,
+        tests=(_LINES,),
     ),
 )

@@ -99,7 +99,8 @@ async def running(
             *COMMAND,
             *arguments,
             cwd=cwd,
-            env={**_environment(), **(env or {})},
+            # The lines about single leases are what many stories are followed by.
+            env={**_environment(), "CHANGEFEED_LOG__LEVEL": "debug", **(env or {})},
             stdin=PIPE,
             stdout=out,
             stderr=err,

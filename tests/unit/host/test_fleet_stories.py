@@ -145,7 +145,10 @@ async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so
         fleet.start("a", container=proxied(container, cable))
         await asyncio.sleep(5)
         cable.out = True
-        with captured_logs() as logs, pytest.raises(StopIncomplete, match=r"released.*\(r0\)"):
+        with (
+            captured_logs("DEBUG") as logs,
+            pytest.raises(StopIncomplete, match=r"released.*\(r0\)"),
+        ):
             await fleet.stop("a")
         ends = [x for x in logs if x["event"] in ("lease.released", "lease.left_to_expire")]
         assert [x["event"] for x in ends] == ["lease.left_to_expire"]

@@ -200,6 +200,7 @@ def test_an_owner_parts_with_what_a_living_host_asks_for_or_what_is_paused() -> 
     assert actions(me, kept, asked_for, asked_by_the_dead, paused, reading=owned) == [
         (Action.DRAIN, "r000"),
         (Action.DRAIN, "r002"),
+        (Action.CLEAR, "r001"),
     ]
 
 

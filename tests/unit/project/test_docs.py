@@ -25,7 +25,9 @@ PAGES = sorted(
     for x in (ROOT / folder).glob("*.md")
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
-EVENT = re.compile(r'(?:_log\.(?:info|warning|error)\(\s*|event = |else )"([a-z_]+\.[a-z_]+)"')
+EVENT = re.compile(
+    r'(?:_log\.(?:debug|info|warning|error)\(\s*|event = |else )"([a-z_]+\.[a-z_]+)"'
+)
 METRIC = re.compile(r'"(changefeed\.[a-z_.]+)"')
 
 

@@ -171,6 +171,18 @@ async def test_the_lease_stays_when_the_host_that_asked_for_it_dies() -> None:
         assert len(fleet.log.times) == 60
 
 
+async def test_the_request_of_a_host_that_died_is_cleared_by_the_owner() -> None:
+    container, feed = MemoryLeases(), MemoryFeed(1)
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(20)
+        epoch = (await the_lease(container)).epoch
+        await container.replace((await the_lease(container)).asked_by(HostName("gone")))
+        await asyncio.sleep(15)
+        lease = await the_lease(container)
+        assert (lease.owner, lease.next_owner, lease.epoch) == ("a", None, epoch)
+
+
 async def test_a_host_that_asked_and_restarts_still_gets_the_lease() -> None:
     async with in_mid_handoff(changes=60) as fleet:
         await fleet.kill("b")

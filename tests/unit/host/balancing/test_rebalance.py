@@ -318,3 +318,20 @@ async def test_the_observers_of_what_a_host_leaves_are_told_that_it_stops() -> N
         await asyncio.sleep(5)
         await fleet.stop("a")
         assert [reason for _, _, reason in fleet.log.closed] == [CloseReason.STOPPING] * 3
+
+
+async def test_what_a_host_does_not_read_goes_to_no_dead_host_that_asked_for_it() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    for found in await feed.ranges():
+        lease = Lease(range=found, continuation=Continuation("0")).taken_by(A, A1)
+        await container.create(lease.asked_by(HostName("gone")))
+    owners = set()
+    async with Fleet(feed, container) as fleet:
+        fleet.start("b")
+        await asyncio.sleep(2)
+        fleet.start("a")
+        for _ in range(60):
+            await asyncio.sleep(0.2)
+            owners |= set((await fleet.owners()).values())
+        assert owners == {A, B, None}
+        assert await fleet.loads() == {"a": 1, "b": 1}

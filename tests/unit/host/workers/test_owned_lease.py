@@ -356,3 +356,17 @@ async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() ->
     with pytest.raises(ContainerUnavailable, match="written by others 5 times in a row"):
         await owned.renew()
     assert owned.may_act
+
+
+# Requests
+
+
+async def test_the_request_of_one_host_is_cleared_and_that_of_another_stays() -> None:
+    leases = await one_lease()
+    owned = await hold(leases)
+    await leases.replace((await stored(leases)).asked_by(B))
+    await owned.clear_request(HostName("gone"))
+    assert (await stored(leases)).next_owner == B
+    await owned.clear_request(B)
+    lease = await stored(leases)
+    assert (lease.owner, lease.next_owner, lease.renewals) == (A, None, 1)
