@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "check": "changefeed.cli.check:check",
     "dead-letters": "changefeed.cli.dead_letters:dead_letters",
     "leases": "changefeed.cli.lease_import:leases",
+    "positions": "changefeed.cli.positions:positions",
     "emulator": "changefeed.cli.emulator:emulator",
     "pipeline": "changefeed.cli.pipeline:app",
 }

@@ -24,29 +24,45 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     parents: tuple[RangeId, ...] = ()
     ended: bool = False
     epoch: int = 0
+    paused: str | None = None
 
 
 class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The document."""
+    """The document. ``feed`` is the identity of the feed that the positions are in, and
+    ``saved_at`` when they were read; empty in a document that does not say.
+    """
 
     positions: tuple[Position, ...]
+    feed: str = ""
+    saved_at: str = ""
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        return [_lease(x) for x in self.positions]
 
 
-def written(leases: Sequence[Lease]) -> bytes:
+def written(leases: Sequence[Lease], *, feed: str = "", saved_at: str = "") -> bytes:
     """Return leases, which must carry their continuations, as a document."""
-    document = Positions(positions=tuple(_position(x) for x in leases))
+    document = Positions(
+        positions=tuple(_position(x) for x in leases), feed=feed, saved_at=saved_at
+    )
     return msgspec.json.format(msgspec.json.encode(document))
 
 
 def read(document: bytes) -> Sequence[Lease]:
     """Return what ``written`` was given. Raise ``ContainerRefused`` for anything else."""
+    return read_document(document).leases
+
+
+def read_document(document: bytes) -> Positions:
+    """As ``read``, with what the document says of itself."""
     try:
-        found = msgspec.json.decode(document, type=Positions)
+        return msgspec.json.decode(document, type=Positions)
     except msgspec.DecodeError as error:
         raise ContainerRefused(
-            f"this is no document of positions ({error}): changefeed pipeline export writes one"
+            f"this is no document of positions ({error}): changefeed positions save and "
+            f"changefeed pipeline export write such"
         ) from error
-    return [_lease(x) for x in found.positions]
 
 
 def _position(lease: Lease) -> Position:
@@ -58,6 +74,7 @@ def _position(lease: Lease) -> Position:
         parents=lease.range.parents,
         ended=lease.ended,
         epoch=lease.epoch,
+        paused=lease.paused,
     )
 
 
@@ -67,5 +84,6 @@ def _lease(x: Position) -> Lease:
         continuation=x.continuation,
         ended=x.ended,
         epoch=x.epoch,
+        paused=x.paused,
         checkpoint_epoch=x.epoch,
     )

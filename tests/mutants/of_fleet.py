@@ -9,9 +9,34 @@ _BALANCER = "tests/unit/host/balancing/test_balancer.py"
 _MEMBERSHIP = "tests/unit/host/balancing/test_membership.py"
 _ROUNDS = "tests/unit/host/balancing/test_rebalance.py"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
+_RESTORE = "tests/unit/leases/test_restore.py"
 _UNREAD = "tests/unit/host/balancing/test_unread_ranges.py"
 
 FLEET = (
+    Mutant(
+        name="a restore leaves what began after the file",
+        file="leases/operations/restore.py",
+        before="return [*kept, *(Step(change=Change.DELETE, stored=there[x]) for x in gone)]",
+        after="return [*kept, *(Step(change=Change.KEEP, stored=there[x]) for x in gone)]",
+        rule=9,
+        tests=(_RESTORE,),
+    ),
+    Mutant(
+        name="a restore lets a range begin before its parent has ended",
+        file="leases/operations/restore.py",
+        before="return [x for x in wanted if x.epoch or open_.isdisjoint(x.range.parents)]",
+        after="return [*wanted]",
+        rule=9,
+        tests=(_RESTORE,),
+    ),
+    Mutant(
+        name="positions are saved while a range ends",
+        file="leases/operations/restore.py",
+        before="if before == _lineage(whole) == after:",
+        after="if len(before) == len(whole):",
+        rule=9,
+        tests=(_RESTORE,),
+    ),
     Mutant(
         name="every host reports the ranges that no host reads",
         file="host/balancing/rebalance.py",

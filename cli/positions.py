@@ -1,0 +1,219 @@
+"""``changefeed positions``: a fleet's positions and lineage, saved and given back."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from changefeed.cli.existing import existing_leases
+from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import Feed, RemembersRanges
+from changefeed.feeds.timeouts import bounded_feed
+from changefeed.host.liveness import living_hosts
+from changefeed.host.settings import Settings
+from changefeed.host.wiring import open_leases
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.feed_identity import KeepsFeedIdentity
+from changefeed.leases.lease import Lease
+from changefeed.leases.operations.restore import Change, Step, carry_out, read_all, steps_to
+from changefeed.leases.position_file import Positions, read_document, written
+from changefeed.runtime.errors import UserError
+
+positions = typer.Typer(help="Save a fleet's positions, and give them back.")
+File = Annotated[str, typer.Argument(metavar="FILE", help="A path, or - for standard output.")]
+
+
+@positions.callback()
+def _group() -> None:
+    """Save a fleet's positions and lineage, and give them back."""
+
+
+@positions.command()
+@with_flags
+def save(file: File, flags: FeedFlags) -> None:
+    """Write down where each range is, what has ended, and what is paused.
+
+    Hosts may run meanwhile. Each position is a checkpoint; which ranges there are, and which
+    have ended, is of one moment. An existing file is replaced at once or not at all.
+    """
+    with exit_on_error():
+        document = asyncio.run(_saved(flags.settings()))
+        if file == "-":
+            sys.stdout.buffer.write(document)
+            return
+        _replace_file(Path(file), document)
+        typer.echo(f"{file}: {len(read_document(document).positions)} leases")
+
+
+async def _saved(settings: Settings) -> bytes:
+    async with (
+        existing_leases(settings) as container,
+        open_feed(settings.feed.address, settings.open_options) as feed,
+    ):
+        leases = await read_all(container)
+        if leases is None:
+            raise UserError("ranges split or end all the time: try again later")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return written(leases, feed=feed.identity, saved_at=now)
+
+
+def _replace_file(file: Path, document: bytes) -> None:
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with fresh.open("wb") as writing:
+            writing.write(document)
+            writing.flush()
+            os.fsync(writing.fileno())
+        fresh.replace(file)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise UserError(f"{file} cannot be written: {error.strerror}") from error
+
+
+@positions.command()
+@with_flags
+def restore(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A path, or - for standard input.")
+    ],
+    flags: FeedFlags,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+    ] = False,
+) -> None:
+    """Give a fleet the positions of a file, in the same container or in another.
+
+    Stop all hosts first: it refuses while one lives. Leases of ranges that began after the
+    file was saved are deleted, and created again in time. Prints what will be delivered again
+    or never, and asks. Ends with 1 if not all of it was done; then do it again.
+    """
+    with exit_on_error():
+        document = read_document(_read(file))
+        done = asyncio.run(_restore(flags.settings(), document, yes=yes, dry_run=dry_run))
+    raise typer.Exit(0 if done else FAILED)
+
+
+def _read(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+
+
+async def _restore(
+    settings: Settings, document: Positions, *, yes: bool, dry_run: bool
+) -> bool:
+    async with (
+        open_feed(settings.feed.address, settings.open_options) as opened,
+        open_leases(settings) as container,
+    ):
+        feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
+        _refuse_another_feed(document, feed)
+        if not dry_run:
+            await _refuse_while_hosts_live(container, settings)
+        stored = await read_all(container)
+        if stored is None:
+            raise UserError("leases are written all the time: is that fleet really stopped?")
+        steps = steps_to(document.leases, stored)
+        print_whole(await _table(feed, steps))
+        if dry_run:
+            return True
+        if not yes and not typer.confirm(f"Restore {_count(steps)}?"):
+            typer.echo("nothing was changed")
+            return False
+        done = await _carry_out(container, steps)
+        if done and isinstance(container, KeepsFeedIdentity):
+            await container.keep_feed_identity(feed.identity)
+        return done
+
+
+def _refuse_another_feed(document: Positions, feed: Feed) -> None:
+    if document.feed not in ("", feed.identity):
+        raise UserError(
+            f"the file has positions in another feed ({document.feed}) than the one at this "
+            f"address ({feed.identity}): they mean nothing there"
+        )
+
+
+async def _refuse_while_hosts_live(container: LeaseContainer, settings: Settings) -> None:
+    def say(names: Sequence[str]) -> None:
+        print_error(
+            f"watching whether {', '.join(names)} lives, for up to "
+            f"{settings.leases.expiration:g} s"
+        )
+
+    living = await living_hosts(container, settings.leases, watching=say)
+    if living:
+        raise UserError(f"{', '.join(living)} lives: stop all hosts of the fleet first")
+
+
+async def _carry_out(container: LeaseContainer, steps: Sequence[Step]) -> bool:
+    failed = False
+    for step in steps:
+        try:
+            await carry_out(container, step)
+        except (LeaseConflict, LeaseGone) as error:
+            failed = True
+            print_error(f"{step.range_id}: {error}")
+            continue
+        typer.echo(f"{step.range_id}: {step.change.value}")
+    return not failed
+
+
+async def _table(feed: Feed, steps: Sequence[Step]) -> Table:
+    if isinstance(feed, RemembersRanges):
+        feed.remember_ranges(x.range for s in steps for x in (s.stored, s.wanted) if x)
+    rows = [
+        (x.range_id, _place(x.stored), _place(x.wanted), await _meaning(feed, x)) for x in steps
+    ]
+    return a_table("range", "from", "to", "which means", rows=rows)
+
+
+def _place(lease: Lease | None) -> str:
+    if lease is None:
+        return "-"
+    marks = ", ended" * lease.ended + ", paused" * (lease.paused is not None)
+    return f"{lease.continuation}{marks}"
+
+
+async def _meaning(feed: Feed, step: Step) -> str:
+    """Say how many changes are repeated or skipped, as far as the feed can count them.
+
+    Raise ``FeedError`` for a position that hosts could not go on from.
+    """
+    if step.change is Change.DELETE:
+        return "deleted; created again when its parents have been read"
+    wanted = step.wanted
+    assert wanted is not None, "only a deletion wants nothing"
+    if wanted.ended or wanted.continuation is None:
+        return str(step.change.value)
+    lag = await feed.lag(wanted.range_id, wanted.continuation)
+    if step.stored is None or step.stored.continuation is None:
+        return f"created, {lag:,} changes behind"
+    try:
+        again = lag - await feed.lag(wanted.range_id, step.stored.continuation)
+    except FeedError:
+        return "the feed cannot estimate how many changes"
+    if again > 0:
+        return f"{again:,} delivered again"
+    return f"{-again:,} never delivered" if again else "stays where it is"
+
+
+def _count(steps: Sequence[Step]) -> str:
+    return f"{len(steps)} lease{'' if len(steps) == 1 else 's'}"

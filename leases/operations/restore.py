@@ -1,0 +1,125 @@
+"""Giving a fleet back the positions and the lineage that were saved before.
+
+Every lease of the container becomes what the document says of its range: position, end, pause.
+Leases that the document does not have are deleted: they are of ranges that began after it was
+written, and are created again when what held their keys is read to its end once more. So is one
+that waits for its parents in the document, because only a lease that was never owned waits.
+
+Each lease is written under a new epoch without an owner, so that nothing a former owner still
+has under way can follow. No host may live: one that does creates and moves leases itself. What
+fails half-way is finished by another restore of the same document.
+"""
+
+import enum
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseGone
+from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.operations.release import vacate
+from changefeed.leases.stores import require_continuation
+
+
+class Change(enum.Enum):
+    """What happens to a lease."""
+
+    CREATE = "created"
+    MOVE = "moved"
+    KEEP = "stays"
+    DELETE = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One lease: as it is ``stored``, and as it is ``wanted``; one of them may be missing."""
+
+    change: Change
+    stored: Lease | None = None
+    wanted: Lease | None = None
+
+    @property
+    def range_id(self) -> RangeId:
+        lease = self.wanted or self.stored
+        assert lease is not None, "a step is about a lease"
+        return lease.range_id
+
+
+def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[Step]:
+    """Return what to do, in order: what is deleted last, as its keys are read by no other
+    lease until then. Leases must carry their continuations.
+    """
+    begun = {x.range_id: x for x in _begun(wanted)}
+    there = {x.range_id: x for x in stored}
+    kept = [_step(lease, there.get(name)) for name, lease in sorted(begun.items())]
+    gone = sorted(there.keys() - begun.keys())
+    return [*kept, *(Step(change=Change.DELETE, stored=there[x]) for x in gone)]
+
+
+def _begun(wanted: Collection[Lease]) -> Sequence[Lease]:
+    """Leave out those that wait for a parent: its reader creates them when it ends."""
+    open_ = {x.range_id for x in wanted if not x.ended}
+    return [x for x in wanted if x.epoch or open_.isdisjoint(x.range.parents)]
+
+
+def _step(wanted: Lease, stored: Lease | None) -> Step:
+    if stored is None:
+        return Step(change=Change.CREATE, wanted=wanted)
+    same = _facts(wanted) == _facts(stored) and stored.owner is None
+    return Step(change=Change.KEEP if same else Change.MOVE, stored=stored, wanted=wanted)
+
+
+def _facts(lease: Lease) -> tuple[object, ...]:
+    return lease.continuation, lease.ended, lease.paused
+
+
+async def carry_out(container: LeaseContainer, step: Step) -> None:
+    """Do one step. Raise ``LeaseConflict`` or ``LeaseGone`` where a host wrote meanwhile."""
+    match step.change:
+        case Change.CREATE if step.wanted is not None:
+            made = await container.create(step.wanted)
+            whole = await container.read(made.range_id)
+            if whole is None or _facts(whole) != _facts(step.wanted):
+                raise LeaseGone(step.wanted, "a host has created it meanwhile")
+        case Change.MOVE if step.wanted is not None and step.stored is not None:
+            await _move(container, step.stored, step.wanted)
+        case Change.DELETE if step.stored is not None:
+            await container.delete(step.stored)
+
+
+async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None:
+    """Raise the epoch first: it shuts out whoever still writes under an older one."""
+    vacant = await vacate(container, stored)
+    position = require_continuation(wanted)
+    there = await container.checkpoint(_named(vacant.advanced_to(position)))
+    if (there.ended, there.paused) != (wanted.ended, wanted.paused):
+        marked = replace(there, ended=wanted.ended, paused=wanted.paused)
+        await container.replace(_named(marked.without_continuation()))
+
+
+def _named(lease: Lease) -> Lease:
+    return lease.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
+
+
+async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Lease] | None:
+    """Return every lease whole, with the lineage of one moment; ``None`` if it kept changing.
+
+    Positions may be of moments a little apart, each as it was checkpointed. But no range has
+    ended, or begun, between the first and the last.
+    """
+    before = _lineage(await container.list())
+    for _ in range(tries):
+        found = [await container.read(x) for x in sorted(before)]
+        whole = [x for x in found if x is not None]
+        after = _lineage(await container.list())
+        if before == _lineage(whole) == after:
+            return whole
+        before = after
+    return None
+
+
+def _lineage(leases: Collection[Lease]) -> Mapping[RangeId, bool]:
+    return {x.range_id: x.ended for x in leases}

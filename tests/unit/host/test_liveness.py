@@ -1,0 +1,64 @@
+"""Who lives, seen from outside."""
+
+import asyncio
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.host.liveness import living_hosts
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.testing import Fleet
+
+SETTINGS = LeaseSettings()
+
+
+async def test_a_host_that_lives_is_named_at_its_next_sign_of_life() -> None:
+    async with Fleet(ranges=2) as fleet:
+        for name in ("a", "b"):
+            fleet.start(name)
+        await fleet.balanced()
+        await fleet.kill("b")
+        seen: list[list[str]] = []
+        began = asyncio.get_running_loop().time()
+        living = await living_hosts(
+            fleet.container, SETTINGS, watching=lambda x: seen.append([*x])
+        )
+        assert living == ["a"]
+        assert seen == [["a", "b"]]
+        assert asyncio.get_running_loop().time() - began < 11
+
+
+async def test_dead_hosts_are_watched_for_a_whole_expiration() -> None:
+    async with Fleet(ranges=2) as fleet:
+        fleet.start("a")
+        await fleet.balanced()
+        await fleet.kill("a")
+        began = asyncio.get_running_loop().time()
+        assert await living_hosts(fleet.container, SETTINGS) == []
+        assert 30 <= asyncio.get_running_loop().time() - began < 31
+
+
+async def test_a_stopped_fleet_takes_one_look() -> None:
+    async with Fleet(ranges=2) as fleet:
+        fleet.start("a")
+        await fleet.balanced()
+        await fleet.stop("a")
+        began = asyncio.get_running_loop().time()
+        assert await living_hosts(fleet.container, SETTINGS) == []
+        assert asyncio.get_running_loop().time() == began
+
+
+async def test_a_foreign_owner_without_a_record_lives_by_its_leases() -> None:
+    container = MemoryLeases()
+    found = FeedRange(id=RangeId("r0"))
+    lease = await container.create(
+        Lease(range=found, owner=HostName("net"), continuation=Continuation("0"))
+    )
+
+    async def renew() -> None:
+        await asyncio.sleep(17)
+        await container.replace(lease.renewed())
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(renew())
+        assert await living_hosts(container, SETTINGS) == ["net"]
