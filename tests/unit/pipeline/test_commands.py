@@ -284,7 +284,7 @@ def test_leases_come_back_from_the_document_as_they_went_in() -> None:
     assert [(x.range, x.continuation, x.ended, x.epoch) for x in found] == [
         (x.range, x.continuation, x.ended, x.epoch) for x in leases
     ]
-    with pytest.raises(ContainerRefused, match="changefeed pipeline export writes one"):
+    with pytest.raises(ContainerRefused, match="changefeed pipeline export write such"):
         exchange.read(b'{"leases": []}')
 
 
