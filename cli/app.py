@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "produce": "changefeed.cli.produce:produce",
     "init-config": "changefeed.cli.init_config:init_config",
     "check": "changefeed.cli.check:check",
+    "doctor": "changefeed.cli.doctor:doctor",
     "dead-letters": "changefeed.cli.dead_letters:dead_letters",
     "leases": "changefeed.cli.lease_import:leases",
     "positions": "changefeed.cli.positions:positions",

@@ -44,7 +44,7 @@ def check(
         if json:
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
         else:
-            Console().print(_rendered(found))
+            Console().print(diagnostics_table(found))
         if any(x.severity is Severity.PROBLEM for x in found):
             raise typer.Exit(USER_ERROR)
 
@@ -127,7 +127,7 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
             yield one
 
 
-def _rendered(found: Sequence[Diagnostic]) -> Table:
+def diagnostics_table(found: Sequence[Diagnostic]) -> Table:
     table = Table("", "about", "found", "what to do")
     for x in found:
         severity = f"[{_COLOURS[x.severity]}]{x.severity}[/]"

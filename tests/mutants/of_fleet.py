@@ -10,9 +10,18 @@ _MEMBERSHIP = "tests/unit/host/balancing/test_membership.py"
 _ROUNDS = "tests/unit/host/balancing/test_rebalance.py"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _RESTORE = "tests/unit/leases/test_restore.py"
+_DOCTOR = "tests/unit/host/test_doctor.py"
 _UNREAD = "tests/unit/host/balancing/test_unread_ranges.py"
 
 FLEET = (
+    Mutant(
+        name="a silent host has a wrong clock",
+        file="host/doctor.py",
+        before="            moved = name in known and _sign(known[name]) != _sign(member)",
+        after="            moved = name in known",
+        rule=0,
+        tests=(_DOCTOR,),
+    ),
     Mutant(
         name="a restore leaves what began after the file",
         file="leases/operations/restore.py",

@@ -1,0 +1,117 @@
+"""``changefeed doctor``: what is wrong with a fleet, in sentences, with what to do."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import aiohttp
+import msgspec
+import typer
+from rich.console import Console
+
+from changefeed.cli.check import diagnostics_table
+from changefeed.cli.existing import refuse_to_create
+from changefeed.cli.exit_codes import FAILED, exit_on_error
+from changefeed.cli.flags import with_flags
+from changefeed.cli.host_flags import FeedFlags
+from changefeed.host.doctor import Look, diagnose
+from changefeed.host.settings import Settings
+from changefeed.host.snapshot import FleetInspector, MemberStatus
+from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
+
+_EVERY = 1.0
+_ANSWER_WITHIN = 3.0
+_LITTLE, _TOO_LITTLE = 0.10, 0.02
+_FILES = ("eventlog", "sqlite", "jsonl")
+
+
+@with_flags
+def doctor(
+    flags: FeedFlags,
+    *,
+    watch: Annotated[
+        float, typer.Option("--watch", min=2.0, help="So many seconds to watch the fleet.")
+    ] = 15.0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Watch a fleet for a while, and say what is wrong with it and what to do.
+
+    Hosts that give no sign of life, ranges that fail, rest or do not get on, clocks that
+    differ, processors of another kind, uneven loads, endpoints that do not answer, disks that
+    fill up. It changes nothing. Ends with 1 if there is a problem. `changefeed check` tries
+    feed and leases themselves.
+    """
+    with exit_on_error():
+        found = asyncio.run(_found(flags.settings(), watch))
+        if json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        else:
+            Console().print(diagnostics_table(found))
+        if any(x.severity is Severity.PROBLEM for x in found):
+            raise typer.Exit(FAILED)
+
+
+async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:
+    await refuse_to_create(settings)
+    looks: list[Look] = []
+    async with FleetInspector.of(settings) as fleet:
+        until = time.monotonic() + watch
+        while True:
+            seen = await fleet.look()
+            looks.append(Look(at=time.monotonic(), seen=seen))
+            if time.monotonic() >= until:
+                break
+            await asyncio.sleep(_EVERY)
+    found = diagnose(looks, settings.leases)
+    found += await _endpoints(looks[-1].seen.members)
+    found += look_at_disks(settings)
+    return found or [fine("fleet", "nothing is wrong, as far as can be seen from here")]
+
+
+async def _endpoints(members: Sequence[MemberStatus]) -> list[Diagnostic]:
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        asked = [_endpoint(session, x) for x in members if x.address and not x.stopping]
+        return [x for found in await asyncio.gather(*asked) for x in found]
+
+
+async def _endpoint(session: aiohttp.ClientSession, member: MemberStatus) -> list[Diagnostic]:
+    """Ask a host whether it is ready. That it is out of reach may be meant."""
+    about = f"host {member.name}"
+    try:
+        async with session.get(f"{member.address}/readyz") as answer:
+            document = await answer.json()
+            problems = [str(x) for x in document["problems"]]
+    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
+        text = f"{member.address} does not answer from here ({error or type(error).__name__})"
+        return [warning(about, text, "web.bind is 127.0.0.1 unless set otherwise")]
+    return [warning(about, f"it is not ready: {x}", "look at its log") for x in problems]
+
+
+def look_at_disks(settings: Settings) -> list[Diagnostic]:
+    """Look at the disks of what is kept in files here, each once."""
+    found: dict[int, Diagnostic] = {}
+    for name, place in _places(settings):
+        there = next(x for x in (place, *place.absolute().parents) if x.exists())
+        usage = shutil.disk_usage(there)
+        free = usage.free / usage.total
+        if free < _LITTLE:
+            say = problem if free < _TOO_LITTLE else warning
+            text = f"the disk of {place} is nearly full: {free:.0%} are free"
+            found[there.stat().st_dev] = say(name, text, "make room; nothing is lost by then")
+    return list(found.values())
+
+
+def _places(settings: Settings) -> Iterator[tuple[str, Path]]:
+    leases = settings.leases
+    for name, address in (
+        ("feed", settings.feed.address),
+        *(("leases", x) for x in (leases.container, leases.ownership, leases.checkpoints)),
+        ("dead letters", settings.observer.dead_letters),
+    ):
+        scheme, _, place = (address or "").partition(":")
+        if scheme in _FILES and place:
+            yield name, Path(place)

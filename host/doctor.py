@@ -1,0 +1,152 @@
+"""What is wrong with a fleet, by some looks at it one after the other: plain decisions.
+
+What can be seen in one look is in the snapshot's own problems. The others take time: whether a
+host gives signs of life, whether a range gets on, and what the clocks of the hosts say.
+
+Limits: a clock is compared with this machine's, which may be the one that is wrong; if all
+are off by the same, it is this one. Differences below two seconds and the time
+between two looks are not seen.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from changefeed.host.settings import LeaseSettings
+from changefeed.host.snapshot import LeaseStatus, MemberStatus, Snapshot
+from changefeed.runtime.diagnostics import Diagnostic, problem, warning
+
+_SMALL_DIFFERENCE = 2.0
+_MILD = ("paused", "unowned")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """``at`` is by this machine's clock that never goes back."""
+
+    at: float
+    seen: Snapshot
+
+
+def diagnose(looks: Sequence[Look], settings: LeaseSettings) -> list[Diagnostic]:
+    """Return what is wrong, worst things of the last look first. ``looks`` are in order."""
+    last = looks[-1].seen
+    living = _living(looks)
+    return [
+        *_seen_at_once(last),
+        *_silent(looks, living),
+        *_clocks(looks, settings.max_clock_skew),
+        *_standing_still(looks),
+        *_foreign(last),
+        *_uneven(looks, living),
+    ]
+
+
+def _seen_at_once(seen: Snapshot) -> Iterator[Diagnostic]:
+    for one in seen.problems:
+        about = "fleet" if one.range is None else f"range {one.range}"
+        say = warning if one.kind in _MILD else problem
+        yield say(about, f"{one.kind}: {one.message}", "")
+
+
+def _living(looks: Sequence[Look]) -> set[str]:
+    """Return the hosts whose records have moved."""
+    first, last = _by_name(looks[0].seen), _by_name(looks[-1].seen)
+    return {x for x, member in last.items() if _sign(member) != _sign(first.get(x))}
+
+
+def _sign(member: MemberStatus | None) -> tuple[str, int] | None:
+    return None if member is None else (member.incarnation, member.heartbeats)
+
+
+def _by_name(seen: Snapshot) -> dict[str, MemberStatus]:
+    return {x.name: x for x in seen.members}
+
+
+def _silent(looks: Sequence[Look], living: set[str]) -> Iterator[Diagnostic]:
+    watched = looks[-1].at - looks[0].at
+    for name in sorted(_by_name(looks[-1].seen).keys() - living):
+        owned = sum(x.owner == name for x in looks[-1].seen.leases)
+        leases = f", and {owned} leases have its name" if owned else ""
+        yield problem(
+            f"host {name}",
+            f"it has given no sign of life for {watched:.0f} s{leases}",
+            "is its process there? Others take its leases when they expire",
+        )
+
+
+def _clocks(looks: Sequence[Look], most: float) -> Iterator[Diagnostic]:
+    """Compare a stamp that has just been written with our own clock."""
+    ages: dict[str, list[float]] = {}
+    longest = max((b.at - a.at for a, b in pairwise(looks)), default=0.0)
+    for before, after in pairwise(looks):
+        known = _by_name(before.seen)
+        for name, member in _by_name(after.seen).items():
+            moved = name in known and _sign(known[name]) != _sign(member)
+            if moved and member.stamp_age is not None:
+                ages.setdefault(name, []).append(member.stamp_age)
+    for name, found in sorted(ages.items()):
+        ahead, behind = -min(found), min(found) - longest
+        if max(ahead, behind) <= _SMALL_DIFFERENCE:
+            continue
+        word, by = ("ahead of", ahead) if ahead > behind else ("behind", behind)
+        say = problem if by > most else warning
+        yield say(
+            f"host {name}",
+            f"its clock is {by:.0f} s {word} this machine's",
+            "let both keep time by NTP; leases.max_clock_skew is what the fleet can bear",
+        )
+
+
+def _standing_still(looks: Sequence[Look]) -> Iterator[Diagnostic]:
+    """Find ranges with changes, an owner, no failure, and one checkpoint all the time."""
+    watched = looks[-1].at - looks[0].at
+    first = {x.range: x for x in looks[0].seen.leases}
+    known = {x.range for x in looks[-1].seen.problems}
+    for lease in looks[-1].seen.leases:
+        before = first.get(lease.range)
+        if before is None or lease.range in known or not (lease.lag and before.lag):
+            continue
+        if lease.owner is not None and _place(lease) == _place(before):
+            yield warning(
+                f"range {lease.range}",
+                f"it has {lease.lag:,} changes, and {lease.owner} has checkpointed nothing "
+                f"for {watched:.0f} s",
+                "does its observer take that long for a batch? Set observer.timeout",
+            )
+
+
+def _place(lease: LeaseStatus) -> tuple[str | None, str | None, int]:
+    return lease.continuation, lease.owner, lease.epoch
+
+
+def _foreign(seen: Snapshot) -> Iterator[Diagnostic]:
+    recorded = _by_name(seen).keys()
+    owners = Counter(x.owner for x in seen.leases if x.owner and x.owner not in recorded)
+    for owner, count in sorted(owners.items()):
+        yield warning(
+            "leases",
+            f"{count} belong to {owner}, which keeps no record",
+            "a processor of another kind, or a host that was killed: see changefeed release",
+        )
+
+
+def _uneven(looks: Sequence[Look], living: set[str]) -> Iterator[Diagnostic]:
+    """Find loads that were uneven all the time, while no lease was on its way."""
+    loads = [_loads(x.seen, living) for x in looks]
+    moving = any(x.next_owner is not None for look in looks for x in look.seen.leases)
+    if moving or not all(x and max(x.values()) - min(x.values()) > 1 for x in loads):
+        return
+    shares = ", ".join(f"{name} {count}" for name, count in loads[-1].items())
+    yield warning(
+        "fleet",
+        f"leases are not shared evenly: {shares}",
+        "they are, some seconds after hosts came or went: have all the same settings?",
+    )
+
+
+def _loads(seen: Snapshot, living: set[str]) -> dict[str, int]:
+    owned = Counter(x.owner for x in seen.leases)
+    hosts = {x.name for x in seen.members if not x.stopping}
+    return {x: owned[x] for x in sorted(living & hosts)}

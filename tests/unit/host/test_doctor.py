@@ -1,0 +1,141 @@
+"""What is wrong with a fleet, by some looks at it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from changefeed.host.doctor import Look, diagnose
+from changefeed.host.problems import Problem
+from changefeed.host.settings import LeaseSettings
+from changefeed.host.snapshot import LeaseStatus, MemberStatus, Snapshot
+from changefeed.runtime.diagnostics import Severity
+
+
+def member(name: str, beats: int, *, age: float = 0.1, stopping: bool = False) -> MemberStatus:
+    return MemberStatus(
+        name=name,
+        incarnation=f"{name}-1",
+        address="",
+        stopping=stopping,
+        heartbeats=beats,
+        stamp_age=age,
+    )
+
+
+def lease(
+    name: str,
+    owner: str | None = "a",
+    *,
+    at: str = "0",
+    lag: int | None = 0,
+    next_owner: str | None = None,
+) -> LeaseStatus:
+    return LeaseStatus(
+        range=name,
+        parents=(),
+        owner=owner,
+        incarnation=None,
+        next_owner=next_owner,
+        epoch=1,
+        ended=False,
+        paused=None,
+        continuation=at,
+        checkpoint_epoch=1,
+        lag=lag,
+        lag_seconds=None,
+        stamp_age=0.0,
+    )
+
+
+def found(
+    *looks: tuple[Sequence[MemberStatus], Sequence[LeaseStatus]],
+    problems: Sequence[Problem] = (),
+) -> list[str]:
+    """Return what is said of these looks, which are five seconds apart."""
+    seen = [
+        Look(
+            at=5.0 * n,
+            seen=Snapshot(
+                at=datetime(2026, 1, 1, tzinfo=UTC),
+                feed="memory:",
+                expiration=30.0,
+                members=members,
+                leases=leases,
+                ranges_without_lease=(),
+                problems=problems,
+            ),
+        )
+        for n, (members, leases) in enumerate(looks)
+    ]
+    shown = diagnose(seen, LeaseSettings())
+    marks = {Severity.PROBLEM: "!", Severity.WARNING: "?"}
+    return [f"{marks[x.severity]} {x.about}: {x.text}" for x in shown]
+
+
+def test_a_fleet_that_gets_on_has_nothing_wrong() -> None:
+    before = [member("a", 1), member("b", 7)], [lease("r0", lag=9), lease("r1", "b")]
+    after = [member("a", 2), member("b", 8)], [lease("r0", at="4", lag=9), lease("r1", "b")]
+    assert found(before, after) == []
+
+
+def test_a_host_without_a_sign_of_life_is_named_with_its_leases() -> None:
+    before = [member("a", 1), member("b", 7)], [lease("r0", "b"), lease("r1", "b")]
+    after = [member("a", 2), member("b", 7)], before[1]
+    assert found(before, after) == [
+        "! host b: it has given no sign of life for 5 s, and 2 leases have its name"
+    ]
+
+
+def test_clocks_that_are_ahead_or_behind_are_said_and_by_how_much() -> None:
+    looks = [
+        (
+            [
+                member("a", n, age=-400.0 + n % 2),
+                member("b", n, age=60.0 + n % 2),
+                member("c", n, age=4.0),
+            ],
+            (),
+        )
+        for n in range(4)
+    ]
+    assert found(*looks) == [
+        "! host a: its clock is 400 s ahead of this machine's",
+        "? host b: its clock is 55 s behind this machine's",
+    ]
+
+
+def test_an_old_stamp_of_a_host_that_is_silent_is_no_wrong_clock() -> None:
+    looks = [([member("a", 1, age=500.0 + n)], ()) for n in range(3)]
+    assert found(*looks) == ["! host a: it has given no sign of life for 10 s"]
+
+
+def test_a_range_with_changes_and_no_new_checkpoint_is_said() -> None:
+    looks = [([member("a", n)], [lease("r0", at="4", lag=9)]) for n in range(4)]
+    assert found(*looks) == [
+        "? range r0: it has 9 changes, and a has checkpointed nothing for 15 s"
+    ]
+
+
+def test_a_range_that_is_known_to_fail_is_said_once() -> None:
+    failing = Problem(kind="failing", message="no such table", range="r0", owner="a")
+    looks = [([member("a", n)], [lease("r0", at="4", lag=9)]) for n in range(4)]
+    assert found(*looks, problems=[failing]) == ["! range r0: failing: no such table"]
+
+
+def test_what_is_paused_is_a_warning() -> None:
+    paused = Problem(kind="paused", message="bad data", range="r0")
+    looks = [([member("a", n)], [lease("r0", None)]) for n in range(2)]
+    assert found(*looks, problems=[paused]) == ["? range r0: paused: bad data"]
+
+
+def test_a_foreign_owner_is_said_with_its_leases() -> None:
+    leases = [lease("r0", "net"), lease("r1", "net"), lease("r2")]
+    looks = [([member("a", n)], leases) for n in range(2)]
+    assert found(*looks) == ["? leases: 2 belong to net, which keeps no record"]
+
+
+def test_uneven_loads_are_said_unless_leases_move() -> None:
+    leases = [lease(f"r{n}") for n in range(4)]
+    looks = [([member("a", n), member("b", n)], leases) for n in range(3)]
+    assert found(*looks) == ["? fleet: leases are not shared evenly: a 4, b 0"]
+    moving = looks[1][0], [*leases[1:], lease("r0", next_owner="b")]
+    assert found(looks[0], moving, looks[2]) == []
