@@ -90,7 +90,10 @@ class Ending:
         members = {x.name for x in await self._store.members()}
         leases = await self._store.list()
         asked = [x.range_id for x in leases if x.next_owner in running]
-        waiting = [x.range_id for x in leases if not (x.ended or x.epoch)]
+        live = [x for x in leases if not x.ended]
+        waiting = [
+            x.range_id for x in live if not x.epoch and not any(_waits(x, y) for y in live)
+        ]
         problems = {
             f"records are left of {members - running}": bool(members - running),
             f"requests are left on {asked}": bool(asked),

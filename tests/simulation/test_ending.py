@@ -98,6 +98,14 @@ async def test_what_is_left_of_what_is_over_is_seen() -> None:
     assert [x.split(" ")[0] for x in found] == ["records", "requests"]
 
 
+async def test_a_lease_may_wait_for_a_range_that_came_to_life_again() -> None:
+    few = Few(1)
+    (lease,) = await few.own(A)
+    half = replace(lease.range, id=type(lease.range.id)("half"), parents=(lease.range_id,))
+    await few.leases.create(Lease(range=half, continuation=Continuation("0")))
+    assert await few.ending()._left_over() == []
+
+
 async def test_leases_that_wait_for_ever_and_tombstones_are_seen() -> None:
     few = Few(1)
     (lease,) = await few.own(None, epoch=0)

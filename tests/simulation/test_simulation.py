@@ -68,6 +68,10 @@ def test_nothing_is_lost_either_in_a_wild_world_over_cosmos_db(seed: int) -> Non
     simulate(seed, "cosmos", wild=True)
 
 
+def test_a_lease_may_wait_for_a_range_that_lives_on_as_its_halves_were_merged() -> None:
+    simulate(50_400_007, "cosmos", "sqlite", wild=True)
+
+
 @pytest.mark.parametrize("leases", ["sqlite", "cosmos"])
 @pytest.mark.parametrize("seed", range(4), ids="seed-{}".format)
 def test_nothing_is_lost_whatever_the_leases_are_kept_in(seed: int, leases: StoreKind) -> None:
