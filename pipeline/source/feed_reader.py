@@ -193,10 +193,13 @@ class FeedAccess:
         self, name: RangeId, after: Continuation, end: Continuation
     ) -> Iterator[Sequence[Change]]:
         """Yield the changes between two positions, also from successors of the range."""
-        until = self.order(end)
+        until, each = self.order(end), 1
         while self.order(after) < until:
+            limit = min(_PAGE, each * self.distance(after, end))
             try:
-                page = self._run(partial(self._page, name=name, after=after, end=end))
+                page = self._run(
+                    partial(self._page, name=name, after=after, end=end, limit=limit)
+                )
             except RangeEnded as ended:
                 yield from self._taken_over(ended, after, end)
                 return
@@ -205,13 +208,28 @@ class FeedAccess:
                 yield wanted
             if len(wanted) < len(page.changes):
                 return
-            after = page.continuation
+            after, each = page.continuation, self._changes_of_each(page)
+
+    def _changes_of_each(self, page: Page) -> int:
+        """Return how many changes a transaction has, as far as a page shows it: at least one.
+
+        Distances count transactions, and pages are asked for by changes.
+        """
+        if not page.changes:
+            return 1
+        gone = page.changes[-1].sequence - page.changes[0].sequence
+        return -(-len(page.changes) // (1 + gone // self._scale.step))
 
     async def _page(
-        self, feed: RetryingFeed, *, name: RangeId, after: Continuation, end: Continuation
+        self,
+        feed: RetryingFeed,
+        *,
+        name: RangeId,
+        after: Continuation,
+        end: Continuation,
+        limit: int,
     ) -> Page:
         """Return a page on the way to an end that the range has reached before."""
-        limit = min(_PAGE, self.distance(after, end))
 
         async def read() -> Page:
             page = await feed.once.read(name, after, limit)

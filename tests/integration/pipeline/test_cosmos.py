@@ -559,6 +559,21 @@ def test_leases_of_which_some_are_over_and_some_wait_become_an_offset_without_a_
     assert len(seen) == len(ids(seen)) == 37  # three of the upper half were read by hosts
 
 
+def test_changes_that_were_written_together_come_in_as_large_pages_as_others(
+    cosmos: ServedCosmos,
+) -> None:
+    for n in range(20):
+        cosmos.put_together([f"i{n}-{x}" for x in range(60)], f"k{n}")
+    with cosmos.access() as access:
+        start = first_offset(access, "beginning")
+        end = next_offset(access, start)
+        cosmos.put(30)  # what comes after the batch is not read
+        cosmos.requests()
+        read = batch(access, start, end)
+        assert cosmos.requests()["change_feed"] <= 4, "20 transactions are no 20 pages"
+    assert len(ids(read)) == len(read) == 1200
+
+
 @spark_warnings
 def test_three_tables_are_kept_of_a_container(
     spark: "SparkSession", cosmos: ServedCosmos, tmp_path: Path
