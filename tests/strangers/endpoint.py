@@ -5,9 +5,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from changefeed.emulator import DEVELOPMENT_KEY
 from tests.support.emulator_process import emulator_process
+
+_URL: Final = "CHANGEFEED_COSMOS_ENDPOINT"
+_KEY: Final = "CHANGEFEED_COSMOS_KEY"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,17 +23,28 @@ class Endpoint:
     is_account: bool
 
     @property
+    def address(self) -> str:
+        """How our feeds and leases name it."""
+        return f"cosmos:{self.url.removeprefix('https:')}".replace(
+            "cosmos:http:", "cosmos+http:"
+        )
+
+    @property
     def environment(self) -> Mapping[str, str]:
         return {"COSMOS_ENDPOINT": self.url, "COSMOS_KEY": self.key}
+
+
+def has_account() -> bool:
+    """Return whether the environment names an account."""
+    return bool(os.environ.get(_URL) and os.environ.get(_KEY))
 
 
 @asynccontextmanager
 async def endpoint(cwd: Path) -> AsyncIterator[Endpoint]:
     """Give the account that the environment names; without one, run an emulator."""
-    url = os.environ.get("CHANGEFEED_COSMOS_ENDPOINT")
-    key = os.environ.get("CHANGEFEED_COSMOS_KEY")
-    if url and key:
-        yield Endpoint(url=url, key=key, is_account=True)
+    if has_account():
+        url = f"{os.environ[_URL].rstrip('/')}/"
+        yield Endpoint(url=url, key=os.environ[_KEY], is_account=True)
         return
     async with emulator_process(cwd) as (_, url):
         yield Endpoint(url=url, key=DEVELOPMENT_KEY, is_account=False)

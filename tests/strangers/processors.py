@@ -2,24 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from azure.cosmos import PartitionKey
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
-from changefeed.emulator import DEVELOPMENT_KEY
+from tests.strangers.endpoint import Endpoint, endpoint
 from tests.strangers.programs import java, started
 from tests.support.commands import Running, running
-from tests.support.emulator_process import control, emulator_process
-
-JAVA_PREFIX: Final = "fleet127.0.0.1_d_orders"
-"""What handleChanges of Java puts before the ids of its leases."""
+from tests.support.emulator_process import control
 
 _KEYS: Final = 16
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 180.0  # on a busy machine Java takes half a minute to start
 _QUICK: Final = tuple(
     f"--set={x}"
     for x in (
@@ -80,13 +79,13 @@ class JavaHost:
 
 
 class World:
-    """An emulator with ``d/orders`` of two ranges, and the items written to it so far."""
+    """A database with ``orders`` of two ranges, and the items written to it so far."""
 
-    def __init__(self, cwd: Path, url: str, client: CosmosClient) -> None:
+    def __init__(self, cwd: Path, where: Endpoint, database: DatabaseProxy) -> None:
         self.cwd = cwd
-        self.url = url
-        self.client = client
+        self.database = database
         self.written: list[str] = []
+        self._where = where
         self._file = cwd / "handled"
         self._file.touch()
 
@@ -102,9 +101,27 @@ class World:
     def _handled(self) -> list[tuple[str, int, int]]:
         return [json.loads(x) for x in self._file.read_text().splitlines()]
 
+    @property
+    def is_account(self) -> bool:
+        """Whether nothing can be split on demand here."""
+        return self._where.is_account
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """The environment in which our commands find the key."""
+        return {"CHANGEFEED_COSMOS__KEY": self._where.key}
+
+    @property
+    def java_prefix(self) -> str:
+        """What handleChanges of Java puts before the ids of its leases."""
+        return f"fleet{urlsplit(self._where.url).hostname}_{self.database.id}_orders"
+
+    def address(self, container: str) -> str:
+        return f"{self._where.address}{self.database.id}/{container}"
+
     async def write(self, rounds: int) -> None:
         """Write the next items of each key."""
-        orders = self.client.get_database_client("d").get_container_client("orders")
+        orders = self.database.get_container_client("orders")
         first = len(self.written) // _KEYS
         for n in range(first, first + rounds):
             for k in range(_KEYS):
@@ -112,17 +129,17 @@ class World:
                 self.written.append(f"k{k}-{n}")
 
     async def split(self, name: str, at: str | None = None) -> None:
-        where: dict[str, Any] = {"database": "d", "container": "orders", "range": name}
-        await control(self.url, "POST", "split", **where, **({"at": at} if at else {}))
+        where = {"database": self.database.id, "container": "orders", "range": name}
+        await control(self._where.url, "POST", "split", **where, **({"at": at} if at else {}))
 
     async def merge(self, *names: str) -> None:
-        where = {"database": "d", "container": "orders", "ranges": names}
-        await control(self.url, "POST", "merge", **where)
+        where = {"database": self.database.id, "container": "orders", "ranges": names}
+        await control(self._where.url, "POST", "merge", **where)
 
     @asynccontextmanager
     async def java(self, kind: str, name: str) -> AsyncIterator[JavaHost]:
-        where = {"COSMOS_ENDPOINT": self.url, "COSMOS_KEY": DEVELOPMENT_KEY}
-        async with started(java("Processor", kind, name), where) as process:
+        command = java("Processor", kind, name, self.database.id)
+        async with started(command, self._where.environment) as process:
             host = JavaHost(process)
             try:
                 await host.says("started")
@@ -131,18 +148,22 @@ class World:
                 await host.close()
 
     def python(
-        self, name: str, prefix: str = JAVA_PREFIX, more: Sequence[str] = ()
+        self, name: str, prefix: str | None = None, more: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[Running]:
         return running(
             "run",
             "--observer=tests.acceptance.cosmos_recorder:record",
-            f"--feed=cosmos+{self.url}d/orders",
-            f"--leases=cosmos+{self.url}d/leases?prefix={prefix}",
+            f"--feed={self.address('orders')}",
+            f"--leases={self.address('leases')}?prefix={prefix or self.java_prefix}",
             f"--name={name}",
             *_QUICK,
             *(f"--set={x}" for x in more),
             cwd=self.cwd,
-            env={"RECORD": str(self._file), "PYTHONPATH": str(Path(__file__).parents[2])},
+            env={
+                "RECORD": str(self._file),
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+                **self.secrets,
+            },
         )
 
     async def all_in(self, ids: Callable[[], list[str]]) -> None:
@@ -153,13 +174,17 @@ class World:
 
 @asynccontextmanager
 async def a_world(cwd: Path) -> AsyncIterator[World]:
-    async with emulator_process(cwd) as (_, url), CosmosClient(url, DEVELOPMENT_KEY) as client:
-        database = await client.create_database("d")
-        await database.create_container(
-            "orders", PartitionKey("/customer"), offer_throughput=20_000
-        )
-        await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
-        yield World(cwd, url, client)
+    name = f"strangers-{uuid.uuid4().hex[:8]}"
+    async with endpoint(cwd) as where, CosmosClient(where.url, where.key) as client:
+        database = await client.create_database(name)
+        try:
+            await database.create_container(
+                "orders", PartitionKey("/customer"), offer_throughput=20_000
+            )
+            await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
+            yield World(cwd, where, database)
+        finally:
+            await client.delete_database(name)
 
 
 async def reached(state: Callable[[], bool]) -> None:

@@ -13,15 +13,15 @@ import java.util.Map;
 
 /**
  * One host of the change feed processor, which prints each change that it is given. The arguments
- * are changes (leases of version 0), latest or all (version 1), and the name of the host; it works
- * on d/orders with the leases in d/leases, and stops when its input ends.
+ * are changes (leases of version 0), latest or all (version 1), the name of the host, and that of a
+ * database; it works on orders there with the leases in leases, and stops when its input ends.
  */
 public final class Processor {
   private Processor() {}
 
   public static void main(String[] arguments) throws Exception {
     CosmosAsyncClient client = Account.asyncClient();
-    CosmosAsyncDatabase database = client.getDatabase("d");
+    CosmosAsyncDatabase database = client.getDatabase(arguments[2]);
     ChangeFeedProcessorBuilder builder =
         new ChangeFeedProcessorBuilder()
             .hostName(arguments[1])
