@@ -7,13 +7,16 @@ SEEDS ?= 1000
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate mutants check lint types imports format bench dist lock clean
+.PHONY: help demo sample test simulate mutants check lint types imports format bench dist lock clean
 
 help:  ## Print the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.ready  ## Run the main job: a real feed, four hosts, one killed, tables on Spark, and a proof.
 	$(BIN)/python -m samples.flights $(ARGS)
+
+sample: $(VENV)/.ready  ## Run two hosts with ownership in Redis and checkpoints in Blob, on servers started here.
+	PATH="$(CURDIR)/.venv/azurite/node_modules/.bin:$$PATH" $(BIN)/python -m samples.redis_and_blob $(ARGS)
 
 test: $(VENV)/.ready  ## Run every test.
 	$(BIN)/pytest -q $(ARGS)

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
 from tests.support.fleet import Fleet
+from tests.support.fleet import Parts as Sections
 from tests.support.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
@@ -27,15 +29,30 @@ class Watched(BoundedContainer):
         self.asked_at: list[int] = []
         """For each lease that was asked for: at which look, counted from 1."""
         self.conflicts = 0
+        """Writes and claims that were lost to another host."""
+        self.failures = 0
+        """Writes and claims that got no answer."""
         self._me = HostName(me)
 
     async def replace(self, lease: Lease) -> Lease:
         if lease.next_owner == self._me != lease.owner:
             self.asked_at.append(self.calls["list"])
-        try:
+        with self._counted():
             return await super().replace(lease)
+
+    async def acquire(self, lease: Lease) -> Lease:
+        with self._counted():
+            return await super().acquire(lease)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        try:
+            yield
         except LeaseConflict:
             self.conflicts += 1
+            raise
+        except ContainerUnavailable:
+            self.failures += 1
             raise
 
     def _count(self, call: str) -> None:
@@ -45,8 +62,13 @@ class Watched(BoundedContainer):
 class WatchedFleet(Fleet):
     """Hosts with the default settings over so many empty ranges."""
 
-    def __init__(self, leases: int) -> None:
-        super().__init__(MemoryFeed(leases), MemoryLeases())
+    def __init__(
+        self,
+        leases: int,
+        container: LeaseContainer | None = None,
+        settings: Sections | None = None,
+    ) -> None:
+        super().__init__(MemoryFeed(leases), container or MemoryLeases(), parts=settings)
         self.watched: dict[str, Watched] = {}
 
     async def __aexit__(
@@ -66,8 +88,12 @@ class WatchedFleet(Fleet):
 
     def start_watched(self, *names: str) -> None:
         for name in names:
-            self.watched[name] = Watched(self.container, name)
-            self.start(name, container=self.watched[name])
+            self.start_with(name, self.container)
+
+    def start_with(self, name: str, container: LeaseContainer) -> None:
+        """Start a host that reaches the leases by a client of its own."""
+        self.watched[name] = Watched(container, name)
+        self.start(name, container=self.watched[name])
 
     async def until_even(self, leases: int) -> None:
         """Wait until so many leases are worked on, and no two hosts differ by more than one."""

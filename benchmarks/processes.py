@@ -1,4 +1,4 @@
-"""Real host processes over one event log and one file of leases, to be stopped and killed.
+"""Real host processes over one event log and the same leases, to be stopped and killed.
 
 Times are a tenth of what fleets have by default, so that a failover takes seconds.
 """
@@ -18,9 +18,9 @@ from typing import Self
 
 from changefeed.feeds.eventlog import EventLogWriter
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.sqlite import SqliteLeases
 
 from .deliveries import Delivery, read_deliveries
+from .lease_places import LeasePlace, in_a_file
 from .logs import make_log, records
 
 EXPIRATION, BALANCE_INTERVAL, PAGE = 3.0, 0.5, 100
@@ -44,9 +44,12 @@ _PATIENCE = 20.0
 class Hosts:
     """Starts, stops and kills hosts in a directory. Leaving the block kills what is left."""
 
-    def __init__(self, place: Path, *, seconds: float = 0.0) -> None:
+    def __init__(
+        self, place: Path, *, seconds: float = 0.0, leases: LeasePlace | None = None
+    ) -> None:
         self.place = place
         self._seconds = seconds
+        self._leases = leases or in_a_file(place)
         self._running: dict[str, Process] = {}
 
     async def start(self, name: str) -> None:
@@ -55,12 +58,12 @@ class Hosts:
             self._running[name] = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "changefeed", "run", "--stop-at-eof"),
                 *(f"--name={name}", f"--feed=eventlog:{self.place / 'log'}"),
-                f"--leases=sqlite:{self.place / 'leases.db'}",
+                *self._leases.flags,
                 "--observer=benchmarks.deliveries:Recorder",
                 *(f"--option={key}={value}" for key, value in options.items()),
                 *(f"--set={key}={value}" for key, value in _SETTINGS.items()),
                 cwd=_ROOT,
-                env={x: v for x, v in os.environ.items() if not x.startswith("CHANGEFEED_")},
+                env=_environment() | self._leases.environment,
                 stdin=PIPE,
                 stdout=DEVNULL,
                 stderr=log,
@@ -82,7 +85,7 @@ class Hosts:
 
     async def owned(self) -> dict[str, set[RangeId]]:
         """Return what each running host owns."""
-        async with SqliteLeases(self.place / "leases.db") as leases:
+        async with self._leases.open() as leases:
             owned = {name: set[RangeId]() for name in self._running}
             for lease in await leases.list():
                 if lease.owner in owned and lease.incarnation is not None:
@@ -139,15 +142,23 @@ async def until(reached: "Callable[[], object]", hosts: Hosts) -> None:
             await asyncio.sleep(0.05)
 
 
+def _environment() -> dict[str, str]:
+    return {x: v for x, v in os.environ.items() if not x.startswith("CHANGEFEED_")}
+
+
 @asynccontextmanager
 async def hosts_over(
-    *, ranges: int, changes: int = 0, seconds: float = 0.0
+    *,
+    ranges: int,
+    changes: int = 0,
+    seconds: float = 0.0,
+    leases: LeasePlace | None = None,
 ) -> AsyncIterator[Hosts]:
     """Make a place with a log of so many changes, and yield hosts that have yet to start."""
     with TemporaryDirectory(prefix="bench-") as directory:
         place = Path(directory)
         await make_log(place / "log", parts=ranges, changes=changes)
-        async with Hosts(place, seconds=seconds) as hosts:
+        async with Hosts(place, seconds=seconds, leases=leases) as hosts:
             yield hosts
 
 

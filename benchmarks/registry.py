@@ -67,7 +67,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
     "beside-java": Benchmark("one host against Azure's processor for Java", _beside_java),
     "failover-beside-java": Benchmark("a killed host, ours and Java's", _failover_beside_java),
-    "stores": Benchmark("stores of leases: what a call costs", _stores),
+    "stores": Benchmark(
+        "stores of leases side by side: calls, fleets of hosts, a kill", _stores
+    ),
     "pipeline": Benchmark("feeds on Spark against Spark's own streams of files", _pipeline),
     "merging": Benchmark("a merge, by the size of the table it is merged into", _merging),
 }

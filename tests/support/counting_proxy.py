@@ -1,10 +1,16 @@
-"""A proxy before a server that counts the bytes of both ways."""
+"""A proxy before a server that counts the bytes of both ways, and the calls.
+
+A call is what a client sends until the server answers: right for clients that have no two
+calls under way on one connection.
+"""
 
 import asyncio
 import contextlib
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+
+Pair = tuple[StreamReader, StreamWriter]
 
 _PIECE = 65536
 
@@ -12,11 +18,33 @@ _PIECE = 65536
 class Counted:
     def __init__(self) -> None:
         self.bytes = 0
+        self.calls = 0
         self.port = 0
 
-    async def forward(self, source: StreamReader, target: StreamWriter) -> None:
+    async def serve(self, client: Pair, server: Pair) -> None:
+        """Pass on what comes from either side of one connection until both have ended."""
+        asking = False
+
+        def asked() -> None:
+            nonlocal asking
+            self.calls += not asking
+            asking = True
+
+        def answered() -> None:
+            nonlocal asking
+            asking = False
+
+        await asyncio.gather(
+            self._forward(client[0], server[1], asked),
+            self._forward(server[0], client[1], answered),
+        )
+
+    async def _forward(
+        self, source: StreamReader, target: StreamWriter, came: Callable[[], None]
+    ) -> None:
         with contextlib.suppress(ConnectionError):
             while piece := await source.read(_PIECE):
+                came()
                 self.bytes += len(piece)
                 target.write(piece)
                 await target.drain()
@@ -30,10 +58,8 @@ async def counting(port: int) -> AsyncIterator[Counted]:
     serving = set[asyncio.Task[None]]()
 
     async def serve(client: StreamReader, to_client: StreamWriter) -> None:
-        server, to_server = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(
-            counted.forward(client, to_server), counted.forward(server, to_client)
-        )
+        server = await asyncio.open_connection("127.0.0.1", port)
+        await counted.serve((client, to_client), server)
 
     def accept(client: StreamReader, to_client: StreamWriter) -> None:
         task = asyncio.create_task(serve(client, to_client))

@@ -21,7 +21,14 @@ from tests.support.settings_page import page
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
     x
-    for folder in (".", "docs", "docs/design", "samples", "samples/container")
+    for folder in (
+        ".",
+        "docs",
+        "docs/design",
+        "samples",
+        "samples/container",
+        "samples/redis_and_blob",
+    )
     for x in (ROOT / folder).glob("*.md")
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")

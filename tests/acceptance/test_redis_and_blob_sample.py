@@ -1,0 +1,74 @@
+"""The sample of ownership in Redis and checkpoints in Blob, as its README says to run it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import servers
+
+pytestmark = pytest.mark.real_time
+
+ROOT = Path(__file__).parents[2]
+
+
+def sample(*flags: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
+    kept = {x: y for x, y in os.environ.items() if not x.startswith("CHANGEFEED_")}
+    return subprocess.run(
+        [sys.executable, "-m", "samples.redis_and_blob", *flags],
+        cwd=ROOT,
+        env=kept | {"PATH": kept["PATH"] if path is None else path},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def installed(make: type[servers.Server]) -> Path:
+    """Return the folder of a server's program."""
+    try:
+        server = make()
+    except servers.Missing as missing:
+        pytest.skip(str(missing))
+    folder = Path(server.command()[0]).parent
+    server.discard()
+    return folder
+
+
+def test_every_change_is_handled_though_redis_forgets_all() -> None:
+    folders = {installed(servers.Redis), installed(servers.Azurite)}
+    path = ":".join([*map(str, folders), os.environ["PATH"]])
+    ended = sample("--changes=800", path=path)
+    assert ended.returncode == 0, ended.stderr
+    assert "now Redis forgets the fleet" in ended.stdout
+    found = re.search(r"all (\d+) changes are handled, (\d+) of them again", ended.stdout)
+    assert found is not None
+    assert found[1] == "800"
+    assert int(found[2]) <= 8 * 20  # what is in hand of each range
+
+
+def test_servers_that_are_given_are_used_and_other_fleets_left_alone() -> None:
+    try:
+        redis, azurite = servers.redis(), servers.azurite()
+    except servers.Missing as missing:
+        pytest.skip(str(missing))
+    redis.ask("SET", "changefeed:{other}:leases", "kept")
+    blobs = f"blob+{azurite.endpoint}/leases/of-the-sample"
+    ended = sample(
+        "--changes=400", f"--ownership={redis.url}", f"--checkpoints={blobs}", path=""
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "all 400 changes are handled" in ended.stdout
+    assert "kept" in redis.ask("GET", "changefeed:{other}:leases")
+
+
+def test_a_server_that_is_not_installed_is_named_with_what_installs_it() -> None:
+    ended = sample(path="")
+    assert ended.returncode == 1
+    assert ended.stderr.strip() == (
+        "redis-server is not on the PATH: apt-get install redis-server"
+    )

@@ -1,0 +1,90 @@
+"""docs/stores.md is held to the code: its addresses parse, its options and variables exist."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from changefeed.leases.addresses import LEASES
+from changefeed.leases.blob import address as blob
+from changefeed.leases.blob.backend import BACKEND as BLOB
+from changefeed.leases.postgres import address as postgres
+from changefeed.leases.postgres.backend import BACKEND as POSTGRES
+from changefeed.leases.redis import address as redis
+from changefeed.leases.redis.backend import BACKEND as REDIS
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "docs/stores.md").read_text()
+SCHEMES = r"(?:postgresql|rediss?|blob(?:\+http)?)"
+ADDRESSES = sorted(set(re.findall(rf"['`]({SCHEMES}://[^'`…\s]+)['`]", TEXT)))
+
+
+def parsed(address: str) -> Any:
+    scheme, _, place = address.partition(":")
+    found, _ = LEASES.find(address)
+    match found.name:
+        case "postgres":
+            return postgres.read_address(place)
+        case "redis":
+            return redis.read_address(scheme, place)
+        case name:
+            assert name == "blob"
+            return blob.read_address(scheme, place)
+
+
+def concrete(address: str) -> str:
+    """Fill in what the page leaves to the reader."""
+    return address.replace("PORT", "1234").replace("/DB", "/0")
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_on_the_page_is_one(address: str) -> None:
+    assert str(parsed(concrete(address)))
+
+
+def test_the_page_shows_addresses_of_every_scheme() -> None:
+    schemes = {x.partition(":")[0] for x in ADDRESSES}
+    assert schemes == {"postgresql", "redis", "rediss", "blob", "blob+http"}
+
+
+@pytest.mark.parametrize(
+    ("option", "address", "field", "value"),
+    [
+        ("fleet=NAME", "postgresql://h/db", "fleet", "NAME"),
+        ("schema=NAME", "postgresql://h/db", "schema", "NAME"),
+        ("statement_cache_size=0", "postgresql://h/db", "statement_cache_size", 0),
+        ("fleet=NAME", "redis://h", "fleet", "NAME"),
+        ("cluster=true", "redis://h", "cluster", True),
+    ],
+)
+def test_an_option_of_addresses_is_on_the_page_and_does_something(
+    option: str, address: str, field: str, value: object
+) -> None:
+    assert f"`?{option}`" in TEXT
+    assert getattr(parsed(address), field) != value
+    assert getattr(parsed(f"{address}?{option}"), field) == value
+
+
+def test_every_option_on_the_page_is_tried_here() -> None:
+    shown = set(re.findall(r"^\| `\?([a-z_]+)=", TEXT, re.MULTILINE))
+    assert shown == {"fleet", "schema", "statement_cache_size", "cluster"}
+
+
+def test_every_variable_on_the_page_is_a_secret_of_its_backend() -> None:
+    backends = {"POSTGRES": POSTGRES, "REDIS": REDIS, "BLOB": BLOB}
+    shown = set(re.findall(r"CHANGEFEED_BACKENDS__([A-Z]+)__([A-Z_]+)", TEXT))
+    for backend, name in shown:
+        settings = backends[backend].settings
+        assert settings is not None
+        annotation = settings.model_fields[name.lower()].annotation
+        assert annotation == SecretStr | None, f"{backend} has no secret {name}"
+    secrets = {
+        (backend, name.upper())
+        for backend, found in backends.items()
+        if found.settings is not None
+        for name, field in found.settings.model_fields.items()
+        if field.annotation == SecretStr | None
+    }
+    assert shown == secrets
