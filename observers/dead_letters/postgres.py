@@ -105,7 +105,7 @@ async def open_postgres(
     with _errors(where, DeadLettersRefused):
         pool = asyncpg.create_pool(
             dsn,
-            min_size=1,
+            min_size=0,  # it would complain in the log while the server is away
             max_size=_CONNECTIONS,
             target_session_attrs="read-write",
             command_timeout=_TIMEOUT,

@@ -8,17 +8,13 @@ its own, which it kills, freezes and empties.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.backend import OpenOptions
-from changefeed.leases.addresses import open_container, open_stores
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError
 from tests.acceptance.test_failures import (
     APPENDED,
@@ -41,101 +37,30 @@ from tests.acceptance.test_failures import (
 )
 from tests.support.commands import PATIENCE, QUICK, Running, running
 from tests.support.cutting_proxy import cutting
+from tests.support.fleet_stores import (
+    ENVIRONMENT,
+    MIXTURE,
+    STORES,
+    Store,
+    in_blobs,
+    in_postgres,
+    in_redis,
+    in_redis_and_blobs,
+    in_redis_and_postgres,
+    opened,
+    store,
+)
 from tests.support.history import violations
-from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
+from tests.support.servers import Redis
 
 pytestmark = pytest.mark.real_time
-__all__ = ["made", "place"]  # the fixtures
+__all__ = ["made", "place", "store"]  # the fixtures
 
 PACE = 0.015
 _LONGEST = 3 * PATIENCE  # servers are started while hosts run
 
 
-@dataclass(frozen=True, kw_only=True)
-class Store:
-    """Servers, and the addresses of leases on them: one, or ownership and checkpoints."""
-
-    servers: list[Server]
-    addresses: list[str]
-
-    @property
-    def flags(self) -> list[str]:
-        if len(self.addresses) == 1:
-            return [f"--leases={self.addresses[0]}", "--create-lease-container"]
-        names = ("leases.ownership", "leases.checkpoints")
-        both = zip(names, self.addresses, strict=True)
-        return ["--create-lease-container", *(f"--set={x}={y}" for x, y in both)]
-
-    @property
-    def owner(self) -> Server:
-        """The server that keeps ownership."""
-        return self.servers[0]
-
-    @property
-    def keeper(self) -> Server:
-        """The server that keeps checkpoints."""
-        return self.servers[-1]
-
-    def at(self, port: int) -> "Store":
-        """The same, with ownership reached through another port."""
-        old = f"127.0.0.1:{self.owner.port}"
-        moved = [x.replace(old, f"127.0.0.1:{port}") for x in self.addresses]
-        return Store(servers=self.servers, addresses=moved)
-
-
-def in_postgres() -> Store:
-    server = Postgres("fsync=off")
-    return Store(servers=[server], addresses=[server.url])
-
-
-def in_redis() -> Store:
-    server = Redis("--appendonly", "yes", "--appendfsync", "always")
-    return Store(servers=[server], addresses=[server.url])
-
-
-def in_blobs() -> Store:
-    server = Azurite()
-    return Store(servers=[server], addresses=[f"blob+{server.endpoint}/leases/fleet"])
-
-
-def in_redis_and_blobs() -> Store:
-    owner, keeper = Redis(), Azurite()
-    addresses = [owner.url, f"blob+{keeper.endpoint}/leases/fleet"]
-    return Store(servers=[owner, keeper], addresses=addresses)
-
-
-def in_redis_and_postgres() -> Store:
-    owner, keeper = Redis(), Postgres("fsync=off")
-    return Store(servers=[owner, keeper], addresses=[owner.url, keeper.url])
-
-
-STORES = [in_postgres, in_redis, in_blobs]
-MIXTURE = in_redis_and_blobs
 ALL_FREE = {None: PARTS}
-
-
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    make: Callable[[], Store] = request.param
-    try:
-        store = make()
-    except Missing as missing:
-        pytest.skip(str(missing))
-    with contextlib.ExitStack() as running_servers:
-        for server in store.servers:
-            running_servers.callback(server.discard)
-            server.start()
-        yield store
-
-
-ENVIRONMENT = {"CHANGEFEED_BACKENDS__BLOB__KEY": Azurite.key}
-
-
-def opened(store: Store) -> contextlib.AbstractAsyncContextManager[LeaseContainer]:
-    options = OpenOptions(create=True, backends={"blob": {"key": Azurite.key}})
-    if len(store.addresses) == 1:
-        return open_container(store.addresses[0], options)
-    return open_stores(store.addresses[0], store.addresses[1], options)
 
 
 async def owned_by(store: Store) -> dict[str | None, int]:

@@ -11,6 +11,7 @@ from .of_lifecycle import LIFECYCLE
 from .of_observers import OBSERVERS
 from .of_pipeline import PIPELINE
 from .of_planning import PLANNING
+from .of_stores import STORES
 
 MUTANTS = (
     *HOLDING,
@@ -24,4 +25,5 @@ MUTANTS = (
     *LIFECYCLE,
     *EMULATOR,
     *GUARDS,
+    *STORES,
 )

@@ -34,6 +34,7 @@ _TREE = (
 )
 _PYTEST = ("-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 _PATIENCE = 60.0
+_AZURITE = ROOT / ".venv/azurite/node_modules/.bin/azurite-blob"
 _FAILED = 1  # the exit code of pytest when a test did
 
 
@@ -130,6 +131,8 @@ def _python(
 ) -> "subprocess.CompletedProcess[str]":
     """Run Python in ``copy``, whose modules come before the installed ones."""
     ours = {"PYTHONPATH": str(copy), "PYTHONHASHSEED": "0"}
+    if _AZURITE.exists():  # the copies have none
+        ours["CHANGEFEED_TEST_AZURITE"] = str(_AZURITE)
     if not write:
         ours["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.run(
