@@ -63,7 +63,7 @@ app = typer.Typer(
     help="A change feed processor: hosts share the ranges of a feed through leases.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 

@@ -1,8 +1,8 @@
 """``changefeed status``: who is in the fleet, who owns what, and how far each range is."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
@@ -18,9 +18,11 @@ from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.lease_view import LeaseView, Sort, state_of
 from changefeed.cli.io.prometheus import as_prometheus
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.host.problems import Problem
+from changefeed.host.rates import rates as rates_between
 from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
@@ -28,6 +30,9 @@ from changefeed.leases.errors import ContainerUnavailable
 from changefeed.runtime.errors import UserError
 
 _EVERY = 1.0
+_RATE_OVER = 11
+"""So many looks: rates are of the ten seconds between the first and the last."""
+_ALL = LeaseView()
 
 
 class StatusRefused(UserError):
@@ -43,6 +48,15 @@ def status(
         bool, typer.Option("--prometheus", help="Print lags as metrics, as hosts name them.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+    sort: Annotated[
+        Sort, typer.Option("--sort", help="The order of ranges: the largest figures first.")
+    ] = Sort.RANGE,
+    filter_: Annotated[
+        str,
+        typer.Option(
+            "--filter", help="Only ranges of such a name, owner or state; * is anything."
+        ),
+    ] = "*",
 ) -> None:
     """Show members, leases and lag, from the lease container; hosts need not run.
 
@@ -50,21 +64,33 @@ def status(
     the textfile collector of a node exporter, or for a Pushgateway.
     """
     with exit_on_error():
-        if prometheus and (json or watch):
-            raise StatusRefused("--prometheus goes with neither --json nor --watch")
+        view = LeaseView(sort=sort, pattern=filter_)
+        _refuse_contradictions(view, json=json, prometheus=prometheus, watch=watch)
         settings = flags.settings()
         asyncio.run(refuse_to_create(settings))
-        show = _print_json if json else _watch if watch else _print_tables
-        if prometheus:
-            show = _print_prometheus
         with suppress(KeyboardInterrupt):
-            asyncio.run(show(settings, watch=watch))
+            if prometheus:
+                asyncio.run(_print_prometheus(settings))
+            elif json:
+                asyncio.run(_print_json(settings, watch=watch))
+            else:
+                asyncio.run((_watch if watch else _print_tables)(settings, view))
 
 
-async def _print_tables(settings: Settings, *, watch: bool) -> None:
-    assert not watch, "a display that refreshes is another one"
+def _refuse_contradictions(
+    view: LeaseView, *, json: bool, prometheus: bool, watch: bool
+) -> None:
+    if prometheus and (json or watch):
+        raise StatusRefused("--prometheus goes with neither --json nor --watch")
+    if (prometheus or json) and view != LeaseView():
+        raise StatusRefused("--sort and --filter are for tables: what programs read has it all")
+    if view.sort is Sort.RATE and not watch:
+        raise StatusRefused("rates take two looks: --sort=rate goes with --watch only")
+
+
+async def _print_tables(settings: Settings, view: LeaseView) -> None:
     async with FleetInspector.of(settings) as fleet:
-        print_whole(rendered(await fleet.look()))
+        print_whole(rendered(await fleet.look(), view))
 
 
 async def _print_json(settings: Settings, *, watch: bool) -> None:
@@ -83,35 +109,50 @@ def _document(seen: Snapshot) -> dict[str, object]:
     return {**found, "desired_hosts": desired}
 
 
-async def _print_prometheus(settings: Settings, *, watch: bool) -> None:
-    assert not watch, "it is refused"
+async def _print_prometheus(settings: Settings) -> None:
     async with FleetInspector.of(settings) as fleet:
         seen = await fleet.look()
         typer.echo(as_prometheus(seen, lag_per_host=DEFAULT_LAG_PER_HOST), nl=False)
 
 
-async def _watch(settings: Settings, *, watch: bool) -> None:
-    assert watch, "else it is printed once"
+async def _watch(settings: Settings, view: LeaseView) -> None:
     async with FleetInspector.of(settings) as fleet:
-        with Live(rendered(await fleet.look()), auto_refresh=False, screen=True) as live:
+        looks = deque([await fleet.look()], maxlen=_RATE_OVER)
+        with Live(rendered(looks[-1], view, {}), auto_refresh=False, screen=True) as live:
             while True:
                 await asyncio.sleep(_EVERY)
                 try:
-                    live.update(rendered(await fleet.look()), refresh=True)
+                    looks.append(await fleet.look())
+                    now = (
+                        {}
+                        if fleet.feed is None
+                        else await rates_between(fleet.feed, looks[0], looks[-1])
+                    )
+                    live.update(rendered(looks[-1], view, now), refresh=True)
                 except ContainerUnavailable as error:
                     live.update(Text(str(error), style="red"), refresh=True)
 
 
-def rendered(seen: Snapshot) -> RenderableType:
-    """Return the snapshot as tables, with what needs attention below."""
+def rendered(
+    seen: Snapshot,
+    view: LeaseView = _ALL,
+    rates: Mapping[str, float] | None = None,
+) -> RenderableType:
+    """Return the snapshot as tables, with what needs attention below; with ``rates``, in
+    changes a second, a column for them.
+    """
     lag = [x.lag for x in seen.leases if x.lag is not None]
-    states = Counter(_state(x) for x in seen.leases)
+    states = Counter(state_of(x) for x in seen.leases)
     noted = [f"{states[x]} {x}" for x in ("without owner", "paused", "ended") if states[x]]
     leases = f"{len(seen.leases)} leases" + (f" ({', '.join(noted)})" if noted else "")
     summary = (
         f"{len(seen.members)} members, {leases}, "
         f"{sum(lag):,} changes behind in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
     )
+    shown = view.of(seen.leases, rates or {})
+    hidden = [Text(f"{len(shown)} of {len(seen.leases)} leases are shown")]
+    if len(shown) == len(seen.leases):
+        hidden = []
     caption = (
         f"Stamps are by the clocks of the hosts. One that does not change for "
         f"{seen.expiration:g} s belongs to a dead host."
@@ -119,7 +160,8 @@ def rendered(seen: Snapshot) -> RenderableType:
     return Group(
         Text(summary, style="bold"),
         _members(seen.members),
-        _leases(seen.leases),
+        _leases(shown, rates),
+        *hidden,
         Text(caption, style="dim"),
         *map(_note, noted_problems(seen.problems)),
     )
@@ -159,27 +201,27 @@ def _members(members: Iterable[MemberStatus]) -> Table:
     return a_table(*names, rows=rows)
 
 
-def _leases(leases: Iterable[LeaseStatus]) -> Table:
-    names = ("range", "owner", "state", "epoch", "position", "lag", "stamp age")
-    return a_table(*names, rows=map(_row, leases))
+def _leases(leases: Iterable[LeaseStatus], rates: Mapping[str, float] | None) -> Table:
+    names = ("range", "owner", "state", "epoch", "position", "lag", "late", "stamp age")
+    if rates is None:
+        return a_table(*names, rows=map(_row, leases))
+    rows = ((*_row(x), _rate(rates.get(x.range))) for x in leases)
+    return a_table(*names, "changes/s", rows=rows)
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.1f}"
 
 
 def _row(x: LeaseStatus) -> Sequence[str]:
-    owner = x.owner or ("-" if _state(x) == "without owner" else "")
+    owner = x.owner or ("-" if state_of(x) == "without owner" else "")
     if x.next_owner is not None:
         owner = f"{owner} → {x.next_owner}"
     lag = "" if x.lag is None else f"{x.lag:,}"
-    state = _state(x) if _state(x) in ("paused", "ended") else _trouble(x)
+    state = state_of(x) if state_of(x) in ("paused", "ended") else _trouble(x)
     age = _seconds(x.stamp_age)
-    return x.range, owner, state, str(x.epoch), x.continuation or "", lag, age
-
-
-def _state(lease: LeaseStatus) -> str:
-    if lease.ended:
-        return "ended"
-    if lease.paused is not None:
-        return "paused"
-    return "without owner" if lease.owner is None else "owned"
+    late = _seconds(x.lag_seconds)
+    return x.range, owner, state, str(x.epoch), x.continuation or "", lag, late, age
 
 
 def _trouble(lease: LeaseStatus) -> str:

@@ -125,6 +125,10 @@ class FleetInspector:
                 no_feed = error
             yield cls(settings, container, feed, no_feed)
 
+    @property
+    def feed(self) -> Feed | None:
+        return self._feed
+
     async def look(self) -> Snapshot:
         """Read everything once. Raise ``ContainerError`` if the container does not answer."""
         members, leases = await asyncio.gather(
