@@ -80,8 +80,8 @@ def uncovered(
     """Find the keys of a feed that no lease holds, though there are leases.
 
     ``inherits`` says that a range which is gone is read through those that hold its keys
-    now, as in Cosmos DB: there, hosts create no lease beside one that holds some keys of the
-    same range.
+    now, as in Cosmos DB: there, hosts create leases of parts, unless the bounds of one are
+    not known, or the lease of the very range has ended.
     """
     living = [x for x in leases if not x.ended]
     find = _uncovered_now if inherits else _without_any
@@ -99,10 +99,13 @@ def _uncovered_now(
         if any(_holds_all(x.range, found) for x in living):
             continue
         gaps = _gaps(found, [x.range for x in living])
-        if gaps == [found] and found.id not in ended:
+        known = all(x.range.high for x in living)
+        if gaps and (found.id in ended or (gaps != [found] and not known)):
+            yield _never_read(found, gaps)
+        elif gaps == [found]:
             yield _without_lease(found, start)
         elif gaps:
-            yield _never_read(found, gaps)
+            yield _part_without_lease(found, gaps, start)
 
 
 def _without_any(
@@ -142,15 +145,29 @@ def _without_lease(found: FeedRange, start: StartAt) -> Diagnostic:
     )
 
 
+def _part_without_lease(
+    found: FeedRange, gaps: Sequence[FeedRange], start: StartAt
+) -> Diagnostic:
+    return warning(
+        "leases",
+        f"no lease holds the keys with hashes from {_bounds(gaps)} of range {found.id}: hosts "
+        f"will create one, and begin at feed.start ({start}), not where one may have been",
+        f"if that is not what you want: changefeed reset, after they did; {_AGAIN}",
+    )
+
+
 def _never_read(found: FeedRange, gaps: Sequence[FeedRange]) -> Diagnostic:
-    missing = ", ".join(f"{x.low or '00'} to {x.high}" for x in gaps)
     return problem(
         "leases",
-        f"no lease holds the keys with hashes from {missing} of range {found.id}, and no "
-        f"host will create one, as others hold keys of this range: these are never read",
-        f"stop all hosts, delete the leases of {found.id} and of parts of it, and start one: "
-        f"it creates them again, at feed.start; {_AGAIN}",
+        f"no lease holds the keys with hashes from {_bounds(gaps)} of range {found.id}, and no "
+        f"host will create one: its lease has ended, or the bounds of another are not known",
+        f"stop all hosts, delete the leases of {found.id} and those without bounds, and start "
+        f"one: it creates them again, at feed.start; {_AGAIN}",
     )
+
+
+def _bounds(gaps: Sequence[FeedRange]) -> str:
+    return ", ".join(f"{x.low or '00'} to {x.high}" for x in gaps)
 
 
 def _located(lease: Lease, ranges: Sequence[FeedRange]) -> Lease:

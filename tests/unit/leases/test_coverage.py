@@ -66,12 +66,21 @@ def test_parts_that_hold_a_merged_range_together_leave_no_gap() -> None:
     assert not never_read(held("-7F", "", "7F"), held("7F-FF", "7F", "FF"), ranges=[merged])
 
 
-def test_keys_that_no_host_will_ever_read_are_a_problem() -> None:
+def test_keys_between_the_parts_of_a_range_are_named_with_where_hosts_begin_them() -> None:
     merged = physical("3", "", "FF", "1", "2")
     parts = held("-3F", "", "3F"), held("7F-9F", "7F", "9F")
     (found,) = never_read(*parts, ranges=[merged])
-    assert found.severity is Severity.PROBLEM
+    assert found.severity is Severity.WARNING
     assert "from 3F to 7F, 9F to FF of range 3" in found.text
+    assert "feed.start (now)" in found.text
+
+
+def test_keys_beside_a_lease_whose_bounds_are_not_known_are_never_read() -> None:
+    ranges = [physical("3", "", "7F", "1"), physical("4", "7F", "FF", "2")]
+    part = held("7F-9F", "7F", "9F")
+    (found,) = never_read(held("1", "", ""), part, ranges=ranges)
+    assert found.severity is Severity.PROBLEM
+    assert "from 9F to FF of range 4" in found.text
 
 
 def test_a_range_whose_own_lease_has_ended_is_never_read() -> None:
