@@ -1,11 +1,9 @@
 """Python processes that Spark loses: called again a few times, and then given up."""
 
-import socket
 from collections.abc import Callable
 
 import pytest
 
-from changefeed.pipeline.daemon import without_broken_pipes
 from changefeed.pipeline.lost import TRIES, WorkerLost, delay_after, lost, try_again
 from changefeed.pipeline.shutdown import Stopping
 
@@ -70,23 +68,3 @@ def test_other_failures_are_not_tried_again_nor_is_anything_after_a_stop() -> No
 
 def test_delays_have_a_limit() -> None:
     assert [delay_after(x) for x in (1, 2, 7, 1000)] == [1.0, 2.0, 60.0, 60.0]
-
-
-@pytest.mark.parametrize("closed", [BrokenPipeError(), ConnectionResetError()])
-def test_a_worker_whose_connection_is_closed_ends_without_a_traceback(closed: OSError) -> None:
-    def worker(_: socket.socket, authenticated: object) -> int:
-        if not authenticated:
-            raise closed
-        return 0
-
-    with socket.socket() as sock:
-        assert without_broken_pipes(worker)(sock, True) == 0
-        assert without_broken_pipes(worker)(sock, False) == 1
-
-
-def test_what_else_a_worker_fails_on_is_still_seen() -> None:
-    def worker(_: socket.socket, __: object) -> int:
-        raise ImportError("no module")
-
-    with socket.socket() as sock, pytest.raises(ImportError):
-        without_broken_pipes(worker)(sock, True)
