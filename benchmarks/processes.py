@@ -38,7 +38,7 @@ _SETTINGS = {
     "log.format": "json",
 }
 _ROOT = Path(__file__).parents[1]
-_PATIENCE = 20.0
+_PATIENCE = 40.0
 
 
 class Hosts:
