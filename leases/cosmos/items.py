@@ -19,7 +19,9 @@ Document: TypeAlias = dict[str, Any]
 Operations: TypeAlias = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
 
-_PAGE = 1000
+_AS_MUCH_AS_FITS = -1
+"""A page is as large as the service lets it be: 4 MB, which is a listing of most fleets."""
+
 _LONGEST_ETAG = 256
 
 
@@ -98,7 +100,9 @@ class Items:
             {"name": f"@{name}", "value": value} for name, value in parameters.items()
         ]
         with translate_errors(self._where):
-            found = self._proxy.query_items(text, parameters=given, max_item_count=_PAGE)
+            found = self._proxy.query_items(
+                text, parameters=given, max_item_count=_AS_MUCH_AS_FITS
+            )
             return [dict(x) async for x in found]
 
     async def _check(self, name: str, etag: str) -> None:

@@ -535,3 +535,17 @@ async def test_leases_cost_what_the_documentation_says(
     assert listing == [pytest.approx(2.4, abs=0.1)]
     await leases.read(RangeId("0"))
     assert (await cost(leases.read(RangeId("0"))))[1] == [1.0]
+
+
+async def test_the_leases_of_a_large_fleet_are_listed_by_one_request(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = []
+    monkeypatch.setitem(client.LEASE_OPTIONS, "raw_response_hook", answers.append)
+    leases = await place.leases()
+    many = [FeedRange(id=RangeId(f"{n}")) for n in range(1050)]
+    await asyncio.gather(*(leases.create(Lease(range=x, continuation=C0)) for x in many))
+    await leases.list()
+    answers.clear()
+    assert len(await leases.list()) == len(many)
+    assert len(answers) == 1
