@@ -34,6 +34,7 @@ def diagnose(looks: Sequence[Look], settings: LeaseSettings) -> list[Diagnostic]
     last = looks[-1].seen
     living = _living(looks)
     return [
+        *_without_hosts(looks),
         *_seen_at_once(last),
         *_silent(looks, living),
         *_clocks(looks, settings.max_clock_skew),
@@ -41,6 +42,17 @@ def diagnose(looks: Sequence[Look], settings: LeaseSettings) -> list[Diagnostic]
         *_foreign(last),
         *_uneven(looks, living),
     ]
+
+
+def _without_hosts(looks: Sequence[Look]) -> Iterator[Diagnostic]:
+    """Say once that there is no host. Those that died without a word have records still, and
+    leases may belong to processors that keep none: both are said by name.
+    """
+    records = any(look.seen.members for look in looks)
+    owners = any(x.owner for x in looks[-1].seen.leases)
+    if not (records or owners):
+        text = "no host runs: what is appended to the feed is not read"
+        yield problem("fleet", text, "start one with changefeed run, with these leases")
 
 
 def _seen_at_once(seen: Snapshot) -> Iterator[Diagnostic]:

@@ -16,6 +16,7 @@ import aiosqlite
 
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.handles import out_of_handles
 from changefeed.runtime.open_database import OpenDatabase
 
 BUSY_SECONDS = 10.0
@@ -114,6 +115,10 @@ def _feed_error(error: sqlite3.Error, path: Path, range_id: RangeId | None) -> F
     if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
         return FeedRefused(
             f"{path} is missing: the log's directory is not whole. Restore it from a copy"
+        )
+    if code == sqlite3.SQLITE_CANTOPEN and out_of_handles():  # SQLite does not say why
+        return FeedUnavailable(
+            f"{path}: {error}. The process is out of file handles: raise its limit (ulimit -n)"
         )
     if code in _PASSING:
         return FeedUnavailable(f"{path}: {error}. {_PASSING[code]}")

@@ -23,6 +23,14 @@ FLEET = (
         tests=(_DOCTOR,),
     ),
     Mutant(
+        name="a fleet that others read has no host",
+        file="host/doctor.py",
+        before="    if not (records or owners):\n",
+        after="    if not records:\n",
+        rule=0,
+        tests=(_DOCTOR,),
+    ),
+    Mutant(
         name="a restore leaves what began after the file",
         file="leases/operations/restore.py",
         before="return [*kept, *(Step(change=Change.DELETE, stored=there[x]) for x in gone)]",

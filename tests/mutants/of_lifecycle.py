@@ -60,6 +60,14 @@ LIFECYCLE = (
         tests=(_DATABASE,),
     ),
     Mutant(
+        name="an event log ends hosts that are out of file handles",
+        file="feeds/eventlog/database.py",
+        before="if code == sqlite3.SQLITE_CANTOPEN and out_of_handles():",
+        after="if False:",
+        rule=0,
+        tests=(_DATABASE,),
+    ),
+    Mutant(
         name="a page that SQLite finds damaged ends all ranges",
         file="feeds/eventlog/database.py",
         before="if range_id is not None and code == sqlite3.SQLITE_CORRUPT:",
@@ -89,7 +97,20 @@ LIFECYCLE = (
         file="host/workers/delivery.py",
         before="        await self._until_acknowledged()\n        self._checkpoints.advance()\n"
         "        return self._drain.reason",
-        after="        self._checkpoints.advance()\n        return self._drain.reason",
+        after="        if self._drain.reason is not CloseReason.STOPPING:\n"
+        "            await self._until_acknowledged()\n        self._checkpoints.advance()\n"
+        "        return self._drain.reason",
+        rule=4,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="a handoff does not wait for acknowledgements",
+        file="host/workers/delivery.py",
+        before="        await self._until_acknowledged()\n        self._checkpoints.advance()\n"
+        "        return self._drain.reason",
+        after="        if self._drain.reason is not CloseReason.HANDED_OVER:\n"
+        "            await self._until_acknowledged()\n        self._checkpoints.advance()\n"
+        "        return self._drain.reason",
         rule=4,
         tests=(_DRAIN,),
     ),

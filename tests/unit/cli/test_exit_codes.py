@@ -8,7 +8,12 @@ from changefeed.feeds.feed import RangeId
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation
-from changefeed.observers.errors import DeadLettersRefused, ObserverRefused, ObserverStuck
+from changefeed.observers.errors import (
+    DeadLettersRefused,
+    ObserverExhausted,
+    ObserverRefused,
+    ObserverStuck,
+)
 from changefeed.runtime.errors import Failure, UserError
 
 
@@ -22,6 +27,7 @@ from changefeed.runtime.errors import Failure, UserError
         (ObserverRefused("x"), 2),
         (DeadLettersRefused("x"), 2),
         (ObserverStuck(RangeId("r0"), "process", 15.0), 1),
+        (ObserverExhausted(RangeId("r0"), "it ran out of memory"), 1),
         (NameTaken(HostName("a"), Incarnation("1")), 2),
         (FeedUnavailable("x"), 1),
         (ContainerUnavailable("x"), 1),

@@ -85,6 +85,19 @@ def test_a_host_without_a_sign_of_life_is_named_with_its_leases() -> None:
     ]
 
 
+def test_a_fleet_without_a_host_is_a_problem() -> None:
+    looks = [((), [lease("r0", None, lag=9)])] * 3
+    assert found(*looks) == ["! fleet: no host runs: what is appended to the feed is not read"]
+    assert found(((), ()), ((), ())) == found(*looks)
+
+
+def test_hosts_that_were_killed_or_keep_no_record_are_not_said_to_be_missing() -> None:
+    killed = [([member("a", 1)], [lease("r0", None)])] * 2
+    assert found(*killed) == ["! host a: it has given no sign of life for 5 s"]
+    foreign = [((), [lease("r0", "net")])] * 2
+    assert found(*foreign) == ["? leases: 1 belong to net, which keeps no record"]
+
+
 def test_clocks_that_are_ahead_or_behind_are_said_and_by_how_much() -> None:
     looks = [
         (

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
-from changefeed.feeds.eventlog.database import advised
+from changefeed.feeds.eventlog.database import advised, opened
 from changefeed.feeds.feed import RangeId
+from tests.support.handles import out_of_handles
 
 FILE = Path(__file__)  # one that is there
 
@@ -54,6 +55,19 @@ def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
     said = "records.db is missing: .*Restore it from a copy"
     with pytest.raises(FeedRefused, match=said), advised(FILE.parent / "records.db"):
         raise failure(sqlite3.SQLITE_CANTOPEN)
+
+
+def test_a_log_that_cannot_be_opened_for_want_of_file_handles_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "records.db"
+    with opened(file, "rwc") as made:
+        made.execute("create table t (x)")
+    said = "out of file handles: raise its limit"
+    with out_of_handles(), pytest.raises(FeedUnavailable, match=said), opened(file, "ro"):
+        pass
+    with opened(file, "ro"):
+        pass
 
 
 def test_a_page_that_sqlite_finds_damaged_is_damage_of_the_range_that_was_read() -> None:
