@@ -6,6 +6,10 @@ from contextlib import suppress
 
 from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId, RemembersRanges, StartAt
+from changefeed.host.balancing.waiting_leases import (
+    free_from_deleted_parents,
+    waits_for_ever,
+)
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import unwrap_single
 from changefeed.host.settings import FeedSettings
@@ -85,6 +89,7 @@ class RangeSynchronizer:
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
         ranges = await self._feed.ranges()
+        freed = isinstance(self._feed, RemembersRanges) and await self._free_waiting(leases)
         try:
             created = await create_missing(
                 self._feed,
@@ -101,8 +106,15 @@ class RangeSynchronizer:
         deleted = await delete_finished(
             self._container, ranges=ranges, leases=leases, events=self._events
         )
-        if created or deleted:
+        if created or deleted or freed:
             self._changed()
+
+    async def _free_waiting(self, leases: Sequence[Lease]) -> bool:
+        """List again only if some lease seems to wait for one that was deleted."""
+        if not any(waits_for_ever(x, leases) for x in leases):
+            return False
+        again = await self._container.list()
+        return await free_from_deleted_parents(self._container, leases, again)
 
 
 async def create_missing(
@@ -187,7 +199,9 @@ def parts_without_lease(
 def _gaps(found: FeedRange, held: Iterable[FeedRange]) -> Iterator[tuple[str, str]]:
     low = found.low
     for other in sorted(held, key=lambda x: x.low):
-        if low < other.low < found.high:
+        if not other.shares_keys_with(found):
+            continue
+        if low < other.low:
             yield low, other.low
         low = max(low, other.high)
     if low < found.high:

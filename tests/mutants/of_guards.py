@@ -3,6 +3,9 @@
 from .mutant import Mutant
 
 _SQLITE = "tests/unit/leases/test_sqlite.py"
+_WAITING = "tests/unit/host/balancing/test_waiting_leases.py"
+_SIMULATION = "tests/simulation/test_simulation.py"
+_DELETED_PARENT = "test_a_lease_does_not_wait_for_one_that_was_deleted_by_hand"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _REMEMBERING = "tests/unit/leases/test_remembering.py"
 _REPLICAS = "tests/integration/cosmos/test_lagging_replicas.py"
@@ -89,6 +92,38 @@ GUARDS = (
         after="bounds = parts_without_lease(ranges, leases)",
         rule=9,
         tests=(_RANGES,),
+    ),
+    Mutant(
+        name="the lease of the last part of a range is never created again",
+        file="host/balancing/range_sync.py",
+        before="        if not other.shares_keys_with(found):\n            continue\n",
+        after="",
+        rule=12,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a lease waits for ever for one that was deleted",
+        file="host/balancing/range_sync.py",
+        before="if not any(waits_for_ever(x, leases) for x in leases):",
+        after="if True:",
+        rule=12,
+        tests=(f"{_SIMULATION}::{_DELETED_PARENT}",),
+    ),
+    Mutant(
+        name="one torn listing lets a lease begin before its parent has ended",
+        file="host/balancing/waiting_leases.py",
+        before="    either = [*leases, *again]\n",
+        after="    either = [*leases]\n",
+        rule=9,
+        tests=(_WAITING,),
+    ),
+    Mutant(
+        name="a lease begins though another is read with its keys",
+        file="host/balancing/waiting_leases.py",
+        before="        and (x.epoch or lease.range_id not in x.range.parents)\n",
+        after="        and lease.range_id in x.range.parents\n",
+        rule=12,
+        tests=(_WAITING,),
     ),
     Mutant(
         name="a lease without bounds holds no keys",

@@ -16,7 +16,6 @@ from changefeed.leases.operations.release import release
 from changefeed.leases.timeouts import BoundedContainer
 
 from .checkers import OPERATOR
-from .sources import MemorySource
 
 if TYPE_CHECKING:
     from .world import World
@@ -81,16 +80,11 @@ class Operators:
         await resume(container, [lease.range_id])
 
     async def delete(self) -> None:
-        """Delete some lease by hand: its range is read again, from where settings say.
-
-        Not where ranges may be read in parts: a part that has no lease is no range of the
-        feed, and nobody creates one for it.
-        """
+        """Delete some lease by hand: its range is read again, from where settings say."""
         await self._about_some_lease("delete the lease of", self._delete)
 
     async def _delete(self, container: LeaseContainer, lease: Lease) -> None:
-        if isinstance(self._world.source, MemorySource):
-            await container.delete(lease)
+        await container.delete(lease)
 
     async def edit(self) -> None:
         """Give some lease by hand to a host that does not exist."""

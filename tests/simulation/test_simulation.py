@@ -72,6 +72,14 @@ def test_a_lease_may_wait_for_a_range_that_lives_on_as_its_halves_were_merged() 
     simulate(50_400_007, "cosmos", "sqlite", wild=True)
 
 
+def test_a_lease_does_not_wait_for_one_that_was_deleted_by_hand() -> None:
+    simulate(61_000_016, "cosmos", wild=True)
+
+
+def test_the_last_part_of_a_range_gets_its_deleted_lease_back() -> None:
+    simulate(61_100_027, "cosmos", wild=True)
+
+
 @pytest.mark.parametrize("leases", ["sqlite", "cosmos"])
 @pytest.mark.parametrize("seed", range(4), ids="seed-{}".format)
 def test_nothing_is_lost_whatever_the_leases_are_kept_in(seed: int, leases: StoreKind) -> None:

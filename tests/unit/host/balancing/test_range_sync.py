@@ -417,6 +417,14 @@ def test_a_part_of_a_merged_range_without_a_lease_gets_one() -> None:
     assert parts_without_lease(ranges, [*leases, superseded]) == [("", "2"), ("4", "6")]
 
 
+def test_a_part_without_a_lease_is_found_though_the_next_range_has_one() -> None:
+    merged = FeedRange(id=R4, low="2", high="8")
+    beside = [FeedRange(id=R0, low="", high="2"), FeedRange(id=R3, low="8", high="a")]
+    held = [FeedRange(id=RangeId("2-4"), low="2", high="4"), *beside]
+    leases = [replace(Lease(range=x), epoch=1) for x in held]
+    assert parts_without_lease([merged, *beside], leases) == [("4", "8")]
+
+
 def test_a_part_whose_keys_some_lease_holds_or_may_hold_gets_none() -> None:
     ranges = [FeedRange(id=R4, low="", high="8")]
     half = Lease(range=FeedRange(id=R1, low="4", high="8"))

@@ -1,0 +1,61 @@
+"""Leases that wait for a range whose lease was deleted by hand.
+
+A lease that was never owned waits until the ranges it names as parents have ended. Where ranges
+are read through those that hold their keys now (Cosmos DB), no host creates a parent without a
+lease: its keys have a lease, which is this one. It would wait for ever, and its keys with it.
+
+What its parent's owner made begins where that owner had got to, so nothing is skipped. One
+listing may lack a lease that is there: each of two has to say that nobody holds the keys.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from changefeed.host.workers.successors import with_unfinished_parents
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.lease import Lease
+
+
+async def free_from_deleted_parents(
+    container: LeaseContainer, leases: Collection[Lease], again: Iterable[Lease]
+) -> bool:
+    """Write without the parents that have no lease those leases that would wait for ever.
+
+    Both are listings, ``again`` the younger. Return whether any lease was written.
+    """
+    either = [*leases, *again]
+    known = {x.range_id for x in either}
+    freed = False
+    for lease in leases:
+        if waits_for_ever(lease, either):
+            kept = with_unfinished_parents(lease.range, known)
+            freed = await _replaced(container, replace(lease, range=kept)) or freed
+    return freed
+
+
+def waits_for_ever(lease: Lease, leases: Collection[Lease]) -> bool:
+    """Whether it waits for a lease that is not there, and no other has its keys before it.
+
+    Leases without bounds may hold any keys.
+    """
+    known = {x.range_id for x in leases}
+    if lease.epoch or lease.ended or known.issuperset(lease.range.parents):
+        return False
+    others = [x for x in leases if not x.ended and x.range_id != lease.range_id]
+    if not all(x.range.high for x in (lease, *others)):
+        return False
+    return not any(
+        x.range.shares_keys_with(lease.range)
+        and (x.epoch or lease.range_id not in x.range.parents)
+        for x in others
+    )
+
+
+async def _replaced(container: LeaseContainer, wanted: Lease) -> bool:
+    """Write it, unless it was written since it was listed."""
+    try:
+        await container.replace(wanted.without_continuation())
+    except (LeaseConflict, LeaseGone):
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""Leases that wait for one that was deleted by hand, and those that only seem to."""
+
+from dataclasses import replace
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.host.balancing.waiting_leases import free_from_deleted_parents, waits_for_ever
+from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryLeases
+
+GONE, LOW, HIGH, NEXT = (RangeId(x) for x in ("gone", "low", "high", "next"))
+
+
+def lease(name: RangeId, low: str, high: str, *parents: RangeId, epoch: int = 0) -> Lease:
+    found = FeedRange(id=name, low=low, high=high, parents=parents)
+    return Lease(range=found, continuation=Continuation("7"), epoch=epoch)
+
+
+WAITS = lease(LOW, "", "8", GONE)
+
+
+async def test_a_lease_whose_parent_was_deleted_waits_no_more_and_begins_where_it_was() -> None:
+    leases = MemoryLeases()
+    await leases.create(WAITS)
+    listed = await leases.list()
+    assert await free_from_deleted_parents(leases, listed, listed)
+    stored = await leases.read(LOW)
+    assert stored is not None
+    assert (stored.range.parents, stored.continuation) == ((), "7")
+
+
+async def test_parents_that_have_ended_are_kept() -> None:
+    leases = MemoryLeases()
+    ended = lease(HIGH, "8", "FF", epoch=1).finished()
+    await leases.create(lease(NEXT, "", "FF", GONE, HIGH))
+    await leases.create(ended)
+    listed = await leases.list()
+    assert await free_from_deleted_parents(leases, listed, listed)
+    stored = await leases.read(NEXT)
+    assert stored is not None
+    assert stored.range.parents == (HIGH,)
+
+
+async def test_a_parent_that_only_one_listing_lacks_is_waited_for() -> None:
+    leases = MemoryLeases()
+    await leases.create(WAITS)
+    torn = await leases.list()
+    await leases.create(lease(GONE, "", "FF", epoch=1))
+    assert not await free_from_deleted_parents(leases, torn, await leases.list())
+    stored = await leases.read(LOW)
+    assert stored is not None
+    assert stored.range.parents == (GONE,)
+
+
+async def test_a_lease_that_was_written_since_it_was_listed_is_left_alone() -> None:
+    leases = MemoryLeases()
+    await leases.create(WAITS)
+    listed = await leases.list()
+    await leases.replace(listed[0].finished())
+    assert not await free_from_deleted_parents(leases, listed, listed)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        lease(NEXT, "", "FF", epoch=1),
+        lease(NEXT, "4", "C"),
+        Lease(range=FeedRange(id=NEXT), epoch=1),
+    ],
+    ids=["read", "not read yet", "without bounds"],
+)
+def test_a_lease_waits_while_another_may_have_its_keys_before_it(before: Lease) -> None:
+    assert waits_for_ever(WAITS, [WAITS])
+    assert not waits_for_ever(WAITS, [WAITS, before])
+
+
+def test_a_lease_with_other_keys_and_one_that_comes_after_it_hold_nothing_up() -> None:
+    beside = lease(HIGH, "8", "FF", epoch=1)
+    after = lease(NEXT, "", "FF", LOW, HIGH)
+    assert waits_for_ever(WAITS, [WAITS, beside, after])
+    assert waits_for_ever(WAITS, [WAITS, beside.finished(), replace(after, epoch=0)])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(WAITS, epoch=1), WAITS.finished(), lease(LOW, "", "8")],
+    ids=["owned before", "ended", "without parents"],
+)
+def test_a_lease_that_does_not_wait_is_left_alone(other: Lease) -> None:
+    assert not waits_for_ever(other, [other])
