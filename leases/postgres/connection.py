@@ -70,7 +70,7 @@ async def connect(
     try:
         pool = asyncpg.create_pool(
             address.dsn,
-            min_size=1,
+            min_size=0,  # it would complain in the log while the server is away
             max_size=_CONNECTIONS,
             statement_cache_size=address.statement_cache_size,
             target_session_attrs="read-write",
@@ -83,6 +83,8 @@ async def connect(
         raise ContainerRefused(f"{address}: {error}") from error
     with translate_errors(str(address)):
         await pool
+        async with pool.acquire():  # or a wrong address is noticed by the first call only
+            pass
     try:
         yield Database(pool, str(address))
     finally:
