@@ -1,4 +1,4 @@
-"""Dead letters in PostgreSQL: put by one host, worked on from another machine."""
+"""Dead letters in PostgreSQL and Cosmos DB: put by one host, worked on from another machine."""
 
 import asyncio
 import json
@@ -20,6 +20,7 @@ from tests.acceptance.test_operating import (
     until_all_is_read,
 )
 from tests.support.commands import Running, changefeed, running
+from tests.support.emulator_process import emulator_process, free_port
 from tests.support.servers import Missing, Postgres
 
 pytestmark = pytest.mark.real_time
@@ -76,7 +77,22 @@ async def in_postgres(_: Path, stack: AsyncExitStack) -> Away:
     )
 
 
-@pytest.fixture(params=[in_postgres])
+async def in_cosmos(folder: Path, stack: AsyncExitStack) -> Away:
+    port, processes = free_port(), list[Running]()
+
+    async def start() -> None:
+        made = emulator_process(folder, "--data=cosmos", port=port)
+        processes.append((await stack.enter_async_context(made))[0])
+
+    async def kill() -> None:
+        processes[-1].process.kill()
+        await processes[-1].ends()
+
+    await start()
+    return Away(address=f"cosmos+http://127.0.0.1:{port}/d/letters", kill=kill, start=start)
+
+
+@pytest.fixture(params=[in_postgres, in_cosmos])
 async def away(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Away]:
     async with AsyncExitStack() as stack:
         yield await request.param(tmp_path, stack)
@@ -140,3 +156,23 @@ async def test_what_cannot_be_put_aside_is_not_passed_until_the_server_is_back(
     held = before[int(first.range_id.split(".")[1].removeprefix("p"))]
     assert held < first.sequence
     assert sum(before) < 100
+
+
+async def test_letters_of_two_feeds_in_one_place_do_not_displace_each_other(
+    place: Path, away: Away, tmp_path: Path
+) -> None:
+    second = tmp_path / "second"
+    second.mkdir()
+    (second / "observing.py").write_text(PICKY)
+    lines = "".join(f'{{"k": "key-{n % 50}", "n": {n}}}\n' for n in range(100))
+    made = changefeed("produce", "log", "-", "--key=k", "--parts=4", cwd=second, stdin=lines)
+    assert made.returncode == 0, made.stderr
+    for folder in (place, second):
+        async with running(
+            *OBSERVE, away.setting, *FAILING, "--observer=observing:picky", cwd=folder
+        ) as host:
+            await put_by(host, folder)
+    kept = await away.letters()
+    assert len({x.id for x in kept}) == 4
+    assert len({x.feed for x in kept}) == 2
+    assert len({(x.range_id, x.sequence) for x in kept}) == 2

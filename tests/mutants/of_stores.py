@@ -1,9 +1,13 @@
-"""Breaks of leases in PostgreSQL and Redis."""
+"""Breaks of leases in PostgreSQL, Redis and Azure Blob, and of dead letters on servers."""
 
 from .mutant import Mutant
 
 _CONTRACT = "tests/contract/test_lease_containers.py"
+_CARRIED = f"{_CONTRACT}::test_a_continuation_that_is_carried_along_is_not_written_by_acquiring"
+_LETTERS = "tests/contract/test_dead_letters_contract.py"
 _STORES = "tests/integration/test_store_leases.py"
+_RELEASE = "tests/unit/leases/operations/test_release.py"
+_PAUSE = "tests/unit/leases/operations/test_pause.py"
 
 STORES = (
     Mutant(
@@ -23,12 +27,46 @@ STORES = (
         tests=(f"{_CONTRACT}::test_nor_can_one_that_has_read_the_new_version[postgres]",),
     ),
     Mutant(
+        name="a checkpoint in a row is a sign of life",
+        file="leases/postgres/tables.py",
+        before=" write_id = $7 where",
+        after=" write_id = $7, renewals = renewals + 1 where",
+        rule=1,
+        tests=(f"{_CONTRACT}::test_a_checkpoint_is_all_that_a_checkpoint_writes[postgres]",),
+    ),
+    Mutant(
         name="a listing of rows shows all fleets",
         file="leases/postgres/tables.py",
         before='from {table} where fleet = $1"  # noqa: S608\n        self._get',
         after="from {table} where $1 <> ''\"  # noqa: S608\n        self._get",
         rule=3,
         tests=(f"{_STORES}::test_fleets_in_one_database_do_not_see_each_other",),
+    ),
+    Mutant(
+        name="a standby is written to",
+        file="leases/postgres/connection.py",
+        before='target_session_attrs="read-write"',
+        after='target_session_attrs="any"',
+        rule=3,
+        tests=(f"{_STORES}::test_a_server_that_takes_no_writes_is_not_the_primary",),
+    ),
+    Mutant(
+        name="the pool complains while the server is away",
+        file="leases/postgres/connection.py",
+        before="min_size=0,",
+        after="min_size=1,",
+        rule=0,
+        tests=(
+            f"{_STORES}::test_a_server_that_is_away_is_said_by_calls_and_not_by_the_pool_too",
+        ),
+    ),
+    Mutant(
+        name="a hash takes any version",
+        file="leases/redis/scripts.py",
+        before="if version ~= old then return {} end\nredis",
+        after="if not version then return {} end\nredis",
+        rule=3,
+        tests=(f"{_CONTRACT}::test_of_many_contenders_for_a_lease_one_wins[redis]",),
     ),
     Mutant(
         name="a hash takes checkpoints of an epoch that is over",
@@ -74,5 +112,113 @@ STORES = (
         after='    if server.get("role") == "none":\n        raise',
         rule=3,
         tests=(f"{_STORES}::test_a_replica_is_not_the_primary",),
+    ),
+    Mutant(
+        name="ownership in blobs is taken without its etag",
+        file="leases/blob/tables.py",
+        before="record, **_if_match(record.version))",
+        after="record)",
+        rule=3,
+        tests=(f"{_CONTRACT}::test_of_many_contenders_for_a_lease_one_wins[blob]",),
+    ),
+    Mutant(
+        name="a blob that is there is created again",
+        file="leases/blob/tables.py",
+        before="record, match_condition=MatchConditions.IfMissing)",
+        after="record)",
+        rule=12,
+        tests=(
+            f"{_CONTRACT}::test_of_many_creators_one_wins_and_the_others_get_his[blob]",
+            f"{_CONTRACT}::test_of_many_hosts_that_start_under_one_name_one_wins[blob]",
+        ),
+    ),
+    Mutant(
+        name="a listing of blobs without what is in them",
+        file="leases/blob/tables.py",
+        before='include=["metadata"]',
+        after="include=[]",
+        rule=3,
+        tests=(f"{_CONTRACT}::test_a_listing_leaves_continuations_out[blob]",),
+    ),
+    Mutant(
+        name="a write to a blob that was sent twice is taken for another host's",
+        file="leases/blob/tables.py",
+        before="                etag = await self._etag_of(token, blob)\n",
+        after="                etag = None\n",
+        rule=6,
+        tests=(f"{_STORES}::test_a_write_that_its_client_sent_twice_is_known_as_its_own",),
+    ),
+    Mutant(
+        name="any write to a blob is taken for one's own",
+        file="leases/blob/tables.py",
+        before=".get(_TOKEN) == token else None",
+        after=".get(_TOKEN) else None",
+        rule=6,
+        tests=(f"{_CONTRACT}::test_of_many_contenders_for_a_lease_one_wins[blob]",),
+    ),
+    Mutant(
+        name="to acquire writes an old checkpoint back to a server",
+        file="leases/conditional.py",
+        before="cannot checkpoint.\n"
+        "        return await self._updated(lease.without_continuation(), lease)",
+        after="cannot checkpoint.\n        return await self._updated(lease, lease)",
+        rule=12,
+        tests=(f"{_CARRIED}[postgres]",),
+    ),
+    Mutant(
+        name="a checkpoint on a server that was claimed takes an older epoch",
+        file="leases/conditional.py",
+        before="if epoch.isdecimal() and int(epoch) > checkpoint.epoch:",
+        after="if epoch.isdecimal() and int(epoch) < 0:",
+        rule=5,
+        tests=(f"{_CONTRACT}::test_nor_can_one_that_has_read_the_new_version[redis-separate]",),
+    ),
+    Mutant(
+        name="a lease on a server is deleted though it was written since",
+        file="leases/conditional.py",
+        before="        if not await self._leases.delete(lease.range_id, lease.version):\n",
+        after="        if await self._leases.delete(lease.range_id, lease.version) is None:\n",
+        rule=3,
+        tests=(f"{_CONTRACT}::test_a_lease_written_since_is_not_deleted[postgres]",),
+    ),
+    Mutant(
+        name="a lease is released by hand without a new epoch",
+        file="leases/operations/release.py",
+        before="        lease.vacated().stamped(",
+        after="        lease.released().stamped(",
+        rule=5,
+        tests=(_RELEASE,),
+    ),
+    Mutant(
+        name="a release by hand has the name of the last write",
+        file="leases/operations/release.py",
+        before="write_id=WriteId(uuid4().hex), stamp=time.time()",
+        after="write_id=lease.write_id or WriteId(''), stamp=time.time()",
+        rule=6,
+        tests=(_RELEASE,),
+    ),
+    Mutant(
+        name="a release gives up when the owner was quicker",
+        file="leases/operations/release.py",
+        before="        except LeaseConflict:\n            continue\n",
+        after="        except LeaseConflict:\n            raise\n",
+        rule=6,
+        tests=(_RELEASE,),
+    ),
+    Mutant(
+        name="a second pause takes the place of the first one's reason",
+        file="leases/operations/pause.py",
+        before="None if lease.paused is not None else lease.paused_because(reason)",
+        after="lease.paused_because(reason)",
+        rule=10,
+        tests=(_PAUSE,),
+    ),
+    Mutant(
+        name="another letter under an id takes the first one's place",
+        file="observers/dead_letters/postgres.py",
+        before="on conflict do nothing returning 1",
+        after="on conflict (hash) do update set letter = excluded.letter returning 1",
+        rule=10,
+        tests=(f"{_LETTERS}::test_the_first_letter_of_a_change_stays[postgres]",),
     ),
 )

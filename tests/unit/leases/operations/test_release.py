@@ -69,7 +69,9 @@ async def test_an_owner_with_a_write_of_unknown_fate_does_not_take_the_release_f
     )
     with pytest.raises(ContainerUnavailable):
         await owned.renew()
-    await release(container, R0)
+    before = await release(container, R0)
+    assert before is not None
+    assert (await stored(container)).write_id != before.write_id
     with pytest.raises(LeaseLost):
         await owned.renew()
 
