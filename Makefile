@@ -7,7 +7,7 @@ SEEDS ?= 1000
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo sample test simulate mutants check lint types imports format bench dist lock clean
+.PHONY: help demo sample test simulate mutants check lint types imports format site bench dist lock clean
 
 help:  ## Print the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ imports: $(VENV)/.ready  ## Check who imports whom (import-linter).
 format: $(VENV)/.ready  ## Format, and apply safe fixes.
 	$(BIN)/ruff check --fix-only -q .
 	$(BIN)/ruff format -q .
+
+site: $(VENV)/.ready  ## Build the documentation site into build/site; any link that leads nowhere fails.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
 
 simulate: $(VENV)/.ready  ## Simulate fleets: SEEDS of them, or the one of SEED.
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)

@@ -25,6 +25,7 @@ PAGES = sorted(
         ".",
         "docs",
         "docs/design",
+        "docs/tutorials",
         "samples",
         "samples/container",
         "samples/redis_and_blob",

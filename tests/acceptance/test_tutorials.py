@@ -1,0 +1,125 @@
+"""The tutorials, followed line by line."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from urllib.request import Request, urlopen
+
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+
+from changefeed.emulator import DEVELOPMENT_KEY
+from tests.acceptance.test_cosmos_commands import ranges_of
+from tests.support.dotnet_processor import DotNetHost
+from tests.support.emulator_process import emulator_process, free_port
+from tests.support.tutorial import Tutorial, until
+
+pytestmark = pytest.mark.real_time
+
+T = TypeVar("T")
+
+
+def test_the_first_observer_prints_what_the_page_shows(tmp_path: Path) -> None:
+    page = Tutorial("first-observer", tmp_path)
+    page.type("changefeed produce")
+    with page.left_running("changefeed hosts") as printed:
+        until(lambda: len(printed()) >= 5)
+        page.type("changefeed status")
+    assert printed() == page.printed[0]
+    page.type("echo")
+    with page.left_running("changefeed run") as printed:
+        until(printed)
+    assert printed() == page.printed[1]
+    assert page.lines == []
+
+
+def test_cosmos_in_15_minutes_reads_each_order_once_through_a_split(tmp_path: Path) -> None:
+    port = free_port()
+    page = Tutorial("cosmos-on-the-emulator", tmp_path, {"8081": str(port)})
+    with page.left_running("changefeed emulator"):
+        until(lambda: answers(port))
+        page.type("python write.py 0 50")
+        with page.left_running("changefeed hosts") as printed:
+            until(lambda: len(printed()) >= 50)
+            page.type("changefeed check")
+            page.type("curl")
+            page.type("python write.py 50 100")
+            until(lambda: len(printed()) >= 100)
+            page.type("changefeed status")
+    orders = [re.findall(r"order-\d+", x)[0] for x in printed()]
+    assert sorted(orders) == sorted(f"order-{n}" for n in range(100))
+    assert len({x.split(":")[0] for x in printed()}) == 3, "the range, and its two children"
+    assert page.lines == []
+
+
+def answers(port: int) -> bool:
+    try:
+        with urlopen(Request(f"http://127.0.0.1:{port}/_emulator")) as answer:
+            return isinstance(json.load(answer), list)
+    except OSError:
+        return False
+
+
+async def test_from_dotnet_or_java_nothing_is_read_again(tmp_path: Path) -> None:
+    async with emulator_process(tmp_path) as (_, url):
+        there = {"cosmos://ACCOUNT.documents.azure.com/": f"cosmos+{url}", "PREFIX": "p"}
+        page = Tutorial("from-dotnet-or-java", tmp_path, there)
+        await a_fleet_that_has_read_two_of_three(url)
+        await in_thread(lambda: page.type("changefeed check"))
+        await in_thread(lambda: only_the_third_comes(page))
+        assert 'would start at "2"' in await in_thread(
+            lambda: page.type("changefeed leases import")
+        )
+        await in_thread(lambda: page.type("changefeed leases import"))
+    assert page.lines == []
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.to_thread(work)
+
+
+async def a_fleet_that_has_read_two_of_three(url: str) -> None:
+    """Write three orders; leave leases of .NET and an older fleet's behind the second."""
+    async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+        shop = await client.create_database("shop")
+        orders = await shop.create_container("orders", PartitionKey("/id"))
+        for n in (1, 2):
+            await orders.create_item({"id": f"order-{n}"})
+        position = ""
+        async for item in orders.query_items_change_feed(start_time="Beginning"):
+            position = f'"{item["_lsn"]}"'
+        await orders.create_item({"id": "order-3"})
+        database, container = await shop.read(), await orders.read()
+        name = f"billing127.0.0.1_{database['_rid']}_{container['_rid']}"
+        for leases, prefix in (("leases", name), ("javaleases", "p")):
+            theirs = await shop.create_container(leases, PartitionKey("/id"), default_ttl=-1)
+            host = DotNetHost(theirs, prefix, "net-1")
+            ranges = await ranges_of(url, "orders")
+            await host.initialize(ranges)
+            lease = await host.acquire(await host.read(ranges[0]["id"]))
+            await host.release(await host.checkpoint(lease, position))
+        await shop.create_container("newleases", PartitionKey("/id"), default_ttl=-1)
+
+
+def only_the_third_comes(page: Tutorial) -> None:
+    with page.left_running("changefeed run") as printed:
+        until(printed)
+        time.sleep(1)
+    assert printed() == ["range 0: order-3"]
+
+
+def test_tables_on_spark_say_what_the_page_shows(tmp_path: Path) -> None:
+    page = Tutorial("tables-on-spark", tmp_path)
+    page.type("changefeed produce")
+    page.type("changefeed pipeline once", timeout=240)
+    assert sorted(page.type("python look.py").splitlines()) == page.printed[0]
+    page.type("echo")
+    page.type("changefeed pipeline once", timeout=240)
+    after = page.type("python look.py").splitlines()
+    assert {"o3 paid", "new 3 1950", "paid 3 1950"} <= set(after)
+    assert page.lines == []

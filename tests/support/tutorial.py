@@ -1,0 +1,96 @@
+"""A tutorial followed to the letter: its files saved, its lines typed into a shell."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.commands import QUICK
+
+ROOT = Path(__file__).parents[2]
+GOES_ON = ("changefeed emulator", "changefeed hosts", "changefeed run")
+_SAVED = re.compile(r"Save this as `([\w.]+)`[^`]*?\n\n```\w+\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class Tutorial:
+    """One page, followed in ``cwd``. ``instead`` replaces what differs by reader."""
+
+    def __init__(self, name: str, cwd: Path, instead: Mapping[str, str] | None = None) -> None:
+        text = (ROOT / f"docs/tutorials/{name}.md").read_text()
+        for old, new in (instead or {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        self.cwd = cwd
+        blocks: list[tuple[str, str]] = _BLOCK.findall(text)
+        self.lines = [line for kind, x in blocks if not kind for line in x.splitlines()]
+        self.printed = [sorted(x.splitlines()) for kind, x in blocks if kind == "text"]
+        for file, content in _SAVED.findall(text):
+            (cwd / file).write_text(content)
+
+    def next(self, beginning: str) -> str:
+        """Return the next line of the page, which must begin so."""
+        line = self.lines.pop(0)
+        assert line.startswith(beginning), line
+        return line
+
+    def type(self, beginning: str, *, timeout: float = 60) -> str:
+        """Type the next line, wait for its end, and return what it printed."""
+        line = self.next(beginning)
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=self.cwd,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    @contextmanager
+    def left_running(self, beginning: str) -> Iterator[Callable[[], list[str]]]:
+        """Type the next line, and give what it prints, sorted; Ctrl-C at the end."""
+        line = self.next(beginning)
+        assert line.startswith(GOES_ON)
+        out = self.cwd / f"printed-{len(self.lines)}"
+        with out.open("wb") as printed, out.with_suffix(".err").open("wb") as said:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {line}"],
+                cwd=self.cwd,
+                env=_environment(),
+                stdout=printed,
+                stderr=said,
+            )
+        try:
+            yield lambda: sorted(out.read_text().splitlines())
+            assert process.poll() is None, out.with_suffix(".err").read_text()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0, out.with_suffix(".err").read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def until(seen: Callable[[], object], *, seconds: float = 40) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end, "it did not come to be"
+        time.sleep(0.1)
+
+
+def _environment() -> dict[str, str]:
+    """Return a reader's environment, with the intervals of tests."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("CHANGEFEED_", "OTEL_"))}
+    quick = [x.removeprefix("--set=").split("=") for x in QUICK if "call_timeout" not in x]
+    settings = {f"CHANGEFEED_{k.replace('.', '__').upper()}": v for k, v in quick}
+    path = f"{Path(sys.executable).parent}:{own['PATH']}"
+    return {**own, **settings, "CHANGEFEED_LEASES__CALL_TIMEOUT": "2", "PATH": path,
+            "PYTHONPATH": str(ROOT)}  # fmt: skip
