@@ -38,7 +38,7 @@ format: $(VENV)/.ready  ## Format, and apply safe fixes.
 	$(BIN)/ruff format -q .
 
 site: $(VENV)/.ready  ## Build the documentation site into build/site; any link that leads nowhere fails.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 simulate: $(VENV)/.ready  ## Simulate fleets: SEEDS of them, or the one of SEED.
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)

@@ -13,6 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+MADE = re.search(r"/mkdocs (build .*)\$\(ARGS\)", (ROOT / "Makefile").read_text())
 TABLE = re.compile(r"^\|[-|]+\|$", re.MULTILINE)
 ITEM = re.compile(r"^(?:[*-]|\d+\.) ", re.MULTILINE)
 LOADED = re.compile(
@@ -21,8 +22,10 @@ LOADED = re.compile(
 
 
 def build(root: Path, to: Path) -> subprocess.CompletedProcess[str]:
+    """Build as ``make site`` does."""
+    assert MADE is not None
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(to)],
+        [sys.executable, "-m", "mkdocs", *MADE[1].split(), "--site-dir", str(to)],
         cwd=root,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
