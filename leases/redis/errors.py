@@ -24,6 +24,10 @@ _MAY_PASS: Mapping[str, str] = {
     "UNKILLABLE": "another script keeps the server busy",
 }
 _WRONG_TYPE = "another program has this key: give this fleet another name (fleet=)"
+_UNKNOWN_CERTIFICATE = (
+    "name the authority that signed it in the address (ssl_ca_certs=FILE), and the server by "
+    "a name that its certificate has"
+)
 
 
 @contextmanager
@@ -53,6 +57,8 @@ def _answered(error: RedisError, where: str) -> ContainerError:
     hint = _MAY_PASS.get(word) or _MAY_PASS.get(type(error).__name__)
     if hint is not None:
         return ContainerUnavailable(f"{where}: {text}; {hint}")
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return ContainerUnavailable(f"{where}: {text}; {_UNKNOWN_CERTIFICATE}")
     if isinstance(error, (NoConnection, NoAnswer)):
         return ContainerUnavailable(f"{where}: no answer ({text or type(error).__name__})")
     if isinstance(error, ResponseError) and "WRONGTYPE" in text:

@@ -6,6 +6,7 @@ _CONTRACT = "tests/contract/test_lease_containers.py"
 _CARRIED = f"{_CONTRACT}::test_a_continuation_that_is_carried_along_is_not_written_by_acquiring"
 _LETTERS = "tests/contract/test_dead_letters_contract.py"
 _STORES = "tests/integration/test_store_leases.py"
+_ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
 _PAUSE = "tests/unit/leases/operations/test_pause.py"
 
@@ -59,6 +60,25 @@ STORES = (
         tests=(
             f"{_STORES}::test_a_server_that_is_away_is_said_by_calls_and_not_by_the_pool_too",
         ),
+    ),
+    Mutant(
+        name="a check calls a server that waits for no commit fine",
+        file="leases/postgres/diagnostics.py",
+        before='elif server["synchronous_commit"] == "off":',
+        after='elif server["synchronous_commit"] == "never":',
+        rule=12,
+        tests=(
+            "tests/unit/leases/postgres/test_diagnostics.py",
+            f"{_ACCESS}::test_a_role_whose_commits_are_not_waited_for_is_warned_of",
+        ),
+    ),
+    Mutant(
+        name="a connection string opens another account than the address names",
+        file="leases/blob/connection.py",
+        before="if not address.endpoint or _account_url(named) == address.endpoint:",
+        after="if not address.endpoint or _account_url(named):",
+        rule=0,
+        tests=(f"{_ACCESS}::test_a_connection_string_for_another_account_is_refused",),
     ),
     Mutant(
         name="a hash takes any version",
