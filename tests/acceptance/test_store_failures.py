@@ -139,6 +139,8 @@ async def test_a_killed_host_gets_its_ranges_back_and_goes_on_where_it_was(
         anna.process.kill()
         await anna.ends()
         async with host("anna", place, store) as again:
+            # The leases of its former self have its name, too.
+            await again.says('"event": "lease.acquired"', times=2)
             await until_owned(again, store, {"anna": 2, "ben": 2})
             await until_handed(again, place)
             await stop(again, ben)
