@@ -252,11 +252,17 @@ def unwritable(kept: Path) -> Iterator[None]:
 
 @contextmanager
 def full(kept: Path) -> Iterator[None]:
-    """Fill the disk with something else."""
+    """Fill the disk with something else, and what SQLite can give back of its log of writes."""
     ballast = kept / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        room = os.statvfs(kept)
-        file.write(bytes(room.f_bavail * room.f_frsize))
+    path = kept / "leases.db"
+    with (
+        ballast.open("wb", buffering=0) as file,
+        closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as other,
+    ):
+        for _ in range(20):  # hosts write meanwhile
+            other.execute("pragma wal_checkpoint(truncate)")
+            room = os.statvfs(kept)
+            file.write(bytes(room.f_bavail * room.f_frsize))
     try:
         yield
     finally:
