@@ -5,6 +5,7 @@ from .mutant import Mutant
 _CONTRACT = "tests/contract/test_lease_containers.py"
 _CARRIED = f"{_CONTRACT}::test_a_continuation_that_is_carried_along_is_not_written_by_acquiring"
 _LETTERS = "tests/contract/test_dead_letters_contract.py"
+_SIMULATION = "tests/simulation/test_simulation.py"
 _STORES = "tests/integration/test_store_leases.py"
 _ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
@@ -34,6 +35,14 @@ STORES = (
         after=" write_id = $7, renewals = renewals + 1 where",
         rule=1,
         tests=(f"{_CONTRACT}::test_a_checkpoint_is_all_that_a_checkpoint_writes[postgres]",),
+    ),
+    Mutant(
+        name="a lease that is created beside a checkpoint begins below its epoch",
+        file="leases/separate_stores.py",
+        before="        epoch = max(lease.epoch, checkpoint.epoch)\n",
+        after="        epoch = lease.epoch\n",
+        rule=5,
+        tests=(f"{_SIMULATION}::test_nothing_is_lost_where_ownership_is_forgotten",),
     ),
     Mutant(
         name="a listing of rows shows all fleets",

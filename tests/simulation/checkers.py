@@ -61,6 +61,7 @@ class Checker:
         self._ended = set[RangeId]()
         self._read_to_end = set[RangeId]()  # and forgotten
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
+        self._suspended = set[str]()  # processes whose clocks stood still
         self._active: Counter[Call] = Counter()
         self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
         self.most_unstored: int | None = None
@@ -85,6 +86,7 @@ class Checker:
                 raise Violation(f"{call} began while {other} was under way, under one epoch")
         strict = (
             self._strict
+            and call.process not in self._suspended
             and call.epoch > self._taken.get(call.range_id, -1)
             and call.range_id not in self._begun_anew
         )
@@ -116,6 +118,13 @@ class Checker:
         """A process was killed, and its calls with it."""
         for call in [x for x in self._active if x.process == process]:
             del self._active[call]
+
+    def suspended(self, process: str) -> None:
+        """A process slept, and its clock with it: it finds out late that its time is over.
+
+        It may repeat what others have done. Nothing that it stores may count.
+        """
+        self._suspended.add(process)
 
     def finished(self, changes: Sequence[Change]) -> None:
         """An observer returned from these changes."""
@@ -167,7 +176,7 @@ class Checker:
             assert before is None or isinstance(before, Lease)
             self._lease_stored(before, after, writer)
         else:
-            self._claimed[after.range_id] = max(self._claimed[after.range_id], after.epoch)
+            self._claim_stored(after, writer)
         if writer == OPERATOR:
             self._taken_by_hand(before, after)
         found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
@@ -233,6 +242,16 @@ class Checker:
                     raise Violation(f"{writer} gave up {range_id} while {call} was under way")
         if before.ended:
             raise Violation(f"the ended range {range_id} was written by {writer}")
+
+    def _claim_stored(self, after: Checkpoint, writer: str) -> None:
+        """Only who has claimed a checkpoint kept apart may write it."""
+        claimed = self._claimed[after.range_id]
+        if after.epoch < claimed and after.range_id not in self._begun_anew:
+            raise Violation(
+                f"{writer} wrote the checkpoint of {after.range_id} under epoch "
+                f"{after.epoch}, and it is claimed for {claimed}"
+            )
+        self._claimed[after.range_id] = max(claimed, after.epoch)
 
     def _nobody_else_reads(self, lease: Lease) -> None:
         """From its first owner to its end, nobody else has the keys of a range."""

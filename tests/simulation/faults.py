@@ -57,16 +57,25 @@ class Faults:
     async def freeze(self) -> None:
         process = self._world.somebody()
         if process is not None:
-            await self._freeze(process)
+            await self._freeze(process, clock_runs=not self._world.suspends)
 
-    async def _freeze(self, process: "Process", seconds: float | None = None) -> None:
-        """SIGSTOP, for less or more than the expiration, and SIGCONT: a zombie."""
+    async def _freeze(
+        self, process: "Process", seconds: float | None = None, *, clock_runs: bool = True
+    ) -> None:
+        """SIGSTOP, for less or more than the expiration, and SIGCONT: a zombie.
+
+        If the machine sleeps instead, its clock may stand still, as ``CLOCK_MONOTONIC`` does.
+        """
         world = self._world
         if seconds is None:
             seconds = self._random.choice([3.0, 20.0, 45.0, 90.0])
         world.tell(f"freeze {process.id} for {seconds:.0f} s")
         world.loop.freeze(process.id)
         await asyncio.sleep(seconds)
+        if not clock_runs:
+            world.tell(f"the clock of {process.id} stood still meanwhile")
+            world.asleep[process.id] += seconds
+            world.checker.suspended(process.id)
         if process.alive:
             world.tell(f"thaw {process.id}")
             world.loop.thaw(process.id)

@@ -194,6 +194,25 @@ def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoint
         checker.began(call_of(again, "c/1"), found[1:])
 
 
+def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> None:
+    checker, taken, found = watched(2)
+    claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=1)
+    checker.stored(None, claimed, "a/1")
+    checker.finished(found)
+    stolen = taken.vacated().taken_by(HostName("b"), Incarnation("b/1"))
+    checker.stored(taken, stolen, "b/1")
+    checker.stored(claimed, replace(claimed, epoch=stolen.epoch), "b/1")
+    checker.suspended("a/1")
+    checker.began(call_of(taken), found)
+    checker.ended(call_of(taken))
+    with pytest.raises(Violation, match="under epoch 1, and it is claimed for"):
+        checker.stored(claimed, replace(claimed, continuation=Continuation("2")), "a/1")
+    with pytest.raises(Violation, match="the epoch of r1 fell to 1"):
+        checker.stored(stolen, taken.advanced_to(Continuation("2")), "a/1")
+    with pytest.raises(Violation, match="although epoch"):
+        checker.began(call_of(taken, "c/1"), found)
+
+
 def test_a_clock_jumps_and_then_runs_at_its_rate() -> None:
     clock = Clock(error=10)
     assert clock.at(5) == right_time(15)

@@ -1,7 +1,10 @@
 """What the end of a story must show, each broken once: a world of a few values."""
 
+import asyncio
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +15,9 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 
-from .ending import Ending
+from .checkers import Violation
+from .ending import _CALM, _LONGEST, _STILL, Ending
+from .loop import FreezingLoop
 
 if TYPE_CHECKING:
     from .world import World
@@ -28,6 +33,8 @@ class Few:
         self.leases = MemoryLeases()
         self.calls = Counter[tuple[str, str]]()
         self.missed: list[int] = []
+        self.repeated = 0
+        self.wild = False
         task = SimpleNamespace(done=lambda: False)
         self.running = {
             x: SimpleNamespace(host=SimpleNamespace(name=x), task=task) for x in (A, B)
@@ -48,7 +55,11 @@ class Few:
         world = SimpleNamespace(
             source=source,
             stores=SimpleNamespace(records=self.leases),
-            checker=SimpleNamespace(undelivered=lambda: self.missed),
+            checker=SimpleNamespace(undelivered=lambda: self.missed, duplicates=self.repeated),
+            wild=self.wild,
+            graceful=True,
+            raise_violation=lambda: None,
+            start_what_ended=partial(asyncio.sleep, 0),
             processes=self.running,
             calls=self.calls,
         )
@@ -134,3 +145,63 @@ def test_a_write_that_a_still_fleet_has_no_reason_for_is_seen(name: str) -> None
     few = Few(1)
     few.calls["a/1", name] = 1
     assert len(few.ending()._busy({})) == 1
+
+
+def in_virtual_time(story: Coroutine[Any, Any, None]) -> None:
+    loop = FreezingLoop()
+    try:
+        loop.run_until_complete(story)
+    finally:
+        loop.close()
+
+
+def test_a_story_ends_well_if_nothing_moves_or_came_twice() -> None:
+    async def story() -> None:
+        few = Few(2)
+        await few.own(A, B)
+        await few.ending().settle_down()
+
+    in_virtual_time(story())
+
+
+def test_changes_that_came_twice_although_nothing_failed_are_seen() -> None:
+    async def story() -> None:
+        few = Few(2)
+        await few.own(A, B)
+        few.repeated = 1
+        with pytest.raises(Violation, match="1 duplicates although nothing failed"):
+            await few.ending().settle_down()
+
+    in_virtual_time(story())
+
+
+def test_leases_that_still_move_are_seen() -> None:
+    async def story() -> None:
+        few = Few(2)
+        leases = await few.own(A, B)
+        ending = asyncio.create_task(few.ending().settle_down())
+        await asyncio.sleep(_CALM + 10 + _STILL / 2)
+        for lease, owner in zip(leases, (B, A), strict=True):
+            await few.leases.replace(replace(lease, owner=owner, epoch=2))
+        with pytest.raises(Violation, match="leases still move"):
+            await ending
+
+    in_virtual_time(story())
+
+
+@pytest.mark.parametrize(
+    ("wild", "said", "after"),
+    [(False, "nobody reads", _CALM), (True, "not everything is owned", _LONGEST + _STILL)],
+)
+def test_a_range_that_nobody_reads_is_seen_in_time(
+    *, wild: bool, said: str, after: float
+) -> None:
+    async def story() -> None:
+        few = Few(2)
+        few.wild = wild
+        await few.own(A, None)
+        with pytest.raises(Violation, match=said):
+            await few.ending().settle_down()
+        assert asyncio.get_running_loop().time() == pytest.approx(after, abs=10)
+
+    in_virtual_time(story())

@@ -45,6 +45,8 @@ def test_nothing_is_lost_either_where_ranges_come_and_go_as_in_cosmos_db(seed: i
     simulate(seed, "cosmos")
 
 
+SUSPENDS = 72_000_018  # the machine of one host sleeps past the expiration, twice
+
 # Found in wild worlds, with people who interfere and observers that are odd.
 WILD = {
     22: "a manual checkpoint passed over a change that had failed, and would be put aside",
@@ -90,6 +92,11 @@ def test_nothing_is_lost_whatever_the_leases_are_kept_in(seed: int, leases: Stor
 def test_nothing_is_lost_where_ownership_is_forgotten(seed: int) -> None:
     outcome = simulate(seed, wild=True)
     assert any("ownership is forgotten" in x for x in outcome.story)
+
+
+def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> None:
+    outcome = simulate(SUSPENDS, "cosmos", wild=True)
+    assert any("stood still meanwhile" in x for x in outcome.story)
 
 
 @pytest.mark.parametrize("feed", ["memory", "cosmos"])

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -69,6 +69,9 @@ class World:
         )
         self.checker = Checker(self.source, strict=not self.classic)
         self.weather = Weather()
+        self.suspends = wild and Random(f"suspends {seed}").random() < 0.3
+        self.asleep: dict[str, float] = defaultdict(float)
+        """For how many seconds the clock of each process stood still."""
         self.processes: dict[str, Process] = {}
         self.starts: Counter[str] = Counter()
         self.story: list[str] = []
@@ -151,6 +154,9 @@ class World:
             process = self.processes.get(name)
             return self._right_time() if process is None else process.clock.at(self.loop.time())
 
+        def elapsed() -> float:
+            return self.loop.time() - self.asleep[process_id]
+
         own = settings(name, self._parts)
         make_observer = wrap(
             lambda: SimulatedObserver(
@@ -173,6 +179,7 @@ class World:
             container=self.connect(process_id),
             make_observer=make_observer,
             random=Random(self.random.random()),
+            clock=elapsed,
             wall=wall,
         )
 
