@@ -26,10 +26,12 @@ class LeaseMemory:
         self._checkpoints: dict[RangeId, tuple[int, Continuation]] = {}
 
     def note(self, leases: Iterable[Lease]) -> None:
-        """Take in leases as they are stored."""
+        """Take in leases as they are stored, or were before what is known already."""
         for lease in leases:
             name = lease.range_id
-            self._epochs[name] = max(self._epochs.get(name, 0), lease.epoch)
+            if lease.epoch < self._epochs.get(name, 0):
+                continue  # an answer that was overtaken by a newer one
+            self._epochs[name] = lease.epoch
             if lease.ended:
                 self._checkpoints.pop(name, None)
             elif lease.continuation is not None:

@@ -1,8 +1,10 @@
 """Leases for the ranges that a feed has: creating what is missing, deleting what is over."""
 
 import asyncio
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import itemgetter
 
 from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId, RemembersRanges, StartAt
@@ -188,23 +190,34 @@ def parts_without_lease(
     held = [x.range for x in leases if x.epoch or not x.ended]
     if not all(x.high for x in held):
         return []
-    return [
-        gap
-        for found in ranges
-        if any(found.shares_keys_with(x) for x in held)
-        for gap in _gaps(found, held)
-    ]
+    spans = _joined(held)
+    return [gap for found in ranges for gap in _gaps(found, spans)]
 
 
-def _gaps(found: FeedRange, held: Iterable[FeedRange]) -> Iterator[tuple[str, str]]:
+def _joined(held: Iterable[FeedRange]) -> list[tuple[str, str]]:
+    """Return the keys that are held, in order, with what touches or overlaps as one."""
+    spans: list[tuple[str, str]] = []
+    for low, high in sorted((x.low, x.high) for x in held):
+        if spans and low <= spans[-1][1]:
+            begin, end = spans.pop()
+            spans.append((begin, max(end, high)))
+        else:
+            spans.append((low, high))
+    return spans
+
+
+def _gaps(found: FeedRange, spans: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Find the gaps of a range that something holds keys of.
+
+    Thousands of ranges are looked at one after the other, so each looks at few spans.
+    """
+    first = bisect_right(spans, found.low, key=itemgetter(1))
     low = found.low
-    for other in sorted(held, key=lambda x: x.low):
-        if not other.shares_keys_with(found):
-            continue
-        if low < other.low:
-            yield low, other.low
-        low = max(low, other.high)
-    if low < found.high:
+    for held_from, held_to in spans[first : bisect_left(spans, found.high, key=itemgetter(0))]:
+        if low < held_from:
+            yield low, held_from
+        low = held_to
+    if found.low < low < found.high:
         yield low, found.high
 
 

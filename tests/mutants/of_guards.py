@@ -96,7 +96,7 @@ GUARDS = (
     Mutant(
         name="the lease of the last part of a range is never created again",
         file="host/balancing/range_sync.py",
-        before="        if not other.shares_keys_with(found):\n            continue\n",
+        before="    if found.low < low < found.high:\n        yield low, found.high\n",
         after="",
         rule=12,
         tests=(_RANGES,),
@@ -124,6 +124,14 @@ GUARDS = (
         after="        and lease.range_id in x.range.parents\n",
         rule=12,
         tests=(_WAITING,),
+    ),
+    Mutant(
+        name="an answer that was overtaken replaces what is remembered of a lease",
+        file="leases/remembering.py",
+        before="if lease.epoch < self._epochs.get(name, 0):",
+        after="if False:",
+        rule=12,
+        tests=(_REMEMBERING,),
     ),
     Mutant(
         name="a lease without bounds holds no keys",

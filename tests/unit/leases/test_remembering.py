@@ -36,6 +36,13 @@ def test_a_checkpoint_of_an_older_epoch_or_of_a_range_that_ended_is_not_gone_on_
     assert memory.recreated(NEW) == replace(NEW, epoch=3)
 
 
+def test_an_answer_that_comes_late_does_not_replace_what_is_known() -> None:
+    memory = LeaseMemory()
+    memory.note([replace(NEW, epoch=3, continuation=Continuation("9"))])
+    memory.note([replace(NEW, epoch=2, continuation=Continuation("7"))])
+    assert memory.recreated(NEW) == replace(NEW, epoch=3, continuation=Continuation("9"))
+
+
 def test_what_was_never_seen_begins_as_it_is() -> None:
     assert LeaseMemory().recreated(NEW) == NEW
     assert LeaseMemory().above(NEW.taken_by(A, A1)) == NEW.taken_by(A, A1)

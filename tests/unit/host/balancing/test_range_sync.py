@@ -1,8 +1,10 @@
 """Which ranges need a lease, and which leases nobody needs any more."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -495,3 +497,33 @@ async def test_a_deleted_lease_goes_on_above_its_epochs_and_from_its_checkpoint(
     found = await stored.read(R0)
     assert found is not None
     assert (found.epoch, found.continuation, found.owner) == (1, "7", None)
+
+
+def test_a_gap_at_the_end_of_a_range_is_seen_below_the_lease_of_another() -> None:
+    ranges = [
+        FeedRange(id=RangeId("a"), low="", high="4"),
+        FeedRange(id=RangeId("b"), low="4", high="8"),
+    ]
+    half = Lease(range=FeedRange(id=R0, low="", high="2"))
+    assert parts_without_lease(ranges, [half, Lease(range=ranges[1])]) == [("2", "4")]
+
+
+def test_gaps_are_found_among_thousands_of_ranges_in_no_time() -> None:
+    """A look at each pair would block the event loop of each host for seconds."""
+    bounds = [f"{n:06d}" for n in range(5001)]
+    ranges = [FeedRange(id=RangeId(low), low=low, high=high) for low, high in pairwise(bounds)]
+    leases = [Lease(range=x) for x in ranges]
+    begun = time.process_time()
+    assert parts_without_lease(ranges, leases) == []
+    assert time.process_time() - begun < 1.0
+
+
+def test_a_lease_over_several_ranges_leaves_no_gap_in_them() -> None:
+    ranges = [
+        FeedRange(id=RangeId("a"), low="", high="4"),
+        FeedRange(id=RangeId("b"), low="4", high="8"),
+        FeedRange(id=RangeId("c"), low="8", high="f"),
+    ]
+    wide = Lease(range=FeedRange(id=R0, low="", high="9"))
+    inner = Lease(range=FeedRange(id=R1, low="2", high="3"))
+    assert parts_without_lease(ranges, [wide, inner]) == [("9", "f")]
