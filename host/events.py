@@ -5,8 +5,9 @@ format nor the instruments.
 """
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -37,9 +38,18 @@ class Lag(NamedTuple):
 
 
 class HostEvents(FailureLog):
-    """The events of one host. Ranges appear as the attribute ``range``."""
+    """The events of one host. Ranges appear as the attribute ``range``.
 
-    def __init__(self, host: HostName, meter: metrics.Meter | None = None) -> None:
+    ``wall`` gives seconds since 1970, for the health of ranges.
+    """
+
+    def __init__(
+        self,
+        host: HostName,
+        meter: metrics.Meter | None = None,
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         super().__init__(_log.bind(host=host))
         self._lags: dict[RangeId, Lag] = {}
         self._unread: Mapping[RangeId, str] = {}
@@ -48,7 +58,7 @@ class HostEvents(FailureLog):
         self._owned: set[RangeId] = set()
         self._moves: Counter[str] = Counter()  # since the last line about them
         self._loop_lag = 0.0
-        self.health = RangeHealths()
+        self.health = RangeHealths(wall)
         self._metrics = m.HostMetrics(
             meter or metrics.get_meter("changefeed"),
             [

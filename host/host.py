@@ -137,7 +137,7 @@ class Host:
         self.registry = registry
         self._feed = bounded_feed(feed, timeout=settings.feed.read_timeout)
         self._make_observer = make_observer
-        self._events = events or HostEvents(self.name)
+        self._events = events or HostEvents(self.name, wall=wall)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
         self._clock = clock
         self._wall = wall
@@ -263,7 +263,7 @@ class Host:
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._loop_lag.run()),
                 group.create_task(self._stop_on_failure(ranges.run())),
-                group.create_task(self._unread_lags().run()),
+                group.create_task(self._stop_on_failure(self._unread_lags().run())),
             ]
             balancing = group.create_task(
                 self._stop_on_failure(self._balance_until_asked(pool, ranges.look_now))

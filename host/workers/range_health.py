@@ -1,7 +1,6 @@
 """Whether the ranges that a host reads get on, as far as it has seen itself."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 
 from changefeed.feeds.feed import RangeId
@@ -14,7 +13,7 @@ class RangeHealths:
     ``wall`` gives seconds since 1970.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._ranges: dict[RangeId, RangeHealth] = {}
         self._news: dict[RangeId, asyncio.Event] = {}

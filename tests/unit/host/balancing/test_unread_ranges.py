@@ -134,6 +134,28 @@ async def test_a_range_that_cannot_be_measured_leaves_the_others_theirs() -> Non
         assert not fleet.running["a"].done()
 
 
+async def test_a_feed_with_a_defect_stops_its_host_in_order() -> None:
+    class Defective(MemoryFeed):
+        async def lag(self, range_id: RangeId, after: Continuation) -> int:
+            if defective:
+                raise ValueError("no number")
+            return await super().lag(range_id, after)
+
+    defective = False
+    feed = Defective(1)
+    fleet = Fleet(feed)
+    async with fleet:
+        fleet.start("a")
+        await fleet.balanced()
+        await pause(fleet.container, [R0], "bad data")
+        await asyncio.sleep(60)
+        defective = True
+        await asyncio.sleep(60)
+        with pytest.raises(ValueError, match="no number"):
+            await fleet.running.pop("a")
+        assert not await fleet.container.members()
+
+
 def reports(fleet: Fleet) -> dict[str, dict[str, int]]:
     return {
         name: {x: lag.changes for x, lag in host.unread_lags.items()}

@@ -64,3 +64,25 @@ async def test_an_observer_that_fails_shows_at_the_endpoints_until_it_gets_on() 
     host.stop()
     await running
     assert host.range_health == {}
+
+
+async def test_times_of_health_are_by_the_clock_of_the_host() -> None:
+    feed, leases = MemoryFeed(1), MemoryLeases()
+    feed.append("k")
+
+    async def process(_changes: Sequence[Change]) -> None:
+        pass
+
+    make = wrap(adapt(process), ObserverSettings(), HostEvents(HostName("a")), Random(1))
+    host = Host(
+        settings("a", {}),
+        feed=feed,
+        container=leases,
+        make_observer=make,
+        wall=lambda: 1234.0,
+    )
+    running = asyncio.create_task(host.run())
+    await asyncio.sleep(30)
+    assert host.range_health[R0].last_progress == 1234.0
+    host.stop()
+    await running
