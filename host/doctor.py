@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil
 
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.snapshot import LeaseStatus, MemberStatus, Snapshot
@@ -36,7 +37,7 @@ def diagnose(looks: Sequence[Look], settings: LeaseSettings) -> list[Diagnostic]
     return [
         *_without_hosts(looks),
         *_seen_at_once(last),
-        *_silent(looks, living),
+        *_silent(looks, living, settings.beat_interval),
         *_clocks(looks, settings.max_clock_skew),
         *_standing_still(looks),
         *_foreign(last),
@@ -76,9 +77,19 @@ def _by_name(seen: Snapshot) -> dict[str, MemberStatus]:
     return {x.name: x for x in seen.members}
 
 
-def _silent(looks: Sequence[Look], living: set[str]) -> Iterator[Diagnostic]:
+def _silent(looks: Sequence[Look], living: set[str], beat: float) -> Iterator[Diagnostic]:
+    """Find the hosts without a sign of life, of which each should give one every ``beat`` s."""
     watched = looks[-1].at - looks[0].at
-    for name in sorted(_by_name(looks[-1].seen).keys() - living):
+    silent = sorted(_by_name(looks[-1].seen).keys() - living)
+    if silent and watched < 2 * beat:
+        yield warning(
+            "fleet",
+            f"{watched:.0f} s are too few to see whether {', '.join(silent)} lives: hosts give "
+            f"a sign of life every {beat:g} s",
+            f"watch longer: --watch={ceil(2 * beat) + 1}",
+        )
+        return
+    for name in silent:
         owned = sum(x.owner == name for x in looks[-1].seen.leases)
         leases = f", and {owned} leases have its name" if owned else ""
         yield problem(

@@ -1,10 +1,13 @@
 """How fast ranges get on, between two looks at a fleet."""
 
+import asyncio
 from collections.abc import Mapping
 
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Continuation, Feed, RangeId
 from changefeed.host.snapshot import Snapshot
+
+_AT_ONCE = 16
 
 
 async def rates(feed: Feed, before: Snapshot, after: Snapshot) -> Mapping[str, float]:
@@ -16,13 +19,19 @@ async def rates(feed: Feed, before: Snapshot, after: Snapshot) -> Mapping[str, f
     seconds = (after.at - before.at).total_seconds()
     known = {x.range: x for x in before.leases}
     found: dict[str, float] = {}
-    for lease in after.leases:
-        old = known.get(lease.range)
-        if old is None or lease.ended or seconds <= 0:
-            continue
-        done = await _between(feed, lease.range, old.continuation, lease.continuation)
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def measure(name: str, old: str | None, new: str | None) -> None:
+        async with few:
+            done = await _between(feed, name, old, new)
         if done is not None and done >= 0:
-            found[lease.range] = done / seconds
+            found[name] = done / seconds
+
+    async with asyncio.TaskGroup() as group:
+        for lease in after.leases:
+            old = known.get(lease.range)
+            if old is not None and not lease.ended and seconds > 0:
+                group.create_task(measure(lease.range, old.continuation, lease.continuation))
     return found
 
 

@@ -17,6 +17,7 @@ from itertools import islice
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, RangeId, RemembersRanges, StartAt
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
@@ -210,26 +211,32 @@ class _Reading:
     few: asyncio.Semaphore
 
     async def tried(self, lease: Lease) -> Diagnostic | None:
-        """Read one change where a lease stands; return what keeps a host from it."""
+        """Read one change at the position of a lease; return what keeps a host from it."""
         name = lease.range_id
         async with self.few:
-            stored = await self.container.read(name)
-            if stored is None or stored.ended or stored.continuation is None:
-                return None
             try:
-                await self.feed.read(name, stored.continuation, 1)
-            except RangeEnded as ended:
-                successors = ", ".join(x.range.id for x in ended.successors)
-                text = f"range {name} has ended where its lease is; it goes on in {successors}"
-                return fine("leases", text) if successors else None
-            except RangeUnknown:
-                return problem(
-                    "leases", f"the feed has no range {name}, and never had", _OTHER_LEASES
-                )
-            except FeedUnavailable as error:
+                stored = await self.container.read(name)
+                return None if stored is None or stored.ended else await self._read(stored)
+            except (ContainerUnavailable, FeedUnavailable) as error:
                 return warning("leases", f"range {name}: {error}", "check again later")
+            except ContainerError as error:
+                return problem("leases", f"range {name}: {error}")
             except FeedError as error:
                 return problem("leases", f"range {name}: {error}", _RESET.format(name))
+
+    async def _read(self, stored: Lease) -> Diagnostic | None:
+        name = stored.range_id
+        if stored.continuation is None:
+            return None
+        try:
+            await self.feed.read(name, stored.continuation, 1)
+        except RangeEnded as ended:
+            successors = ", ".join(x.range.id for x in ended.successors)
+            text = f"range {name} has ended where its lease is; it goes on in {successors}"
+            return fine("leases", text) if successors else None
+        except RangeUnknown:
+            text = f"the feed has no range {name}, and never had"
+            return problem("leases", text, _OTHER_LEASES)
         return None
 
 

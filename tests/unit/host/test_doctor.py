@@ -79,9 +79,16 @@ def test_a_fleet_that_gets_on_has_nothing_wrong() -> None:
 
 def test_a_host_without_a_sign_of_life_is_named_with_its_leases() -> None:
     before = [member("a", 1), member("b", 7)], [lease("r0", "b"), lease("r1", "b")]
-    after = [member("a", 2), member("b", 7)], before[1]
-    assert found(before, after) == [
-        "! host b: it has given no sign of life for 5 s, and 2 leases have its name"
+    later = [([member("a", n), member("b", 7)], before[1]) for n in (2, 3)]
+    assert found(before, *later) == [
+        "! host b: it has given no sign of life for 10 s, and 2 leases have its name"
+    ]
+
+
+def test_too_short_a_look_calls_no_host_silent() -> None:
+    looks = [([member("a", 1)], ())] * 2
+    assert found(*looks) == [
+        "? fleet: 5 s are too few to see whether a lives: hosts give a sign of life every 5 s"
     ]
 
 

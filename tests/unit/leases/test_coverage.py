@@ -5,6 +5,7 @@ from dataclasses import replace
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.coverage import check_coverage, overlaps, uncovered
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
@@ -158,3 +159,25 @@ async def test_a_position_that_the_feed_refuses_comes_with_the_command_that_mend
     (found,) = await checked(MemoryFeed(1), Lease(range=only, continuation=Continuation("x")))
     assert found.severity is Severity.PROBLEM
     assert found.advice == "start it again where you choose: changefeed reset r0 --to=…"
+
+
+async def test_a_lease_that_its_store_cannot_give_is_named_and_the_others_are_looked_at() -> (
+    None
+):
+    class Broken(MemoryLeases):
+        async def read(self, range_id: RangeId) -> Lease | None:
+            if range_id == "r0":
+                raise ContainerRefused("its checkpoint is missing")
+            if range_id == "r1":
+                raise ContainerUnavailable("away for a moment")
+            return await super().read(range_id)
+
+    feed, leases = MemoryFeed(3), Broken()
+    for one in await feed.ranges():
+        await leases.create(Lease(range=one, epoch=1, continuation=Continuation("wrong")))
+    found = [x async for x in check_coverage(feed, leases, start="now")]
+    assert [(x.severity, x.text) for x in found[:2]] == [
+        (Severity.PROBLEM, "range r0: its checkpoint is missing"),
+        (Severity.WARNING, "range r1: away for a moment"),
+    ]
+    assert found[2].text.startswith("range r2: ")
