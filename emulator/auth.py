@@ -70,5 +70,5 @@ def _check_date(date: str, now: float) -> None:
         raise CosmosError(
             403,
             f"The request was signed at {date}, more than 15 minutes from the emulator's "
-            f"clock. Set the clock right, or sign each request anew.",
+            f"clock. Set the clock right, or sign each request when it is sent.",
         )

@@ -170,7 +170,7 @@ def check_session(call: Call, held: PhysicalRange) -> None:
             raise CosmosError(
                 404,
                 f"The read session is not available: the client has seen LSN {known} of range "
-                f"{held.id!r}, and it is at {held.lsn}. Its data was lost or made anew.",
+                f"{held.id!r}, and it is at {held.lsn}. Its data was lost or recreated.",
                 READ_SESSION_NOT_AVAILABLE,
             )
 

@@ -1,8 +1,9 @@
 """What Prometheus fetches, made beside the event loop and made small.
 
 A thousand ranges are thousands of lines: to make and to compress them takes tens of
-milliseconds, in which a host would answer nobody. One scrape is made at a time, in a thread
-that is there for nothing else, so that it waits for no observer, and no observer for it.
+milliseconds, in which a host would answer no other request. One scrape is made at a time, in
+a thread that is there for nothing else, so that it waits for no observer, and no observer for
+it.
 """
 
 import asyncio

@@ -91,7 +91,7 @@ async def carry_out(container: LeaseContainer, step: Step) -> None:
 
 
 async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None:
-    """Raise the epoch first: it shuts out whoever still writes under an older one."""
+    """Raise the epoch first: it shuts out any host that still writes under an older one."""
     vacant = await vacate(container, stored)
     position = require_continuation(wanted)
     there = await container.checkpoint(_named(vacant.advanced_to(position)))

@@ -1,7 +1,7 @@
 """What feeds advise, in the words of queries.
 
 Feeds speak to hosts, which keep positions in leases. A query keeps them in a checkpoint, and
-whoever runs one has no lease to reset. So what a feed refuses is said again where planners
+has no lease to reset. So what a feed refuses is said again where planners
 and tasks read it.
 """
 
