@@ -39,8 +39,9 @@ def waits_for_ever(lease: Lease, leases: Collection[Lease]) -> bool:
 
     Leases without bounds may hold any keys.
     """
-    known = {x.range_id for x in leases}
-    if lease.epoch or lease.ended or known.issuperset(lease.range.parents):
+    if lease.epoch or lease.ended or not lease.range.parents:
+        return False  # nearly all, and each is asked about: without a look at all the others
+    if {x.range_id for x in leases}.issuperset(lease.range.parents):
         return False
     others = [x for x in leases if not x.ended and x.range_id != lease.range_id]
     if not all(x.range.high for x in (lease, *others)):

@@ -1,5 +1,6 @@
 """Leases that wait for one that was deleted by hand, and those that only seem to."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -89,3 +90,16 @@ def test_a_lease_with_other_keys_and_one_that_comes_after_it_hold_nothing_up() -
 )
 def test_a_lease_that_does_not_wait_is_left_alone(other: Lease) -> None:
     assert not waits_for_ever(other, [other])
+
+
+@pytest.mark.parametrize("in_use", [lease(LOW, "", "8", GONE, epoch=1), lease(LOW, "", "8")])
+def test_of_most_leases_it_is_known_without_a_look_at_the_others(in_use: Lease) -> None:
+    """It is asked of each: for thousands, a look at each pair would block the event loop."""
+
+    class NotToBeRead(tuple[Lease, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[Lease]:
+            raise AssertionError("the others were looked at")
+
+    assert not waits_for_ever(in_use, NotToBeRead())
