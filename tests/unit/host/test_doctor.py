@@ -99,8 +99,8 @@ def test_a_fleet_without_a_host_is_a_problem() -> None:
 
 
 def test_hosts_that_were_killed_or_keep_no_record_are_not_said_to_be_missing() -> None:
-    killed = [([member("a", 1)], [lease("r0", None)])] * 2
-    assert found(*killed) == ["! host a: it has given no sign of life for 5 s"]
+    killed = [([member("a", 1)], [lease("r0", None)])] * 3
+    assert found(*killed) == ["! host a: it has given no sign of life for 10 s"]
     foreign = [((), [lease("r0", "net")])] * 2
     assert found(*foreign) == ["? leases: 1 belong to net, which keeps no record"]
 
