@@ -28,7 +28,8 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
 
     A parent without a lease may be yet to come, if its own parent is still being read. It
     counts as ended only for a lease that was owned before: its parents had ended then,
-    and are forgotten.
+    and are forgotten. A listing of several pages may show a lease twice, as it was and as
+    it is: what has ended in one of them has ended.
     """
     leases = list(leases)
     ended = {x.range_id for x in leases if x.ended}
@@ -36,7 +37,7 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
     return [
         x
         for x in leases
-        if not x.ended
+        if x.range_id not in ended
         and x.paused is None
         and (x.epoch > 0 or _may_begin(x.range, ended, read))
     ]

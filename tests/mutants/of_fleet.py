@@ -290,6 +290,14 @@ FLEET = (
         tests=("tests/unit/leases/test_plan.py", _STORIES),
     ),
     Mutant(
+        name="a lease that a torn listing shows twice is taken again at its end",
+        file="leases/plan.py",
+        before="        if x.range_id not in ended\n",
+        after="        if not x.ended\n",
+        rule=9,
+        tests=("tests/unit/leases/test_plan.py",),
+    ),
+    Mutant(
         name="a child gets its start while its parent is read",
         file="host/balancing/range_sync.py",
         before="if waiting.isdisjoint(found.parents):",

@@ -131,6 +131,14 @@ def test_nobody_owns_what_has_ended_or_what_waits_for_its_parents() -> None:
     assert assignable([parent.finished(), other.finished(), child]) == [child]
 
 
+def test_a_lease_that_a_torn_listing_shows_twice_has_ended_if_one_of_them_has() -> None:
+    a = host(0)
+    before = lease(0, a)
+    listed = [before.finished(), before]
+    assert assignable(listed) == []
+    assert actions(a, {}, *listed) == []
+
+
 def test_a_child_waits_for_a_parent_whose_lease_is_yet_to_come() -> None:
     child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"),)))
     assert assignable([child]) == []
