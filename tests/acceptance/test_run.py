@@ -176,13 +176,21 @@ async def test_a_stop_before_the_start_is_over_is_an_orderly_one(place: Path) ->
         (["--observer=log", "--set=leases.expiration=1"], "leases: renew_interval (10 s) is"),
         (["--observer=log", "--set=log.level=loud"], "log.level (from the command line): "),
         (["--observer=log", "--option=x"], "--option x: write it as key=value"),
+        (["--observer=count", "--option=every=many"], "every='many' should be a valid number"),
+        (["--observer=log", "--config=deep.toml"], "deep.toml is no TOML: "),
+        (
+            ["--observer=log", "--feed=cosmos://acc.example/d/c"],
+            "is not base64, so it is no key",
+        ),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )
 def test_a_mistake_is_told_in_a_sentence(place: Path, arguments: list[str], says: str) -> None:
     (place / "leases.txt").write_text("not a database, and long enough to be looked at " * 50)
     (place / "broken.py").write_text("1 / 0\n")
-    ended = changefeed("run", *PLACES, *arguments, cwd=place)
+    (place / "deep.toml").write_text(f"a = {'[' * 5000}")
+    no_key = {"CHANGEFEED_COSMOS__KEY": "no key!"}
+    ended = changefeed("run", *PLACES, *arguments, cwd=place, env=no_key)
     assert ended.returncode == 2, ended.stderr
     assert says in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -34,7 +34,7 @@ __all__ = ["made", "place", "store"]  # the fixtures
 
 PATIENT = (*QUICK, "--set=leases.call_timeout=10")
 FEED = "--feed=eventlog:log"
-NEEDS_FEED = ("status", "reset", "check", "leases")
+NEEDS_FEED = ("status", "reset", "check", "leases", "positions")
 EVERYWHERE = [*STORES, MIXTURE, in_redis_and_postgres]
 
 
@@ -210,6 +210,25 @@ async def test_positions_are_imported_and_read_from_there(
     assert {x.epoch for x in await operator.stored()} == {8}
     moved = await operator("leases", "import", "file:positions.json", code=2)
     assert "hosts may be further on" in moved
+
+
+@pytest.mark.parametrize("store", EVERYWHERE, indirect=True)
+async def test_positions_are_saved_and_given_back(
+    place: Path, store: Store, operator: Operator
+) -> None:
+    await read_all(place, store, 100)
+    before = [x.continuation for x in await operator.stored()]
+    assert "before.json: 4 leases" in await operator("positions", "save", "before.json")
+    await operator("reset", "--all", "--to=beginning", "--yes")
+    assert await operator.read() == 0
+    done = await operator("positions", "restore", "before.json", "--yes")
+    assert done.count(": moved") == 4
+    assert [x.continuation for x in await operator.stored()] == before
+    assert await operator.owned_by(None, None, None, None)
+    async with anna(place, store) as host:
+        await host.says('"event": "lease.acquired"', times=4)
+        await stopped(host)
+    assert delivered(place) == list(range(100))  # nothing comes again
 
 
 @pytest.mark.parametrize("store", [in_postgres, in_blobs, MIXTURE], indirect=True)
