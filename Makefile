@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+JOBS ?= 2
 SEEDS ?= 1000
 SEED ?=
 
@@ -18,8 +19,8 @@ demo: $(VENV)/.ready  ## Run the main job: a real feed, four hosts, one killed, 
 sample: $(VENV)/.ready  ## Run two hosts with ownership in Redis and checkpoints in Blob, on servers started here.
 	PATH="$(CURDIR)/.venv/azurite/node_modules/.bin:$$PATH" $(BIN)/python -m samples.redis_and_blob $(ARGS)
 
-test: $(VENV)/.ready  ## Run every test.
-	$(BIN)/pytest -q $(ARGS)
+test: $(VENV)/.ready  ## Run every test, JOBS of them at once.
+	$(BIN)/pytest -q -n $(JOBS) --dist=worksteal $(ARGS)
 
 check: lint types imports test  ## Lint, types, imports and tests; .ci/run runs all that CI does.
 
