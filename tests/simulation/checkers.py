@@ -193,6 +193,7 @@ class Checker:
         if writer == OPERATOR and not lease.ended:
             self._begun_anew.add(lease.range_id)
             self._epoch[lease.range_id] = 0
+            self._claimed.pop(lease.range_id, None)  # its checkpoint goes with it
             self._moved(lease.range, 0)
 
     def ownership_forgotten(self) -> None:

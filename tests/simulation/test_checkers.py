@@ -194,6 +194,15 @@ def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoint
         checker.began(call_of(again, "c/1"), found[1:])
 
 
+def test_a_lease_that_was_deleted_by_hand_leaves_no_epoch_to_go_on_from() -> None:
+    checker, taken, _ = watched(2)
+    claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=taken.epoch)
+    checker.stored(None, claimed, "a/1")
+    checker.deleted(taken, OPERATOR)
+    checker.ownership_forgotten()
+    checker.stored(None, FREE, "b/1")
+
+
 def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> None:
     checker, taken, found = watched(2)
     claimed = Checkpoint(range_id=R1.id, continuation=Continuation("0"), epoch=1)
