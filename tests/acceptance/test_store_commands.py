@@ -3,13 +3,13 @@
 import asyncio
 import json
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
 from changefeed.feeds.addresses import open_feed
@@ -47,17 +47,23 @@ class Operator:
 
     async def __call__(self, *arguments: str, code: int = 0, create: bool = False) -> str:
         """Run a command; return all it said. It must end with ``code``."""
+        return (await self._ended(arguments, code=code, create=create)).output
+
+    async def _ended(
+        self, arguments: Sequence[str], *, code: int = 0, create: bool = False
+    ) -> Result:
         places = self._store.flags if create else self._places
         feed = [FEED] if arguments[0] in NEEDS_FEED else []
         ended = await asyncio.to_thread(
             CliRunner().invoke, app, [*arguments, *feed, *places, *PATIENT], env=ENVIRONMENT
         )
         assert ended.exit_code == code, ended.output
-        return ended.output
+        return ended
 
     async def leases(self) -> dict[str, dict[str, Any]]:
         """What ``status --json`` says of each range."""
-        return {x["range"]: x for x in json.loads(await self("status", "--json"))["leases"]}
+        said = (await self._ended(("status", "--json"))).stdout
+        return {x["range"]: x for x in json.loads(said)["leases"]}
 
     async def stored(self) -> list[Lease]:
         """Each lease as it is stored, in the order of ``RANGES``; none if it is not there."""
