@@ -1,13 +1,13 @@
 """What is wrong with a fleet, by some looks at it."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from changefeed.host.doctor import Look, diagnose
 from changefeed.host.problems import Problem
 from changefeed.host.settings import LeaseSettings
-from changefeed.host.snapshot import LeaseStatus, MemberStatus, Snapshot
+from changefeed.host.snapshot import LeaseStatus, MemberStatus
 from changefeed.runtime.diagnostics import Severity
+from tests.support.snapshots import lease_status, snapshot
 
 
 def member(name: str, beats: int, *, age: float = 0.1, stopping: bool = False) -> MemberStatus:
@@ -29,20 +29,8 @@ def lease(
     lag: int | None = 0,
     next_owner: str | None = None,
 ) -> LeaseStatus:
-    return LeaseStatus(
-        range=name,
-        parents=(),
-        owner=owner,
-        incarnation=None,
-        next_owner=next_owner,
-        epoch=1,
-        ended=False,
-        paused=None,
-        continuation=at,
-        checkpoint_epoch=1,
-        lag=lag,
-        lag_seconds=None,
-        stamp_age=0.0,
+    return lease_status(
+        name, owner=owner, next_owner=next_owner, continuation=at, lag=lag, stamp_age=0.0
     )
 
 
@@ -54,15 +42,7 @@ def found(
     seen = [
         Look(
             at=5.0 * n,
-            seen=Snapshot(
-                at=datetime(2026, 1, 1, tzinfo=UTC),
-                feed="memory:",
-                expiration=30.0,
-                members=members,
-                leases=leases,
-                ranges_without_lease=(),
-                problems=problems,
-            ),
+            seen=snapshot(leases, members=members, problems=problems),
         )
         for n, (members, leases) in enumerate(looks)
     ]

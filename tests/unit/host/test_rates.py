@@ -2,13 +2,13 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.rates import rates
 from changefeed.host.snapshot import LeaseStatus, Snapshot
+from tests.support.snapshots import lease_status, snapshot
 
 
 class Counting(MemoryFeed):
@@ -22,32 +22,11 @@ class Counting(MemoryFeed):
 
 
 def lease(name: str, at: str) -> LeaseStatus:
-    return LeaseStatus(
-        range=name,
-        parents=(),
-        owner="a",
-        incarnation=None,
-        next_owner=None,
-        epoch=1,
-        ended=False,
-        paused=None,
-        continuation=at,
-        checkpoint_epoch=1,
-        lag=None,
-        lag_seconds=None,
-        stamp_age=None,
-    )
+    return lease_status(name, owner="a", continuation=at)
 
 
 def look(seconds: float, *leases: LeaseStatus) -> Snapshot:
-    return Snapshot(
-        at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds),
-        feed="memory:",
-        expiration=30.0,
-        members=(),
-        leases=leases,
-        ranges_without_lease=(),
-    )
+    return snapshot(leases, seconds=seconds)
 
 
 async def test_a_rate_is_what_was_done_by_the_seconds_between() -> None:

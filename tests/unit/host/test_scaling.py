@@ -1,12 +1,12 @@
 """How many hosts a fleet should have."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import pytest
 
 from changefeed.host.scaling import desired_hosts
-from changefeed.host.snapshot import LeaseStatus, Snapshot
+from changefeed.host.snapshot import Snapshot
+from tests.support.snapshots import lease_status, snapshot
 
 
 def fleet(
@@ -16,31 +16,12 @@ def fleet(
     without_lease: Sequence[str] = (),
 ) -> Snapshot:
     leases = [
-        LeaseStatus(
-            range=f"r{n}",
-            parents=(),
-            owner=None,
-            incarnation=None,
-            next_owner=None,
-            epoch=1,
-            ended=n in ended,
-            paused="bad data" if n in paused else None,
-            continuation="0",
-            checkpoint_epoch=1,
-            lag=lag,
-            lag_seconds=None,
-            stamp_age=None,
+        lease_status(
+            f"r{n}", ended=n in ended, paused="bad data" if n in paused else None, lag=lag
         )
         for n, lag in enumerate(lags)
     ]
-    return Snapshot(
-        at=datetime(2026, 1, 1, tzinfo=UTC),
-        feed="memory:",
-        expiration=30.0,
-        members=(),
-        leases=leases,
-        ranges_without_lease=without_lease,
-    )
+    return snapshot(leases, ranges_without_lease=without_lease)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Which leases are shown, in which order, and how fast they get on."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from io import StringIO
 
 import pytest
@@ -11,25 +11,12 @@ from changefeed.cli.io.lease_view import LeaseView, Sort
 from changefeed.cli.status import rendered
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.rates import rates
-from changefeed.host.snapshot import LeaseStatus, Snapshot
+from changefeed.host.snapshot import LeaseStatus
+from tests.support.snapshots import lease_status, snapshot
 
 
 def lease(name: str, owner: str | None, lag: int | None, late: float | None) -> LeaseStatus:
-    return LeaseStatus(
-        range=name,
-        parents=(),
-        owner=owner,
-        incarnation=None,
-        next_owner=None,
-        epoch=1,
-        ended=False,
-        paused=None,
-        continuation="0",
-        checkpoint_epoch=1,
-        lag=lag,
-        lag_seconds=late,
-        stamp_age=None,
-    )
+    return lease_status(name, owner=owner, lag=lag, lag_seconds=late)
 
 
 LEASES = [
@@ -76,20 +63,9 @@ def test_a_pattern_is_for_ranges_owners_and_states(pattern: str, ranges: list[st
     assert shown(LeaseView(pattern=pattern)) == ranges
 
 
-def snapshot(*leases: LeaseStatus, second: float = 0.0) -> Snapshot:
-    return Snapshot(
-        at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second),
-        feed="memory:",
-        expiration=30.0,
-        members=(),
-        leases=leases,
-        ranges_without_lease=(),
-    )
-
-
 def test_what_is_left_out_is_said_and_rates_have_a_column() -> None:
     out = StringIO()
-    seen = snapshot(*LEASES)
+    seen = snapshot(LEASES)
     Console(file=out, width=200).print(rendered(seen, LeaseView(pattern="r[01]"), RATES))
     assert "2 of 4 leases are shown" in out.getvalue()
     assert "changes/s" in out.getvalue()
@@ -100,9 +76,9 @@ async def test_a_rate_is_what_was_checkpointed_between_two_looks() -> None:
     feed = MemoryFeed(3)
     for n in range(300):
         feed.append(f"key-{n}")
-    before = snapshot(*(lease(f"r{n}", "anna", 0, None) for n in range(3)))
+    before = snapshot([lease(f"r{n}", "anna", 0, None) for n in range(3)])
     moved = [replace(before.leases[0], continuation="40"), before.leases[1]]
-    after = snapshot(*moved, lease("r9", None, 0, None), second=10.0)
+    after = snapshot([*moved, lease("r9", None, 0, None)], seconds=10.0)
     assert await rates(feed, before, after) == {"r0": 4.0, "r1": 0.0}
     back = replace(before, at=after.at + timedelta(seconds=10))
     assert await rates(feed, after, back) == {"r1": 0.0}, "one was moved back"
