@@ -4,14 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from changefeed.cli.exit_codes import USER_ERROR, exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.host.settings import LeaseSettings, Settings
@@ -21,7 +19,6 @@ from changefeed.leases.coverage import check_coverage
 from changefeed.leases.errors import ContainerError
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
 
-_COLOURS = {Severity.FINE: "green", Severity.WARNING: "yellow", Severity.PROBLEM: "red"}
 _LONGEST = 60.0
 
 
@@ -41,12 +38,7 @@ def check(
     """
     with exit_on_error():
         found = asyncio.run(_found(flags.settings()))
-        if json:
-            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
-        else:
-            Console().print(diagnostics_table(found))
-        if any(x.severity is Severity.PROBLEM for x in found):
-            raise typer.Exit(USER_ERROR)
+        print_diagnostics(found, json=json, exit_code=USER_ERROR)
 
 
 async def _found(settings: Settings) -> Sequence[Diagnostic]:
@@ -125,11 +117,3 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
         yield fine("leases", f"{len(leases)} leases, {len(members)} hosts")
         for one in wrong:
             yield one
-
-
-def diagnostics_table(found: Sequence[Diagnostic]) -> Table:
-    table = Table("", "about", "found", "what to do")
-    for x in found:
-        severity = f"[{_COLOURS[x.severity]}]{x.severity}[/]"
-        table.add_row(severity, x.about, x.text, x.advice)
-    return table

@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 import aiohttp
-import msgspec
 import typer
-from rich.console import Console
 
-from changefeed.cli.check import diagnostics_table
 from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import FAILED, exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.host.doctor import Look, diagnose
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, MemberStatus
-from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
+from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
 _EVERY = 1.0
 _ANSWER_WITHIN = 3.0
@@ -46,12 +44,7 @@ def doctor(
     """
     with exit_on_error():
         found = asyncio.run(_found(flags.settings(), watch))
-        if json:
-            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
-        else:
-            Console().print(diagnostics_table(found))
-        if any(x.severity is Severity.PROBLEM for x in found):
-            raise typer.Exit(FAILED)
+        print_diagnostics(found, json=json, exit_code=FAILED)
 
 
 async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:

@@ -15,6 +15,7 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.phrases import counted, repeats
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
@@ -134,7 +135,7 @@ async def _restore(
         print_whole(await _table(feed, steps))
         if dry_run:
             return True
-        if not yes and not typer.confirm(f"Restore {_count(steps)}?"):
+        if not yes and not typer.confirm(f"Restore {counted(len(steps), 'lease')}?"):
             typer.echo("nothing was changed")
             return False
         done = await _carry_out(container, steps)
@@ -207,13 +208,6 @@ async def _meaning(feed: Feed, step: Step) -> str:
     if step.stored is None or step.stored.continuation is None:
         return f"created, {lag:,} changes behind"
     try:
-        again = lag - await feed.lag(wanted.range_id, step.stored.continuation)
+        return repeats(lag - await feed.lag(wanted.range_id, step.stored.continuation))
     except FeedError:
-        return "the feed cannot estimate how many changes"
-    if again > 0:
-        return f"{again:,} delivered again"
-    return f"{-again:,} never delivered" if again else "stays where it is"
-
-
-def _count(steps: Sequence[Step]) -> str:
-    return f"{len(steps)} lease{'' if len(steps) == 1 else 's'}"
+        return repeats(None)

@@ -11,6 +11,7 @@ from changefeed.cli.existing import existing_leases, named
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.phrases import counted, repeats
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedRefused
@@ -92,7 +93,7 @@ async def _reset(
         print_whole(_table(moves))
         if dry_run:
             return True
-        if moves and not yes and not typer.confirm(f"Move {_count(moves)}?"):
+        if moves and not yes and not typer.confirm(f"Move {counted(len(moves), 'range')}?"):
             typer.echo("nothing was changed")
             return False
         done = await _carry_out(container, moves)
@@ -140,17 +141,5 @@ async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
 
 
 def _table(moves: Sequence[Move]) -> Table:
-    rows = ((x.range_id, x.lease.continuation or "", x.to, _meaning(x.again)) for x in moves)
+    rows = ((x.range_id, x.lease.continuation or "", x.to, repeats(x.again)) for x in moves)
     return a_table("range", "from", "to", "which means", rows=rows)
-
-
-def _meaning(again: int | None) -> str:
-    if again is None:
-        return "the feed cannot estimate how many changes"
-    if again > 0:
-        return f"{again:,} delivered again"
-    return f"{-again:,} never delivered" if again else "stays where it is"
-
-
-def _count(moves: Sequence[Move]) -> str:
-    return f"{len(moves)} range{'' if len(moves) == 1 else 's'}"
