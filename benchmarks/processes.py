@@ -18,9 +18,9 @@ from typing import Self
 
 from changefeed.feeds.eventlog import EventLogWriter
 from changefeed.feeds.feed import RangeId
+from tests.support.lease_place import LeasePlace
 
 from .deliveries import Delivery, read_deliveries
-from .lease_places import LeasePlace, in_a_file
 from .logs import make_log, records
 
 EXPIRATION, BALANCE_INTERVAL, PAGE = 3.0, 0.5, 100
@@ -49,7 +49,7 @@ class Hosts:
     ) -> None:
         self.place = place
         self._seconds = seconds
-        self._leases = leases or in_a_file(place)
+        self._leases = leases or LeasePlace(addresses=[f"sqlite:{place / 'leases.db'}"])
         self._running: dict[str, Process] = {}
 
     async def start(self, name: str) -> None:

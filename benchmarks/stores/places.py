@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.lease_places import LeasePlace
 from tests.support import servers
 from tests.support.counting_proxy import Counted, counting
+from tests.support.lease_place import LeasePlace
 
 Ports = Mapping[str, int]
 """Where servers listen, by kind."""

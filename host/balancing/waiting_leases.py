@@ -5,7 +5,7 @@ are read through those that hold their keys now (Cosmos DB), no host creates a p
 lease: its keys have a lease, which is this one. It would wait for ever, and its keys with it.
 
 What its parent's owner made begins where that owner had got to, so nothing is skipped. One
-listing may lack a lease that is there: each of two has to say that nobody holds the keys.
+listing may lack a lease that is there: two in a row must show no holder of the keys.
 """
 
 from collections.abc import Collection, Iterable

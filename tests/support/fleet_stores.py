@@ -5,15 +5,16 @@ what its parameter makes (``indirect=True``).
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
 
-from changefeed.feeds.backend import OpenOptions
-from changefeed.leases.addresses import open_container, open_stores
 from changefeed.leases.container import LeaseContainer
+from tests.support.lease_place import LeasePlace
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
+
+_KEYS = {"blob": Azurite.key}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +25,12 @@ class Store:
     addresses: list[str]
 
     @property
-    def flags(self) -> list[str]:
-        if len(self.addresses) == 1:
-            return [f"--leases={self.addresses[0]}", "--create-lease-container"]
-        names = ("leases.ownership", "leases.checkpoints")
-        both = zip(names, self.addresses, strict=True)
-        return ["--create-lease-container", *(f"--set={x}={y}" for x, y in both)]
+    def place(self) -> LeasePlace:
+        return LeasePlace(addresses=self.addresses, keys=_KEYS)
+
+    @property
+    def flags(self) -> Sequence[str]:
+        return self.place.flags
 
     @property
     def owner(self) -> Server:
@@ -92,11 +93,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
         yield store
 
 
-ENVIRONMENT = {"CHANGEFEED_BACKENDS__BLOB__KEY": Azurite.key}
+ENVIRONMENT = LeasePlace(addresses=(), keys=_KEYS).environment
 
 
 def opened(store: Store) -> contextlib.AbstractAsyncContextManager[LeaseContainer]:
-    options = OpenOptions(create=True, backends={"blob": {"key": Azurite.key}})
-    if len(store.addresses) == 1:
-        return open_container(store.addresses[0], options)
-    return open_stores(store.addresses[0], store.addresses[1], options)
+    return store.place.open()

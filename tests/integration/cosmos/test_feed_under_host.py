@@ -92,9 +92,9 @@ async def write(world: CosmosWorld, step: int) -> None:
 async def test_a_host_follows_splits_that_happen_with_it_and_without_it(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    told, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
+    config, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
     await write(world, 0)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(0)
         low, _ = await world.by_hand.split(range="0")
         await write(world, 1)
@@ -102,7 +102,7 @@ async def test_a_host_follows_splits_that_happen_with_it_and_without_it(
     lowest, _ = await world.by_hand.split(range=low["id"])
     await world.by_hand.split(range=lowest["id"])
     await write(world, 2)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(2)
         await asyncio.sleep(0.5)  # time for what should not come
     assert seen.steps == {x: [0, 1, 2] for x in KEYS}
@@ -111,17 +111,17 @@ async def test_a_host_follows_splits_that_happen_with_it_and_without_it(
 async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    told, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
+    config, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
     low, high = await world.by_hand.split(range="0")
     lowest, lower = await world.by_hand.split(range=low["id"])
     await write(world, 0)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(0)
         await world.by_hand.merge(lowest["id"], lower["id"])
         await write(world, 1)
         await seen.reach(1)
         await asyncio.sleep(0.5)
-    async with running_host(told, seen):  # from the leases of halves alone
+    async with running_host(config, seen):  # from the leases of halves alone
         await write(world, 2)
         await seen.reach(2)
         await asyncio.sleep(0.5)
@@ -132,21 +132,25 @@ async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
     ]
     await world.by_hand.merge(merged, high["id"])
     await write(world, 3)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(3)
         await asyncio.sleep(0.5)
     assert seen.steps == {x: [0, 1, 2, 3] for x in KEYS}
 
 
+def settings_with_leases_in_cosmos(world: CosmosWorld, tmp_path: Path) -> Settings:
+    container = world.url.replace("http://", "cosmos+http://") + "leases/leases"
+    made = settings(world, tmp_path / "none", page_size=5)
+    return made.model_copy(update={"leases": lease_settings(container)})
+
+
 async def test_a_merged_range_that_is_split_elsewhere_is_read_on_in_a_cosmos_container(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    container = world.url.replace("http://", "cosmos+http://") + "leases/leases"
-    told, seen = settings(world, tmp_path / "none", page_size=5), Seen()
-    told = told.model_copy(update={"leases": lease_settings(container)})
+    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen()
     low, high = await world.by_hand.split(range="0")
     await write(world, 0)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(0)
         merged = await world.by_hand.merge(low["id"], high["id"])
         await write(world, 1)
@@ -162,28 +166,26 @@ async def test_a_merged_range_that_is_split_elsewhere_is_read_on_in_a_cosmos_con
 async def test_a_deleted_lease_of_half_a_merged_range_is_created_again_and_nothing_is_lost(
     world: CosmosWorld, tmp_path: Path, deleted: str
 ) -> None:
-    container = world.url.replace("http://", "cosmos+http://") + "leases/leases"
-    told, seen = settings(world, tmp_path / "none", page_size=5), Seen()
-    told = told.model_copy(update={"leases": lease_settings(container)})
+    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen()
     low, high = await world.by_hand.split(range="0")
     await write(world, 0)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(0)
         await world.by_hand.merge(low["id"], high["id"])
         await write(world, 1)
         await seen.reach(1)  # by leases of two parts, named by their bounds
         await asyncio.sleep(2)  # past the next renewal, which carries the epoch
         if deleted == "under a host":
-            await delete_lease_of_a_part(told)
+            await delete_lease_of_a_part(config)
             await write(world, 2)
             await seen.reach(2)
             await asyncio.sleep(0.5)
     if deleted == "while no host runs":
-        await delete_lease_of_a_part(told)
+        await delete_lease_of_a_part(config)
         await write(world, 2)
-        async with running_host(told, seen):
+        async with running_host(config, seen):
             await seen.reach(2)
-    async with open_leases(told) as leases:
+    async with open_leases(config) as leases:
         parts = {x.range_id: x.epoch for x in await leases.list() if not x.ended}
     assert sorted(parts) == sorted([f"-{low['high']}", f"{low['high']}-FF"])
     assert {tuple(sorted(set(x))) for x in seen.steps.values()} == {(0, 1, 2)}
@@ -193,8 +195,8 @@ async def test_a_deleted_lease_of_half_a_merged_range_is_created_again_and_nothi
         assert parts[RangeId(f"-{low['high']}")] >= 2
 
 
-async def delete_lease_of_a_part(told: Settings) -> None:
-    async with open_leases(told) as leases:
+async def delete_lease_of_a_part(config: Settings) -> None:
+    async with open_leases(config) as leases:
         for _ in range(10):
             (part,) = [x for x in await leases.list() if x.range.low == "" and not x.ended]
             with suppress(LeaseConflict):  # its owner renews it
@@ -205,27 +207,25 @@ async def delete_lease_of_a_part(told: Settings) -> None:
 async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from_old_positions(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    container = world.url.replace("http://", "cosmos+http://") + "leases/leases"
-    told, seen = settings(world, tmp_path / "none", page_size=5), Seen()
-    told = told.model_copy(update={"leases": lease_settings(container)})
+    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen()
     await write(world, 0)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(0)
     await world.delete()
     await world.create()
     for step in range(1, 4):  # beyond all positions of the leases
         await write(world, step)
     with pytest.raises(ContainerRefused, match=r"deleted and recreated.*reset --all"):
-        async with open_host(told, seen.see):
+        async with open_host(config, seen.see):
             pass
 
 
 async def test_what_a_host_made_before_it_died_at_the_end_of_a_range_is_not_read_beside_others(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    told, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
+    config, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
     await write(world, 0)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(0)
     low, high = await world.by_hand.split(range="0")
     async with SqliteLeases(tmp_path / "leases.db") as container:
@@ -238,7 +238,7 @@ async def test_what_a_host_made_before_it_died_at_the_end_of_a_range_is_not_read
             await container.create(Lease(range=made, continuation=whole.continuation))
     await world.by_hand.merge(low["id"], high["id"])
     await write(world, 1)
-    async with running_host(told, seen):
+    async with running_host(config, seen):
         await seen.reach(1)
         await asyncio.sleep(1)  # time for what should not come
     assert seen.steps == {x: [0, 1] for x in KEYS}
@@ -247,8 +247,8 @@ async def test_what_a_host_made_before_it_died_at_the_end_of_a_range_is_not_read
 async def test_a_throttled_feed_loses_nothing_and_is_not_asked_in_a_tight_loop(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    told, seen = settings(world, tmp_path / "leases.db"), Seen()
-    async with running_host(told, seen):
+    config, seen = settings(world, tmp_path / "leases.db"), Seen()
+    async with running_host(config, seen):
         await write(world, 0)
         await seen.reach(0)
         await world.fault(

@@ -1,9 +1,8 @@
-"""Where hosts of a benchmark keep their leases: for this process, and as flags for others."""
+"""Where a fleet keeps its leases: for this process, and as flags for others."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.addresses import open_container, open_stores
@@ -38,7 +37,3 @@ class LeasePlace:
             return open_container(self.addresses[0], options)
         ownership, checkpoints = self.addresses
         return open_stores(ownership, checkpoints, options)
-
-
-def in_a_file(folder: Path) -> LeasePlace:
-    return LeasePlace(addresses=[f"sqlite:{folder / 'leases.db'}"])
