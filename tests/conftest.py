@@ -32,6 +32,17 @@ def pytest_asyncio_loop_factories(
     return {"virtual": VirtualTimeLoop}
 
 
+@pytest.fixture(autouse=True)
+def _no_handlers_left_behind() -> Iterator[None]:
+    """Take away the handlers of commands that ran inside a test: their stream is closed by now."""
+    root = logging.getLogger()
+    before, level = [*root.handlers], root.level
+    yield
+    for handler in [x for x in root.handlers if x not in before]:
+        root.removeHandler(handler)
+    root.setLevel(level)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _servers() -> Iterator[None]:
     """End the servers that tests have asked for."""
