@@ -16,6 +16,7 @@ from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host import metrics as m
+from changefeed.host.activity import Activity
 from changefeed.host.settings import ObserverSettings
 from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.lease import HostName, Lease
@@ -59,6 +60,7 @@ class HostEvents(FailureLog):
         self._moves: Counter[str] = Counter()  # since the last line about them
         self._loop_lag = 0.0
         self.health = RangeHealths(wall)
+        self.activity = Activity(wall)
         self._metrics = m.HostMetrics(
             meter or metrics.get_meter("changefeed"),
             [
@@ -102,7 +104,7 @@ class HostEvents(FailureLog):
         self._log.info("host.members", members=sorted(members))
 
     def loop_lag(self, seconds: float) -> None:
-        self._loop_lag = seconds
+        self._loop_lag = self.activity.loop_lag = seconds
 
     def loop_blocked(self, seconds: float, limit: float) -> None:
         self._log.warning(
@@ -124,6 +126,7 @@ class HostEvents(FailureLog):
         self._owned.add(lease.range_id)
         self._moves["acquired"] += 1
         self.health.begin(lease.range_id, lease.health)
+        self.activity.acquired(lease.range_id, continuation)
         self._metrics.count(m.ACQUISITIONS, how=how)
         if how == "stolen":
             self._metrics.count(m.STEALS)
@@ -138,6 +141,9 @@ class HostEvents(FailureLog):
 
     def balanced(self, leases: int) -> None:
         """Report what has moved since the last round; ``leases`` is how many there are."""
+        lags = self._lags.values()
+        late = [x.seconds for x in lags if x.seconds is not None]
+        self.activity.sample(sum(x.changes for x in lags), max(late, default=None))
         if self._moves:
             self._log.info("host.balanced", **self._moved(), owns=len(self._owned), of=leases)
 
@@ -152,7 +158,8 @@ class HostEvents(FailureLog):
     def renewed(self) -> None:
         self._metrics.count(m.RENEWALS)
 
-    def checkpointed(self, range_id: RangeId) -> None:
+    def checkpointed(self, range_id: RangeId, continuation: Continuation) -> None:
+        self.activity.checkpointed(range_id, continuation)
         self._metrics.count(m.CHECKPOINTS, range=range_id)
 
     def requested(self, lease: Lease) -> None:
@@ -180,6 +187,7 @@ class HostEvents(FailureLog):
         self._owned.discard(lease.range_id)
         self._lags.pop(lease.range_id, None)
         self.health.forget(lease.range_id)
+        self.activity.given_up(lease.range_id)
         lost = reason is CloseReason.LEASE_LOST
         self._moves["lost" if lost else "released"] += 1
         if lost:
@@ -198,6 +206,7 @@ class HostEvents(FailureLog):
         self._owned.discard(lease.range_id)
         self._lags.pop(lease.range_id, None)
         self.health.forget(lease.range_id)
+        self.activity.given_up(lease.range_id)
         self._log.error(
             "lease.left_to_expire",
             range=lease.range_id,
@@ -233,6 +242,7 @@ class HostEvents(FailureLog):
 
     def batch(self, range_id: RangeId, changes: int, seconds: float) -> None:
         self.health.progressed(range_id)
+        self.activity.done(range_id, changes)
         self._metrics.count(m.CHANGES, changes, range=range_id)
         self._metrics.count(m.BATCHES, range=range_id)
         self._metrics.observer_took(seconds)

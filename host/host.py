@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.timeouts import bounded_feed
+from changefeed.host.activity import Activity
 from changefeed.host.balancing.balancer import Balancer
 from changefeed.host.balancing.membership import Membership, NameTaken
 from changefeed.host.balancing.range_sync import RangeSynchronizer
@@ -116,6 +117,9 @@ class Host:
     settings: Settings
     registry: CollectorRegistry | None
     """What Prometheus is to fetch of it; ``None`` if it counts with the program's meters."""
+    feed: Feed
+    container: LeaseContainer
+    """Where the leases are; operators pause, resume, release and reset there."""
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class Host:
         self.incarnation = Incarnation(settings.host.incarnation or uuid4().hex)
         self.settings = self._settings = settings
         self.registry = registry
-        self._feed = bounded_feed(feed, timeout=settings.feed.read_timeout)
+        self.feed = self._feed = bounded_feed(feed, timeout=settings.feed.read_timeout)
         self._make_observer = make_observer
         self._events = events or HostEvents(self.name, wall=wall)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
@@ -147,7 +151,7 @@ class Host:
             on_call=self._events.container_call,
         )
         self._memory = LeaseMemory()
-        self._container = RememberingContainer(bounded, self._memory)
+        self.container = self._container = RememberingContainer(bounded, self._memory)
         self._membership = Membership(
             self._container,
             Member(name=self.name, incarnation=self.incarnation, address=address),
@@ -190,6 +194,11 @@ class Host:
     def paused(self) -> Mapping[RangeId, str]:
         """The ranges that were paused in the last listing, with the reasons."""
         return self._events.paused
+
+    @property
+    def activity(self) -> Activity:
+        """What it did lately, and what it last saw of its fleet."""
+        return self._events.activity
 
     @property
     def health(self) -> Health:

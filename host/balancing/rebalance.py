@@ -85,6 +85,7 @@ class Rebalancer:
         fleet = self._balancer.fleet
         listing = Listing(leases=leases, members=members, reading=self._pool.leases)
         view = self._balancer.observe(listing, at)
+        self._events.activity.listed(leases, members, view.dead)
         reports = reporter(view) == self._me
         self._events.listed_unread(unread_ranges(view) if reports else {})
         if view.fleet != fleet:

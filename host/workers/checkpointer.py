@@ -140,7 +140,7 @@ class Checkpointer:
         self._idle.clear()
         await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
         self._idle.set()
-        self._events.checkpointed(self._owned.range_id)
+        self._events.checkpointed(self._owned.range_id, wanted)
         self._written = number
         self._changes_unwritten -= changes
         self._progress.set()

@@ -1,0 +1,85 @@
+"""What a host remembers of what it did, for those who look at it."""
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.host.activity import Activity, Point
+from changefeed.leases.lease import HostName, Lease
+
+R, S = RangeId("r"), RangeId("s")
+ANNA, BEN = HostName("anna"), HostName("ben")
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_rates_and_a_point_of_the_hour_are_made_of_ten_seconds() -> None:
+    clock = Clock()
+    activity = Activity(clock)
+    activity.done(R, 30)
+    activity.done(S, 10)
+    clock.now += 9
+    activity.sample(5, 1.0)
+    assert (activity.rates, list(activity.hour)) == ({}, [])
+    clock.now += 1
+    activity.sample(7, 2.5)
+    assert activity.rates == {R: 3.0, S: 1.0}
+    assert list(activity.hour) == [Point(at=1010.0, rate=4.0, lag=7, late=2.5)]
+    clock.now += 10
+    activity.sample(0, None)
+    assert activity.rates == {}, "nothing was done since"
+
+
+def test_an_hour_is_kept_and_no_more() -> None:
+    clock = Clock()
+    activity = Activity(clock)
+    for _ in range(500):
+        clock.now += 10
+        activity.sample(0, None)
+    assert activity.hour[-1].at - activity.hour[0].at == 3590
+
+
+def test_a_clock_that_is_set_back_makes_no_rate_of_it() -> None:
+    clock = Clock()
+    activity = Activity(clock)
+    activity.done(R, 100)
+    clock.now -= 500
+    activity.sample(0, None)
+    assert (activity.rates, list(activity.hour)) == ({}, [])
+    activity.done(R, 50)
+    clock.now += 10
+    activity.sample(0, None)
+    assert activity.rates == {R: 5.0}
+
+
+def test_a_range_is_known_from_its_acquisition_until_it_is_given_up() -> None:
+    clock = Clock()
+    activity = Activity(clock)
+    activity.acquired(R, Continuation("5"))
+    assert (activity.ranges[R].since, activity.ranges[R].position) == (1000.0, "5")
+    assert activity.ranges[R].checkpoint_at is None
+    clock.now += 3
+    activity.checkpointed(R, Continuation("9"))
+    known = activity.ranges[R]
+    assert (known.since, known.position, known.checkpoint_at) == (1000.0, "9", 1003.0)
+    activity.given_up(R)
+    activity.checkpointed(R, Continuation("10"))  # its answer came late
+    assert activity.ranges == {}
+
+
+def test_moves_are_those_since_the_first_listing_and_the_newest_come_first() -> None:
+    activity = Activity(Clock())
+    lease = Lease(range=FeedRange(id=R))
+    activity.listed([lease], [])
+    assert activity.moved == 0, "what was there before was not seen to move"
+    for owner in (ANNA, BEN):
+        lease = Lease(range=FeedRange(id=R), owner=owner)
+        activity.listed([lease], [])
+    assert [(x.kind, x.of, x.to) for x in activity.newest_moves(5)] == [
+        ("moved", ANNA, BEN),
+        ("acquired", None, ANNA),
+    ]
+    assert len(activity.newest_moves(1)) == 1
+    assert activity.moved == 2
