@@ -34,7 +34,7 @@ def pytest_asyncio_loop_factories(
 
 @pytest.fixture(autouse=True)
 def _no_handlers_left_behind() -> Iterator[None]:
-    """Take away the handlers of commands that ran inside a test: their stream is closed by now."""
+    """Take away the handlers of commands that ran inside a test: their stream is closed."""
     root = logging.getLogger()
     before, level = [*root.handlers], root.level
     yield
