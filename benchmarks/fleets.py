@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.host import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Lease
@@ -78,9 +79,17 @@ class WatchedFleet(Fleet):
         trace: TracebackType | None,
     ) -> None:
         """Stop all at once, so that the end is as quiet as the rest."""
+        await self.stop_all()
+
+    async def stop_all(self) -> int:
+        """Stop every host, and return how many leases were left to expire."""
         for host in self.hosts.values():
             host.stop()
-        await asyncio.gather(*self.running.values())
+        ends = await asyncio.gather(*self.running.values(), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException) and not isinstance(end, StopIncomplete):
+                raise end
+        return sum(len(x.left_to_expire) for x in ends if isinstance(x, StopIncomplete))
 
     @property
     def acquisitions(self) -> int:

@@ -22,7 +22,7 @@ from .calls import FLEET, LEASES, fill
 from .measured import Measured
 from .places import Ports, Store, counted_place
 
-_HOSTS, _AT_REST, _PATIENCE = 16, 10.0, 40.0
+_HOSTS, _AT_REST, _PATIENCE = 16, 10.0, 60.0
 _BUSY_LEASES, _BUSY_HOSTS, _BUSY = 48, 2, 6.0
 _SELDOM: Parts = {"feed": {"poll_interval": 30.0, "lag_interval": 300.0}}
 _CHANGES_A_RANGE = 5
@@ -66,6 +66,9 @@ async def _shared(store: Store, ports: Ports) -> Sequence[Measured]:
         rounds = max(x.calls["list"] for x in hosts.watched.values())
         await asyncio.sleep(1.0)
         rest = await _over(hosts, counts, _AT_REST)
+        began = time.perf_counter()
+        left = await hosts.stop_all()
+        stopping = time.perf_counter() - began
     return [
         Measured(name="balance.seconds", value=seconds, unit="s"),
         Measured(
@@ -79,6 +82,8 @@ async def _shared(store: Store, ports: Ports) -> Sequence[Measured]:
         Measured(name="balance.moves", value=hosts.acquisitions, unit="acquisitions"),
         *_by_lease("at_rest", rest, LEASES, _AT_REST),
         Measured(name="at_rest.conflicts", value=rest.conflicts, unit="lost writes", exactly=0),
+        Measured(name="stop.seconds", value=stopping, unit="s"),
+        Measured(name="stop.left_to_expire", value=left, unit="leases"),
     ]
 
 

@@ -55,7 +55,8 @@ class Store:
 
     def place(self, fleet: str, folder: Path, ports: Ports) -> LeasePlace:
         keys = {"blob": servers.Azurite.key} if "azurite" in self.servers else {}
-        return LeasePlace(addresses=self.addresses(fleet, folder, ports), keys=keys)
+        mine = f"{fleet}-{self.name.replace('+', '-')}"  # stores share servers
+        return LeasePlace(addresses=self.addresses(mine, folder, ports), keys=keys)
 
 
 def _sqlite(fleet: str, folder: Path, _: Ports) -> str:
