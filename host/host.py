@@ -354,9 +354,9 @@ class Host:
                 await rebalancer.run_once()
                 self._listed_at = clock()
                 wait = self._balancer.next_listing(now=clock(), jitter=jitter)
-            except* ContainerUnavailable as errors:
+            except ContainerUnavailable as error:
                 wait = self._settings.leases.balance_interval * jitter
-                self._events.retrying("balance", unwrap_single(errors), wait)
+                self._events.retrying("balance", error, wait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._list_now.wait()

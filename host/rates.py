@@ -1,11 +1,11 @@
 """How fast ranges get on, between two looks at a fleet."""
 
-import asyncio
 from collections.abc import Mapping
 
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Continuation, Feed, RangeId
-from changefeed.host.snapshot import Snapshot
+from changefeed.host.snapshot import LeaseStatus, Snapshot
+from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
 
@@ -17,22 +17,16 @@ async def rates(feed: Feed, before: Snapshot, after: Snapshot) -> Mapping[str, f
     what was done. What was not there before, has ended, or was moved back is left out.
     """
     seconds = (after.at - before.at).total_seconds()
-    known = {x.range: x for x in before.leases}
-    found: dict[str, float] = {}
-    few = asyncio.Semaphore(_AT_ONCE)
+    if seconds <= 0:
+        return {}
+    known = {x.range: x.continuation for x in before.leases}
 
-    async def measure(name: str, old: str | None, new: str | None) -> None:
-        async with few:
-            done = await _between(feed, name, old, new)
-        if done is not None and done >= 0:
-            found[name] = done / seconds
+    async def done(lease: LeaseStatus) -> int | None:
+        return await _between(feed, lease.range, known[lease.range], lease.continuation)
 
-    async with asyncio.TaskGroup() as group:
-        for lease in after.leases:
-            old = known.get(lease.range)
-            if old is not None and not lease.ended and seconds > 0:
-                group.create_task(measure(lease.range, old.continuation, lease.continuation))
-    return found
+    leases = [x for x in after.leases if x.range in known and not x.ended]
+    counts = zip(leases, await for_each(leases, done, at_once=_AT_ONCE), strict=True)
+    return {x.range: count / seconds for x, count in counts if count is not None and count >= 0}
 
 
 async def _between(feed: Feed, name: str, old: str | None, new: str | None) -> int | None:

@@ -7,7 +7,7 @@ shows that its host is dead.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.unread import Unread
+from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
 
@@ -148,7 +149,8 @@ class FleetInspector:
             whole = await self._container.read(lease.range_id) or lease
             return _lease_seen(whole, await _backlog(unread, whole, problems), now)
 
-        statuses = await _each(seen, sorted(leases, key=lambda x: x.range_id))
+        in_order = sorted(leases, key=lambda x: x.range_id)
+        statuses = await for_each(in_order, seen, at_once=_AT_ONCE)
         without_lease = [x.id for x in ranges if leased.isdisjoint((x.id, *x.parents))]
         problems += [problem_without_lease(x) for x in without_lease]
         longest_still = self._settings.leases.expiration + self._settings.leases.max_clock_skew
@@ -183,18 +185,6 @@ async def _backlog(
     except FeedError as error:
         problems.append(problem_of_feed(error))
         return None
-
-
-async def _each(
-    look: Callable[[Lease], Awaitable[LeaseStatus]], leases: Sequence[Lease]
-) -> Sequence[LeaseStatus]:
-    few = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(lease: Lease) -> LeaseStatus:
-        async with few:
-            return await look(lease)
-
-    return await asyncio.gather(*(one(x) for x in leases))
 
 
 def _member_seen(member: Member, now: float) -> MemberStatus:

@@ -9,7 +9,6 @@ The limits: leases are listed one after another, so that what running hosts are 
 look wrong for a moment; and keys are compared by bounds, which not every feed gives.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -21,6 +20,7 @@ from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
 _AGAIN = "if hosts run, check again in a minute: they may be changing this now"
@@ -208,21 +208,19 @@ def _holds_all(held: FeedRange, found: FeedRange) -> bool:
 class _Reading:
     feed: Feed
     container: LeaseContainer
-    few: asyncio.Semaphore
 
     async def tried(self, lease: Lease) -> Diagnostic | None:
         """Read one change at the position of a lease; return what keeps a host from it."""
         name = lease.range_id
-        async with self.few:
-            try:
-                stored = await self.container.read(name)
-                return None if stored is None or stored.ended else await self._read(stored)
-            except (ContainerUnavailable, FeedUnavailable) as error:
-                return warning("leases", f"range {name}: {error}", "check again later")
-            except ContainerError as error:
-                return problem("leases", f"range {name}: {error}")
-            except FeedError as error:
-                return problem("leases", f"range {name}: {error}", _RESET.format(name))
+        try:
+            stored = await self.container.read(name)
+            return None if stored is None or stored.ended else await self._read(stored)
+        except (ContainerUnavailable, FeedUnavailable) as error:
+            return warning("leases", f"range {name}: {error}", "check again later")
+        except ContainerError as error:
+            return problem("leases", f"range {name}: {error}")
+        except FeedError as error:
+            return problem("leases", f"range {name}: {error}", _RESET.format(name))
 
     async def _read(self, stored: Lease) -> Diagnostic | None:
         name = stored.range_id
@@ -243,11 +241,10 @@ class _Reading:
 async def _unreadable(
     feed: Feed, container: LeaseContainer, leases: Sequence[Lease]
 ) -> AsyncIterator[Diagnostic]:
-    reading = _Reading(feed, container, asyncio.Semaphore(_AT_ONCE))
-    async with asyncio.TaskGroup() as group:
-        tries = [group.create_task(reading.tried(x)) for x in leases if not x.ended]
-    for one in tries:
-        if (found := one.result()) is not None:
+    reading = _Reading(feed, container)
+    living = [x for x in leases if not x.ended]
+    for found in await for_each(living, reading.tried, at_once=_AT_ONCE):
+        if found is not None:
             yield found
 
 

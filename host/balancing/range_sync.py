@@ -13,7 +13,6 @@ from changefeed.host.balancing.waiting_leases import (
     waits_for_ever,
 )
 from changefeed.host.events import HostEvents
-from changefeed.host.retries import unwrap_single
 from changefeed.host.settings import FeedSettings
 from changefeed.host.workers.successors import (
     SUPERSEDED,
@@ -24,6 +23,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
 from changefeed.leases.remembering import LeaseMemory
+from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
 _AGAIN_AFTER = 5.0
@@ -69,9 +69,9 @@ class RangeSynchronizer:
             wait = self._settings.ranges_interval
             try:
                 await self._synchronize()
-            except* _LATER as errors:
+            except _LATER as error:
                 wait = min(wait, _AGAIN_AFTER)
-                self._events.retrying("ranges", unwrap_single(errors), wait)
+                self._events.retrying("ranges", error, wait)
             await asyncio.sleep(min(wait, _SOONEST))
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait - _SOONEST):
@@ -143,24 +143,20 @@ async def create_missing(
         bounds = parts_without_lease(ranges, listed_twice)
         missing += [feed.part(low, high) for low, high in bounds]
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
-    few = asyncio.Semaphore(_AT_ONCE)
     failed: list[RangeRefused | RangeUnknown] = []
 
     async def create(found: FeedRange) -> None:
-        async with few:
-            try:
-                position = await feed.resolve_start(found.id, start)
-            except (RangeRefused, RangeUnknown) as error:
-                failed.append(error)
-                return
-            fresh_range = with_unfinished_parents(found, fresh)
-            wanted = memory.recreated(Lease(range=fresh_range, continuation=position))
-            if (await container.create(wanted)).sign_of_life == wanted.sign_of_life:
-                events.created(wanted)
+        try:
+            position = await feed.resolve_start(found.id, start)
+        except (RangeRefused, RangeUnknown) as error:
+            failed.append(error)
+            return
+        fresh_range = with_unfinished_parents(found, fresh)
+        wanted = memory.recreated(Lease(range=fresh_range, continuation=position))
+        if (await container.create(wanted)).sign_of_life == wanted.sign_of_life:
+            events.created(wanted)
 
-    async with asyncio.TaskGroup() as group:
-        for feed_range in missing:
-            group.create_task(create(feed_range))
+    await for_each(missing, create, at_once=_AT_ONCE)
     if failed:
         raise failed[0]
     return bool(missing)

@@ -29,6 +29,7 @@ from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.clock import Clock
+from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
 
@@ -69,10 +70,9 @@ class Rebalancer:
         self._vanished = vanished
         self._unended: frozenset[RangeId] = frozenset()
         self._clock = clock
-        self._few = asyncio.Semaphore(_AT_ONCE)
 
     async def run_once(self) -> None:
-        """Do one round. Raise what container and feed raise (in a group, or not)."""
+        """Do one round. Raise what container and feed raise."""
         asked = self._clock()
         leases, members = await asyncio.gather(
             self._container.list(), self._container.members()
@@ -90,9 +90,7 @@ class Rebalancer:
         self._events.listed_unread(unread_ranges(view) if reports else {})
         if view.fleet != fleet:
             self._events.members_changed(view.fleet)
-        async with asyncio.TaskGroup() as group:
-            for action, lease in actions(view):
-                group.create_task(self._in_turn(action, lease))
+        await for_each(actions(view), self._in_turn, at_once=_AT_ONCE)
         for member in expired_members(view):
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
@@ -127,14 +125,14 @@ class Rebalancer:
             and lease.range_id not in self._pool.stuck
         )
 
-    async def _in_turn(self, action: Action, lease: Lease) -> None:
-        async with self._few:
-            if self._stopping():
-                return
-            try:
-                await self._do(action, lease)
-            except (LeaseConflict, LeaseGone, LeaseLost):
-                self._events.conflict(lease, action.name.lower())
+    async def _in_turn(self, planned: tuple[Action, Lease]) -> None:
+        action, lease = planned
+        if self._stopping():
+            return
+        try:
+            await self._do(action, lease)
+        except (LeaseConflict, LeaseGone, LeaseLost):
+            self._events.conflict(lease, action.name.lower())
 
     async def _do(self, action: Action, lease: Lease) -> None:
         match action:

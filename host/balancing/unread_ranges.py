@@ -22,6 +22,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.plan import assignable
 from changefeed.leases.unread import Unread
 from changefeed.runtime.clock import Clock
+from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
 
@@ -100,20 +101,16 @@ class UnreadLags:
         leases = await self._container.list()
         ranges = await self._feed.ranges()
         unread = Unread(self._feed, leased={x.range_id for x in leases}, ranges=ranges)
-        few = asyncio.Semaphore(_AT_ONCE)
         failed: list[FeedError | ContainerError] = []
 
         async def measure(range_id: RangeId) -> None:
-            async with few:
-                self._measured[range_id] = self._clock()
-                try:
-                    await self._measure_one(unread, range_id)
-                except (FeedError, ContainerError) as error:
-                    failed.append(error)
+            self._measured[range_id] = self._clock()
+            try:
+                await self._measure_one(unread, range_id)
+            except (FeedError, ContainerError) as error:
+                failed.append(error)
 
-        async with asyncio.TaskGroup() as group:
-            for range_id in due:
-                group.create_task(measure(range_id))
+        await for_each(due, measure, at_once=_AT_ONCE)
         if failed:
             raise failed[0]
 

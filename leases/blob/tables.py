@@ -8,7 +8,6 @@ there, and the server refuses the second one if it has done the first. So each w
 a token, and a write that was refused is looked up by it.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Generic
@@ -29,7 +28,9 @@ from changefeed.leases.blob.metadata import Found, Kind
 from changefeed.leases.conditional import short_key
 from changefeed.leases.lease import Version
 from changefeed.leases.tables import Record
+from changefeed.runtime.for_each import for_each
 
+_AT_ONCE = 16
 _LONGEST_NAME = 200
 _UNKNOWN = "unknown"  # an etag that no server gives
 _TOKEN = "changefeedwrite"  # noqa: S105 - it names a write
@@ -52,7 +53,7 @@ class BlobTable(Generic[Record]):
                 name_starts_with=self._folder, include=["metadata"]
             )
             blobs = [x async for x in listing]
-        found = await asyncio.gather(*map(self._read, blobs))
+        found = await for_each(blobs, self._read, at_once=_AT_ONCE)
         return [x for x in found if x is not None]
 
     async def get(self, key: str) -> Record | None:

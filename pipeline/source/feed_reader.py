@@ -45,7 +45,7 @@ from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Availability, Slice, Step, StepResult
-from changefeed.pipeline.source.retries import RetryingFeed, for_each, patiently
+from changefeed.pipeline.source.retries import RetryingFeed, by_name, patiently
 
 T = TypeVar("T")
 Opening = Callable[[], AbstractAsyncContextManager[Feed]]
@@ -119,11 +119,11 @@ class FeedAccess:
     def resolve_start(
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]:
-        return self._run(lambda feed: for_each(names, lambda x: feed.resolve_start(x, start)))
+        return self._run(lambda feed: by_name(names, lambda x: feed.resolve_start(x, start)))
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         return self._run(
-            lambda feed: for_each(marks, lambda x: _look(feed, x, marks[x].continuation))
+            lambda feed: by_name(marks, lambda x: _look(feed, x, marks[x].continuation))
         )
 
     def order(self, position: Continuation) -> int:
@@ -134,7 +134,7 @@ class FeedAccess:
 
     def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
         return self._run(
-            lambda feed: for_each(steps, lambda x: self._advanced(feed, x, steps[x]))
+            lambda feed: by_name(steps, lambda x: self._advanced(feed, x, steps[x]))
         )
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:

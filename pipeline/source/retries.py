@@ -14,6 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
 from changefeed.feeds.timeouts import bounded_feed
+from changefeed.runtime.for_each import for_each
 
 T = TypeVar("T")
 Name = TypeVar("Name", bound=str)
@@ -73,23 +74,13 @@ async def patiently(call: Callable[[], Awaitable[T]], seconds: float) -> T:
     return await retrying(attempt)
 
 
-async def for_each(
+async def by_name(
     names: Iterable[Name], call: Callable[[Name], Awaitable[T]]
 ) -> Mapping[Name, T]:
-    """Await ``call(name)`` for all names at once. The first error ends the others."""
-    found: dict[Name, T] = {}
-
-    async def one(name: Name) -> None:
-        found[name] = await call(name)
-
+    """Await ``call(name)`` for all names, a few at a time. The first error ends the others."""
     wanted = list(names)
-    try:
-        async with asyncio.TaskGroup() as group:
-            for name in wanted:
-                group.create_task(one(name))
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from errors
-    return {name: found[name] for name in wanted}
+    found = await for_each(wanted, call, at_once=_AT_ONCE)
+    return dict(zip(wanted, found, strict=True))
 
 
 def _delay(state: RetryCallState) -> float:

@@ -219,7 +219,7 @@ FLEET = (
     Mutant(
         name="a host that stops goes on taking leases",
         file="host/balancing/rebalance.py",
-        before="            if self._stopping():\n                return\n",
+        before="        if self._stopping():\n            return\n",
         after="",
         rule=11,
         tests=(_ROUNDS,),
@@ -227,10 +227,10 @@ FLEET = (
     Mutant(
         name="a write that another host won ends ours",
         file="host/balancing/rebalance.py",
-        before="            except (LeaseConflict, LeaseGone, LeaseLost):\n"
-        "                self._events.conflict(lease, action.name.lower())\n",
-        after="            except LeaseGone:\n"
-        "                self._events.conflict(lease, action.name.lower())\n",
+        before="        except (LeaseConflict, LeaseGone, LeaseLost):\n"
+        "            self._events.conflict(lease, action.name.lower())\n",
+        after="        except LeaseGone:\n"
+        "            self._events.conflict(lease, action.name.lower())\n",
         rule=3,
         tests=(_ROUNDS,),
     ),

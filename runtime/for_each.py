@@ -1,0 +1,34 @@
+"""The same call for many things, a few at a time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+async def for_each(
+    items: Iterable[Item], call: Callable[[Item], Awaitable[Result]], *, at_once: int
+) -> list[Result]:
+    """Await ``call(item)`` for all items, ``at_once`` at the same time; results in their order.
+
+    The first call that fails ends the others, and its error is raised when all have ended.
+    """
+    wanted = list(items)
+    waiting = iter(enumerate(wanted))
+    found: dict[int, Result] = {}
+
+    async def some() -> None:
+        for n, item in waiting:
+            found[n] = await call(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in wanted[:at_once]:
+                group.create_task(some())
+    except ExceptionGroup as errors:
+        failed = errors.exceptions[0]
+    else:
+        return [found[n] for n in range(len(wanted))]
+    raise failed
