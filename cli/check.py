@@ -12,7 +12,7 @@ from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
 from changefeed.feeds.errors import FeedError
-from changefeed.host.settings import LeaseSettings, Settings
+from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import LEASES, check_leases
 from changefeed.leases.coverage import check_coverage
@@ -43,22 +43,16 @@ def check(
 
 async def _found(settings: Settings) -> Sequence[Diagnostic]:
     found = [*_unused_sections(settings), *[x async for x in _feed(settings)]]
-    for address in _addresses(settings.leases):
+    for address in settings.leases.addresses:
         found += [x async for x in _place_of_leases(settings, address)]
     if not any(x.severity is Severity.PROBLEM for x in found):
         found += [x async for x in _leases(settings)]
     return found
 
 
-def _addresses(leases: LeaseSettings) -> Sequence[str]:
-    if leases.ownership is not None and leases.checkpoints is not None:
-        return (leases.ownership, leases.checkpoints)
-    return (leases.container,)
-
-
 def _unused_sections(settings: Settings) -> Iterator[Diagnostic]:
     """Find settings of backends that neither the feed nor the leases are kept in."""
-    names = {LEASES.name(x) for x in _addresses(settings.leases)}
+    names = {LEASES.name(x) for x in settings.leases.addresses}
     names.add(FEEDS.name(settings.feed.address))
     for name in sorted(settings.backends.sections.keys() - names):
         yield warning(

@@ -99,12 +99,11 @@ def look_at_disks(settings: Settings) -> list[Diagnostic]:
 
 
 def _places(settings: Settings) -> Iterator[tuple[str, Path]]:
-    leases = settings.leases
     for name, address in (
         ("feed", settings.feed.address),
-        *(("leases", x) for x in (leases.container, leases.ownership, leases.checkpoints)),
+        *(("leases", x) for x in settings.leases.addresses),
         ("dead letters", settings.observer.dead_letters),
     ):
-        scheme, _, place = (address or "").partition(":")
+        scheme, _, place = address.partition(":")
         if scheme in _FILES and place:
             yield name, Path(place)

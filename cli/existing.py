@@ -15,10 +15,8 @@ from changefeed.runtime.errors import UserError
 
 async def refuse_to_create(settings: Settings) -> None:
     """Raise ``UserError`` where opening would make the container, as SQLite's does."""
-    leases = settings.leases
-    stores = (leases.ownership, leases.checkpoints)
-    for address in (leases.container,) if None in stores else stores:
-        if address is not None and not await leases_exist(address, settings.open_options):
+    for address in settings.leases.addresses:
+        if not await leases_exist(address, settings.open_options):
             _, _, place = address.partition(":")
             raise UserError(f"there are no leases at {place} yet: no host has run with them")
 

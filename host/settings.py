@@ -104,6 +104,13 @@ class LeaseSettings(Section):
     """How long to wait for one answer of the container."""
 
     @property
+    def addresses(self) -> tuple[str] | tuple[str, str]:
+        """Where leases lie: the container's address, or ownership's and checkpoints'."""
+        if self.ownership is None or self.checkpoints is None:
+            return (self.container,)
+        return (self.ownership, self.checkpoints)
+
+    @property
     def beat_interval(self) -> float:
         """How many seconds lie between two heartbeats of a member."""
         return self.balance_interval

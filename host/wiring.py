@@ -24,7 +24,7 @@ from changefeed.feeds.feed import Feed
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
-from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
+from changefeed.host.settings import ObserverSettings, Settings
 from changefeed.leases.addresses import open_container, open_stores, without_secrets
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.feed_identity import refuse_another_feed
@@ -47,11 +47,12 @@ def open_leases(
 
     With ``only_look`` nothing will be written, and leases that cannot be shared are shown.
     """
-    leases = settings.leases
     options = replace(settings.open_options, only_look=only_look)
-    if leases.ownership is not None and leases.checkpoints is not None:
-        return open_stores(leases.ownership, leases.checkpoints, options)
-    return open_container(leases.container, options)
+    match settings.leases.addresses:
+        case (ownership, checkpoints):
+            return open_stores(ownership, checkpoints, options)
+        case (container,):
+            return open_container(container, options)
 
 
 def find_observer(settings: ObserverSettings) -> ObserverFactory:
@@ -157,7 +158,8 @@ async def wire_host(
             registry=registry,
             random=random,
         )
-        events.started(host.incarnation, settings.feed.address, _kept_at(settings.leases))
+        kept_at = without_secrets(" with ".join(settings.leases.addresses))
+        events.started(host.incarnation, settings.feed.address, kept_at)
         yield host
 
 
@@ -166,9 +168,3 @@ def _dead_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLetters
     if settings.observer.on_failure != "dead-letter":
         return nullcontext()
     return open_dead_letters(settings.observer.dead_letters, settings.open_options)
-
-
-def _kept_at(settings: LeaseSettings) -> str:
-    if settings.ownership is not None and settings.checkpoints is not None:
-        return without_secrets(f"{settings.ownership} with {settings.checkpoints}")
-    return without_secrets(settings.container)

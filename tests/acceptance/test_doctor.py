@@ -73,3 +73,33 @@ def test_a_disk_that_is_nearly_full_is_said(
     assert "nearly full: 1% are free" in found.text
     usage.free = 500
     assert look_at_disks(settings) == []
+
+
+def test_disks_are_looked_at_where_leases_are_kept_and_not_where_they_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = SimpleNamespace(total=1000, used=990, free=10)
+    looked_at: list[Path] = []
+
+    def usage(place: Path) -> SimpleNamespace:
+        looked_at.append(place)
+        return full
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    for name in ("unused", "owners", "done"):
+        (tmp_path / name).touch()
+    look_at_disks(
+        load_settings(
+            None,
+            {
+                "feed": {"address": "memory:"},
+                "leases": {
+                    "container": f"sqlite:{tmp_path / 'unused'}",
+                    "ownership": f"sqlite:{tmp_path / 'owners'}",
+                    "checkpoints": f"sqlite:{tmp_path / 'done'}",
+                },
+                "observer": {"dead_letters": "postgresql://there/letters"},
+            },
+        )
+    )
+    assert looked_at == [tmp_path / "owners", tmp_path / "done"]
