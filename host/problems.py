@@ -41,28 +41,16 @@ class Problem:
 
 def problems_of_health(range_id: str, owner: str | None, health: RangeHealth) -> list[Problem]:
     """Return what is wrong with the observer of one range, as its owner sees it."""
-    found = []
-    if health.failing_since is not None:
-        found.append(
-            Problem(
-                kind="failing",
-                range=range_id,
-                owner=owner,
-                since=time_of(health.failing_since),
-                message=health.last_error or "",
-            )
-        )
-    if health.stuck_since is not None:
-        found.append(
-            Problem(
-                kind="stuck",
-                range=range_id,
-                owner=owner,
-                since=time_of(health.stuck_since),
-                message="a call of the observer does not come back, or it acknowledges nothing",
-            )
-        )
-    return found
+    stuck = "a call of the observer does not come back, or it acknowledges nothing"
+    signs: tuple[tuple[Kind, float | None, str], ...] = (
+        ("failing", health.failing_since, health.last_error or ""),
+        ("stuck", health.stuck_since, stuck),
+    )
+    return [
+        Problem(kind=kind, range=range_id, owner=owner, since=time_of(since), message=message)
+        for kind, since, message in signs
+        if since is not None
+    ]
 
 
 def problems_of_leases(

@@ -146,8 +146,8 @@ async def test_a_lease_is_taken_from_a_killed_owner_and_another_goes_on_at_once(
     assert said.stdout.startswith(f"{RANGES[2]}: taken from anna; its epoch 1 is over")
     assert owners(place) == ["anna", "anna", None, "anna"]
     assert leases_of(place)[RANGES[2]]["epoch"] == 2
-    nobody = operate(place, "release", RANGES[2])
-    assert nobody.stdout == f"{RANGES[2]}: has no owner; there is nothing to release\n"
+    again = operate(place, "release", RANGES[2])
+    assert again.stdout == f"{RANGES[2]}: has no owner; there is nothing to release\n"
     options = ("--name=ben", "--observer=observing:idle", *long)
     async with running(*OBSERVE[:-1], *options, cwd=place) as ben:
         await ben.reaches(lambda: owners(place)[2] == "ben")

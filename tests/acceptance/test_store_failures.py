@@ -52,15 +52,13 @@ from tests.support.fleet_stores import (
     store,
 )
 from tests.support.history import violations
-from tests.support.servers import Redis
+from tests.support.servers import Redis, Server
 
 pytestmark = pytest.mark.real_time
 __all__ = ["made", "place", "store"]  # the fixtures
 
 PACE = 0.015
 _LONGEST = 3 * PATIENCE  # servers are started while hosts run
-
-
 ALL_FREE = {None: PARTS}
 
 
@@ -124,6 +122,18 @@ async def anna_and_ben(
         yield anna, ben
 
 
+async def restart(server: Server) -> None:
+    """Kill a server, and start it over the data that it had written."""
+    await asyncio.to_thread(server.kill)
+    await asyncio.to_thread(server.start)
+
+
+async def nothing_is_lost(place: Path, store: Store, *, repeats: int) -> None:
+    """All hosts have stopped in order, and so many changes were handed out again at most."""
+    assert await owned_by(store) == ALL_FREE
+    assert violations(handed(place), APPENDED, repeats=repeats) == []
+
+
 def all_ranges_go_on(place: Path, lines: int) -> bool:
     return ranges_since(place, lines) == PARTS
 
@@ -144,8 +154,7 @@ async def test_a_killed_host_gets_its_ranges_back_and_goes_on_where_it_was(
             await until_owned(again, store, {"anna": 2, "ben": 2})
             await until_handed(again, place)
             await stop(again, ben)
-    assert await owned_by(store) == ALL_FREE
-    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+    await nothing_is_lost(place, store, repeats=CRASH)
 
 
 @pytest.mark.parametrize("store", [in_postgres, MIXTURE], indirect=True)
@@ -170,9 +179,8 @@ async def test_a_rolling_restart_delivers_nothing_twice(place: Path, store: Stor
         await append(place, FIRST + 2 * third, CHANGES)
         await until_handed(fleet["anna"], place)
         await stop(*fleet.values())
-    assert await owned_by(store) == ALL_FREE
     assert len({x.pid for x in handed(place)}) == 4
-    assert violations(handed(place), APPENDED, repeats=0) == []
+    await nothing_is_lost(place, store, repeats=0)
 
 
 # Servers
@@ -183,13 +191,11 @@ async def test_a_server_that_comes_back_and_a_host_that_does_not_lose_nothing(
     place: Path, store: Store
 ) -> None:
     async with anna_and_ben(place, store) as (anna, ben):
-        await asyncio.to_thread(store.owner.kill)
-        await asyncio.to_thread(store.owner.start)
+        await restart(store.owner)
         anna.process.kill()
         await until_handed(ben, place)
         await stop(ben)
-    assert await owned_by(store) == ALL_FREE
-    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+    await nothing_is_lost(place, store, repeats=CRASH)
 
 
 @pytest.mark.parametrize("store", [in_blobs, MIXTURE], indirect=True)
@@ -204,8 +210,7 @@ async def test_blobs_that_are_away_for_a_while_and_a_host_for_ever_lose_nothing(
         anna.process.kill()
         await until_handed(ben, place)
         await stop(ben)
-    assert await owned_by(store) == ALL_FREE
-    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+    await nothing_is_lost(place, store, repeats=CRASH)
 
 
 @pytest.mark.parametrize("store", [in_blobs], indirect=True)
@@ -221,13 +226,11 @@ async def test_blobs_that_come_back_as_they_were_some_seconds_ago_lose_nothing(
         await asyncio.sleep(6)  # it has written them
         await append_the_rest(place)
         await ben.reaches(lambda: ranges_since(place, FIRST) == PARTS)
-        await asyncio.to_thread(store.owner.kill)
-        await asyncio.to_thread(store.owner.start)
+        await restart(store.owner)
         anna.process.kill()
         await until_handed(ben, place)
         await stop(ben)
-    assert await owned_by(store) == ALL_FREE
-    assert violations(handed(place), APPENDED, repeats=CHANGES) == []
+    await nothing_is_lost(place, store, repeats=CHANGES)
 
 
 @pytest.mark.parametrize("store", STORES, indirect=True)
@@ -245,9 +248,8 @@ async def test_a_server_frozen_for_longer_than_the_leases_stops_all_and_loses_no
         await until_handed(ben, place)
         await stop(anna, ben)
     assert len(fenced) < CHANGES  # it met them at it
-    assert await owned_by(store) == ALL_FREE
     until_the_fence = round(FENCE / pace)
-    assert violations(handed(place), APPENDED, repeats=until_the_fence + CRASH) == []
+    await nothing_is_lost(place, store, repeats=until_the_fence + CRASH)
 
 
 @pytest.mark.parametrize("store", STORES, indirect=True)
@@ -260,8 +262,7 @@ async def test_writes_whose_answers_are_lost_lose_nothing(place: Path, store: St
             cuts.cancel()
             await stop(anna, ben)
         assert proxy.cuts > 5
-    assert await owned_by(store) == ALL_FREE
-    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+    await nothing_is_lost(place, store, repeats=CRASH)
 
 
 @pytest.mark.parametrize("store", [in_redis_and_blobs, in_redis_and_postgres], indirect=True)
@@ -274,10 +275,8 @@ async def test_ownership_that_redis_forgets_is_found_again_and_checkpoints_stay(
         assert isinstance(redis, Redis)
         assert redis.ask("FLUSHALL").startswith("+OK")
         await until_owned(anna, store, {"anna": 2, "ben": 2})
-        await asyncio.to_thread(redis.kill)
-        await asyncio.to_thread(redis.start)
+        await restart(redis)
         await until_handed(ben, place)
         await until_owned(anna, store, {"anna": 2, "ben": 2})
         await stop(anna, ben)
-    assert await owned_by(store) == ALL_FREE
-    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+    await nothing_is_lost(place, store, repeats=CRASH)
