@@ -6,7 +6,8 @@ own checker: exactly the alerts that it names have fired.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,13 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.operations.pause import pause
 from changefeed.observers.observer import Context
+from tests.support.fleet import Parts
 from tests.support.promtool import RULES, check_alerts, promtool
 from tests.support.proxies import proxied
 from tests.support.recorded_metrics import RecordedFleet
 
 PAGE = Path(__file__).parents[3] / "docs/alerts.md"
 R0 = RangeId("r0")
-
-Live = Callable[[], Awaitable[RecordedFleet]]
 
 
 class Agreeable:
@@ -56,106 +56,109 @@ class Broken:
             raise ValueError("no such table")
 
 
-async def in_good_order() -> RecordedFleet:
+async def in_good_order(fleet: RecordedFleet) -> None:
     """Two hosts, one of them restarted, with changes all the time."""
-    async with RecordedFleet(Agreeable) as fleet:
-        fleet.start("a")
-        fleet.start("b")
-        await fleet.live(40, changes=20)
-        await fleet.stop("b")
-        fleet.start("b")
-        await fleet.live(40, changes=20)
-        return fleet
+    fleet.start("a")
+    fleet.start("b")
+    await fleet.live(40, changes=20)
+    await fleet.stop("b")
+    fleet.start("b")
+    await fleet.live(40, changes=20)
 
 
-async def with_an_observer_that_fails() -> RecordedFleet:
-    async with RecordedFleet(Broken) as fleet:
-        fleet.start("a")
-        fleet.start("b")
-        await fleet.live(60, changes=6)
-        return fleet
+async def an_hour(fleet: RecordedFleet) -> None:
+    fleet.start("a")
+    fleet.start("b")
+    await fleet.live(60, changes=6)
 
 
-async def with_changes_that_are_put_aside() -> RecordedFleet:
-    parts = {"observer": {"on_failure": "dead-letter"}}
-    async with RecordedFleet(Fastidious, parts=parts) as fleet:
-        fleet.start("a")
-        await fleet.live(40, changes=6)
-        return fleet
+async def a_range_is_paused(fleet: RecordedFleet) -> None:
+    fleet.start("a")
+    fleet.start("b")
+    await fleet.live(10, changes=6)
+    await pause(fleet.container, [R0], "bad data")
+    await fleet.live(40, changes=6)
 
 
-async def with_a_range_that_is_paused() -> RecordedFleet:
-    async with RecordedFleet(Agreeable) as fleet:
-        fleet.start("a")
-        fleet.start("b")
-        await fleet.live(10, changes=6)
-        await pause(fleet.container, [R0], "bad data")
-        await fleet.live(40, changes=6)
-        return fleet
+async def all_hosts_stop(fleet: RecordedFleet) -> None:
+    fleet.start("a")
+    await fleet.live(20, changes=6)
+    await fleet.stop("a")
+    await fleet.live(20, changes=6)
 
 
-async def without_hosts() -> RecordedFleet:
-    async with RecordedFleet(Agreeable) as fleet:
-        fleet.start("a")
-        await fleet.live(20, changes=6)
-        await fleet.stop("a")
-        await fleet.live(20, changes=6)
-        return fleet
+async def more_changes_come_than_one_host_gets_done(fleet: RecordedFleet) -> None:
+    fleet.start("a")
+    await fleet.live(100, changes=600)
 
 
-async def behind_more_changes_than_it_gets_done() -> RecordedFleet:
-    async with RecordedFleet(Slow, parts={"feed": {"page_size": 10}}) as fleet:
-        fleet.start("a")
-        await fleet.live(100, changes=600)
-        return fleet
+async def the_lease_container_goes_away(fleet: RecordedFleet) -> None:
+    away = False
+
+    async def cable(_name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if away:
+            raise ContainerUnavailable("it does not answer")
+        return await call()
+
+    fleet.start("a", container=proxied(fleet.container, cable))
+    await fleet.live(20, changes=6)
+    away = True
+    await fleet.live(30, changes=6)
 
 
-async def whose_lease_container_goes_away() -> RecordedFleet:
-    async with RecordedFleet(Agreeable) as fleet:
-        away = False
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What a fleet lives through, and the alerts that fire meanwhile."""
 
-        async def cable(_name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-            if away:
-                raise ContainerUnavailable("it does not answer")
-            return await call()
-
-        fleet.start("a", container=proxied(fleet.container, cable))
-        await fleet.live(20, changes=6)
-        away = True
-        await fleet.live(30, changes=6)
-        return fleet
+    story: Callable[[RecordedFleet], Awaitable[None]]
+    observer: type = Agreeable
+    parts: Parts = field(default_factory=dict)
+    fires: Collection[str] = ()
 
 
-SCENARIOS: dict[str, tuple[Live, set[str]]] = {
-    "in good order": (in_good_order, set()),
-    "an observer fails": (
-        with_an_observer_that_fails,
-        {
+SCENARIOS = {
+    "in good order": Scenario(story=in_good_order),
+    "an observer fails": Scenario(
+        story=an_hour,
+        observer=Broken,
+        fires={
             "ChangefeedBehind",
             "ChangefeedNoProgress",
             "ChangefeedObserverGaveUp",
             "ChangefeedRangeFailing",
         },
     ),
-    "dead letters": (with_changes_that_are_put_aside, {"ChangefeedDeadLetters"}),
-    "paused": (with_a_range_that_is_paused, {"ChangefeedBehind", "ChangefeedRangePaused"}),
-    "no hosts": (without_hosts, {"ChangefeedNoHosts"}),
-    "too slow": (
-        behind_more_changes_than_it_gets_done,
-        {"ChangefeedBehind", "ChangefeedLagGrows"},
+    "dead letters": Scenario(
+        story=an_hour,
+        observer=Fastidious,
+        parts={"observer": {"on_failure": "dead-letter"}},
+        fires={"ChangefeedDeadLetters"},
     ),
-    "lease container away": (
-        whose_lease_container_goes_away,
-        {"ChangefeedCallsFailing", "ChangefeedLeasesLost"},
+    "paused": Scenario(
+        story=a_range_is_paused,
+        fires={"ChangefeedBehind", "ChangefeedRangePaused"},
+    ),
+    "no hosts": Scenario(story=all_hosts_stop, fires={"ChangefeedNoHosts"}),
+    "too slow": Scenario(
+        story=more_changes_come_than_one_host_gets_done,
+        observer=Slow,
+        parts={"feed": {"page_size": 10}},
+        fires={"ChangefeedBehind", "ChangefeedLagGrows"},
+    ),
+    "lease container away": Scenario(
+        story=the_lease_container_goes_away,
+        fires={"ChangefeedCallsFailing", "ChangefeedLeasesLost"},
     ),
 }
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-async def test_a_fleet_raises_these_alerts_and_no_other(name: str, tmp_path: Path) -> None:
-    live, fired = SCENARIOS[name]
-    fleet = await live()
-    check_alerts(tmp_path, fleet.series, fleet.minutes, sorted(fired))
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+async def test_a_fleet_raises_these_alerts_and_no_other(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    async with RecordedFleet(scenario.observer, parts=scenario.parts) as fleet:
+        await scenario.story(fleet)
+    check_alerts(tmp_path, fleet.series, fleet.minutes, sorted(scenario.fires))
 
 
 WRITTEN: dict[str, tuple[dict[str, str], int]] = {
@@ -199,7 +202,7 @@ def rules() -> list[dict[str, str]]:
 
 
 def test_each_alert_has_been_seen_to_fire() -> None:
-    seen = {*WRITTEN}.union(*(fired for _, fired in SCENARIOS.values()))
+    seen = {*WRITTEN}.union(*(x.fires for x in SCENARIOS.values()))
     assert seen == {x["alert"] for x in rules()}
 
 
