@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from changefeed.feeds.memory import MemoryFeed
     from changefeed.host.balancing.membership import NameTaken
     from changefeed.host.endpoints import AsgiApp, asgi_endpoints, endpoints
-    from changefeed.host.host import Health, Host
+    from changefeed.host.health import Health
+    from changefeed.host.host import Host
     from changefeed.host.settings import (
         CosmosSettings,
         FeedSettings,
@@ -88,7 +89,7 @@ _GROUPS = {
     },
     "A host in a program": {
         "Host": "host.host",
-        "Health": "host.host",
+        "Health": "host.health",
         "open_host": "host.wiring",
         "endpoints": "host.endpoints",
         "asgi_endpoints": "host.endpoints",

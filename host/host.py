@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any
@@ -30,6 +29,7 @@ from changefeed.host.balancing.range_sync import RangeSynchronizer
 from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.balancing.unread_ranges import UnreadLags
 from changefeed.host.events import HostEvents, Lag
+from changefeed.host.health import Health
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
@@ -79,31 +79,6 @@ class StopIncomplete(Failure):
                 f"({', '.join(sorted(self.left_to_expire))})"
             )
         return f"the host stopped, but not in order: {'; '.join(parts)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """What the readiness of a host is made of. Ages are in seconds."""
-
-    joined: bool
-    stopping: bool
-    loop_blocked: bool
-    last_listing: float | None
-
-    def problems(self, *, longest_without_listing: float) -> list[str]:
-        """Say what keeps the host from being ready, for people."""
-        found = []
-        if not self.joined:
-            found.append("it has not joined the fleet yet")
-        if self.stopping:
-            found.append("it is stopping")
-        if self.loop_blocked:
-            found.append("user code blocks the event loop, which endangers renewals")
-        if self.joined and (
-            self.last_listing is None or self.last_listing > longest_without_listing
-        ):
-            found.append("the lease container does not answer")
-        return found
 
 
 class Host:
