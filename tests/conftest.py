@@ -12,7 +12,9 @@ from tests.support import servers
 
 pytest.register_assert_rewrite(
     "changefeed.testing.feed_suite",
+    "changefeed.testing.lease_race_suite",
     "changefeed.testing.lease_suite",
+    "changefeed.testing.member_suite",
 )
 
 # A busy machine is no reason to fail; what takes long is measured in benchmarks.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from changefeed.testing.contracts import feed_contract, lease_container_contract
     from changefeed.testing.feed_suite import FeedAbility, FeedHarness
     from changefeed.testing.fleet import Fleet, FleetLog
-    from changefeed.testing.lease_suite import Connect
+    from changefeed.testing.lease_cast import Connect
     from changefeed.testing.observers import (
         Delivered,
         RecordingContext,
@@ -48,7 +48,7 @@ _GROUPS = {
     },
     "Feeds and lease containers of your own": {
         "lease_container_contract": "testing.contracts",
-        "Connect": "testing.lease_suite",
+        "Connect": "testing.lease_cast",
         "feed_contract": "testing.contracts",
         "FeedHarness": "testing.feed_suite",
         "FeedAbility": "testing.feed_suite",

@@ -7,7 +7,7 @@ so that it needs no plugin for async tests.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from itertools import product
 from pathlib import Path
@@ -16,16 +16,21 @@ from typing import Any
 
 import pytest
 
-from changefeed.testing import feed_suite, lease_suite
+from changefeed.testing import feed_suite, lease_race_suite, lease_suite, member_suite
 from changefeed.testing.feed_suite import FeedHarness
-from changefeed.testing.lease_suite import Connect
+from changefeed.testing.lease_cast import Connect
 
 Test = Callable[..., None]
 
 
-def suite_of(suite: ModuleType) -> dict[str, Callable[..., Any]]:
-    """Return the tests of a suite by their names, for a module that has the fixtures."""
-    return {name: x for name, x in vars(suite).items() if name.startswith("test_")}
+def suite_of(*suites: ModuleType) -> dict[str, Callable[..., Any]]:
+    """Return the tests of suites by their names, for a module that has the fixtures."""
+    return {
+        name: x
+        for suite in suites
+        for name, x in vars(suite).items()
+        if name.startswith("test_")
+    }
 
 
 def lease_container_contract(
@@ -46,7 +51,7 @@ def lease_container_contract(
             else:
                 await case(leases=await connect())
 
-    return _as_one_test(lease_suite, run)
+    return _as_one_test((lease_suite, lease_race_suite, member_suite), run)
 
 
 def feed_contract(
@@ -62,14 +67,14 @@ def feed_contract(
         async with open_feed(directory) as harness:
             await case(given=harness)
 
-    return _as_one_test(feed_suite, run)
+    return _as_one_test((feed_suite,), run)
 
 
 def _as_one_test(
-    suite: ModuleType,
+    suites: Collection[ModuleType],
     run: Callable[[Callable[..., Awaitable[None]], Path], Awaitable[None]],
 ) -> Test:
-    cases = dict(_cases(suite))
+    cases = dict(_cases(suites))
 
     @pytest.mark.parametrize("case", cases)
     def test(case: str, tmp_path: Path) -> None:
@@ -82,9 +87,11 @@ async def _awaited(running: Awaitable[None]) -> None:
     await running
 
 
-def _cases(suite: ModuleType) -> Iterator[tuple[str, Callable[..., Awaitable[None]]]]:
-    """Yield each test of a suite with each of its parameters, named as pytest would."""
-    for name, test in suite_of(suite).items():
+def _cases(
+    suites: Collection[ModuleType],
+) -> Iterator[tuple[str, Callable[..., Awaitable[None]]]]:
+    """Yield each test of the suites with each of its parameters, named as pytest would."""
+    for name, test in suite_of(*suites).items():
         marks = [x for x in getattr(test, "pytestmark", []) if x.name == "parametrize"]
         for chosen in product(*(_choices(x) for x in marks)):
             values = {key: value for one in chosen for key, value in one[1].items()}

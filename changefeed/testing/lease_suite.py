@@ -1,10 +1,7 @@
-"""What every lease container promises, as tests over the fixtures ``connect`` and ``leases``.
-
-Nothing here depends on time.
+"""What every lease container promises of single leases, as tests over the fixtures
+``connect`` and ``leases``. Nothing here depends on time.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -12,24 +9,29 @@ import pytest
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
-    ContainerUnavailable,
     LeaseConflict,
     LeaseError,
     LeaseGone,
-    MemberConflict,
 )
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version, WriteId
-from changefeed.testing.proxies import Cutting, proxied
-
-Connect = Callable[[], Awaitable[LeaseContainer]]
-"""Makes one more client to the same data; it is closed with the container."""
-
-A, B = HostName("a"), HostName("b")
-A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")
-R0 = RangeId("r0")
-C0, C1, C2, C3 = (Continuation(f"c{n}") for n in range(4))
-W1, W2 = WriteId("w1"), WriteId("w2")
+from changefeed.testing.lease_cast import (
+    A1,
+    B1,
+    C0,
+    C1,
+    C2,
+    C3,
+    R0,
+    W1,
+    W2,
+    A,
+    B,
+    as_written,
+    new,
+    owned_by_a,
+    whole,
+)
 
 GARBAGE = [
     "",
@@ -42,86 +44,6 @@ GARBAGE = [
     "ü\0",
     "v" * 4096,
 ]
-
-
-def new(range_id: RangeId = R0) -> Lease:
-    return Lease(range=FeedRange(id=range_id), continuation=C0)
-
-
-async def whole(leases: LeaseContainer, range_id: RangeId = R0) -> Lease:
-    lease = await leases.read(range_id)
-    assert lease is not None
-    assert lease.continuation is not None
-    return lease
-
-
-async def owned_by_a(leases: LeaseContainer) -> Lease:
-    lease = await leases.create(new())
-    return await leases.acquire(lease.taken_by(A, A1))
-
-
-def as_written(lease: Lease) -> Lease:
-    return replace(lease, version=Version(""))
-
-
-# One winner
-
-
-async def test_of_many_contenders_for_a_lease_one_wins(connect: Connect) -> None:
-    clients = [await connect() for _ in range(3)]
-    await clients[0].create(new())
-    (listed,) = await clients[0].list()
-
-    async def contend(n: int) -> Lease:
-        claim = listed.taken_by(HostName(f"host {n}"), Incarnation(f"start {n}"))
-        return await clients[n % 3].acquire(claim)
-
-    answers = await asyncio.gather(*map(contend, range(30)), return_exceptions=True)
-    (won,) = [x for x in answers if isinstance(x, Lease)]
-    assert [type(x) for x in answers if not isinstance(x, Lease)] == [LeaseConflict] * 29
-    for client in clients:
-        assert await whole(client) == won
-    assert (won.epoch, won.continuation) == (1, C0)
-
-
-async def test_of_many_creators_one_wins_and_the_others_get_his(connect: Connect) -> None:
-    clients = [await connect() for _ in range(3)]
-
-    async def create(n: int) -> Lease:
-        lease = replace(new(), continuation=Continuation(f"start {n}"))
-        return await clients[n % 3].create(lease)
-
-    answers = await asyncio.gather(*map(create, range(12)))
-    stored = await whole(clients[0])
-    assert len(await clients[1].list()) == 1
-    assert {x.continuation for x in answers} <= {None, stored.continuation}
-    for answer in answers:
-        assert answer.without_continuation() == replace(
-            stored, continuation=None, version=answer.version
-        )
-
-
-async def test_every_epoch_has_one_owner_when_many_take_turns(connect: Connect) -> None:
-    clients = [await connect() for _ in range(3)]
-    await clients[0].create(new())
-    owners: dict[int, list[HostName]] = {}
-
-    async def contend(n: int) -> None:
-        host = HostName(f"host {n}")
-        for _ in range(4):
-            (listed,) = await clients[n % 3].list()
-            try:
-                won = await clients[n % 3].acquire(listed.taken_by(host, Incarnation("1")))
-            except LeaseConflict:
-                continue
-            owners.setdefault(won.epoch, []).append(host)
-
-    await asyncio.gather(*map(contend, range(10)))
-    last = await whole(clients[0])
-    assert [len(hosts) for hosts in owners.values()] == [1] * len(owners)
-    assert set(owners) <= set(range(1, last.epoch + 1))
-    # A winner that loses it before it has fenced the last owner may not learn its epoch.
-    assert owners.get(last.epoch, [last.owner]) == [last.owner]
 
 
 # Reading
@@ -403,101 +325,6 @@ async def test_a_lease_written_since_is_not_deleted(leases: LeaseContainer) -> N
     assert (await whole(leases)).owner == A
 
 
-# Lost answers
-
-
-@pytest.mark.parametrize("method", ["replace", "acquire"])
-@pytest.mark.parametrize("carries", [True, False])
-async def test_a_writer_whose_answer_was_lost_finds_his_write(
-    leases: LeaseContainer, method: str, *, carries: bool
-) -> None:
-    owned = await owned_by_a(leases)
-    wanted = owned.taken_by(A, A2).stamped(write_id=W1, stamp=1.0)
-    wanted = wanted if carries else wanted.without_continuation()
-
-    cut = Cutting(ContainerUnavailable("lost on the way there"), at=1)
-    with pytest.raises(ContainerUnavailable):
-        await getattr(proxied(leases, cut), method)(wanted)
-    assert (await whole(leases)).write_id is None
-
-    cut = Cutting(ContainerUnavailable("lost on the way back"), at=1, after=True)
-    with pytest.raises(ContainerUnavailable):
-        await getattr(proxied(leases, cut), method)(wanted)
-    found = await whole(leases)
-    assert (found.write_id, found.owner, found.incarnation, found.epoch) == (W1, A, A2, 2)
-    with pytest.raises(LeaseConflict):
-        await getattr(leases, method)(wanted)
-    assert (await leases.acquire(found.renewed())).continuation == C0
-
-
-@pytest.mark.parametrize(("after", "stored"), [(False, C0), (True, C1)])
-async def test_a_checkpoint_whose_answer_was_lost_is_written_again(
-    leases: LeaseContainer, stored: Continuation, *, after: bool
-) -> None:
-    owned = await owned_by_a(leases)
-    wanted = owned.advanced_to(C1).stamped(write_id=W1, stamp=1.0)
-    cut = Cutting(ContainerUnavailable("lost"), at=1, after=after)
-    with pytest.raises(ContainerUnavailable):
-        await proxied(leases, cut).checkpoint(wanted)
-    found = await whole(leases)
-    assert found.continuation == stored
-    assert (found.owner, found.incarnation, found.epoch) == (A, A1, 1)  # still his
-    await leases.checkpoint(found.advanced_to(C1))
-    assert (await whole(leases)).continuation == C1
-
-
-# One owner who writes from two places
-
-
-async def test_renewals_and_checkpoints_through_one_lock_all_succeed(
-    leases: LeaseContainer,
-) -> None:
-    lease = await owned_by_a(leases)
-    lock = asyncio.Lock()
-
-    async def renew() -> None:
-        nonlocal lease
-        for _ in range(10):
-            async with lock:
-                lease = await leases.replace(lease.without_continuation().renewed())
-            await asyncio.sleep(0)
-
-    async def checkpoint() -> None:
-        nonlocal lease
-        for n in range(10):
-            async with lock:
-                lease = await leases.checkpoint(lease.advanced_to(Continuation(f"at {n}")))
-            await asyncio.sleep(0)
-
-    await asyncio.gather(renew(), checkpoint())
-    found = await whole(leases)
-    assert (found.renewals, found.continuation) == (11, "at 9")
-
-
-async def test_without_the_lock_they_may_conflict_but_lose_nothing(
-    connect: Connect,
-) -> None:
-    one, other = await connect(), await connect()
-    owned = await owned_by_a(one)
-    renewed, advanced = await asyncio.gather(
-        one.replace(owned.without_continuation().renewed()),
-        other.checkpoint(owned.advanced_to(C1)),
-        return_exceptions=True,
-    )
-    assert isinstance(renewed, Lease) or isinstance(advanced, Lease)
-    found = await whole(one)
-    assert (found.renewals == 2) == isinstance(renewed, Lease)
-    assert (found.continuation == C1) == isinstance(advanced, Lease)
-    if not isinstance(renewed, Lease):
-        assert isinstance(renewed, LeaseConflict)
-        await one.replace(found.without_continuation().renewed())
-    if not isinstance(advanced, Lease):
-        assert isinstance(advanced, LeaseConflict)
-        await one.checkpoint(found.advanced_to(C1))
-    found = await whole(other)
-    assert (found.renewals, found.continuation) == (2, C1)
-
-
 # Any text, any value
 
 
@@ -532,70 +359,3 @@ async def test_names_and_positions_may_be_any_text(leases: LeaseContainer, text:
     assert [(x.name, x.incarnation) for x in await leases.members()] == [("h" + text, text)]
     await leases.delete(found)
     assert [x.range_id for x in await leases.list()] == ["other"]
-
-
-# Members
-
-
-async def test_a_member_is_seen_by_all_and_beats(connect: Connect) -> None:
-    one, other = await connect(), await connect()
-    a = await one.put_member(Member(name=A, incarnation=A1))
-    b = await other.put_member(Member(name=B, incarnation=B1, address="http://b:8080"))
-    a = await one.put_member(replace(a, heartbeats=1, stamp=5.0))
-    assert sorted(await other.members(), key=lambda x: x.name) == [a, b]
-
-
-async def test_of_two_incarnations_under_one_name_the_second_is_told(
-    connect: Connect,
-) -> None:
-    one, other = await connect(), await connect()
-    first = await one.put_member(Member(name=A, incarnation=A1))
-    with pytest.raises(MemberConflict, match="a-1") as caught:
-        await other.put_member(Member(name=A, incarnation=A2))
-    assert caught.value.member.incarnation == A2
-    assert list(await one.members()) == [first]
-
-
-async def test_of_many_hosts_that_start_under_one_name_one_wins(connect: Connect) -> None:
-    clients = [await connect() for _ in range(2)]
-    starts = [Member(name=A, incarnation=Incarnation(f"start {n}")) for n in range(10)]
-    answers = await asyncio.gather(
-        *(clients[n % 2].put_member(start) for n, start in enumerate(starts)),
-        return_exceptions=True,
-    )
-    (won,) = [x for x in answers if isinstance(x, Member)]
-    assert sum(isinstance(x, MemberConflict) for x in answers) == 9
-    assert list(await clients[1].members()) == [won]
-
-
-async def test_a_restarted_host_takes_the_record_of_its_dead_self(
-    leases: LeaseContainer,
-) -> None:
-    stale = await leases.put_member(Member(name=A, incarnation=A1))
-    (dead,) = await leases.members()
-    await leases.put_member(replace(dead, incarnation=A2, heartbeats=0))
-    with pytest.raises(MemberConflict, match="a-2"):  # so it was not dead after all
-        await leases.put_member(replace(stale, heartbeats=1))
-
-
-async def test_a_member_is_removed_only_if_nobody_has_written_it(
-    leases: LeaseContainer,
-) -> None:
-    stale = await leases.put_member(Member(name=A, incarnation=A1))
-    fresh = await leases.put_member(replace(stale, heartbeats=1))
-    await leases.remove_member(stale)
-    assert list(await leases.members()) == [fresh]
-    await leases.remove_member(fresh)
-    assert list(await leases.members()) == []
-    await leases.remove_member(fresh)  # not there: nothing to do
-
-
-async def test_a_removed_member_cannot_go_on_as_if_it_were_there(
-    leases: LeaseContainer,
-) -> None:
-    removed = await leases.put_member(Member(name=A, incarnation=A1))
-    await leases.remove_member(removed)
-    with pytest.raises(MemberConflict):
-        await leases.put_member(replace(removed, heartbeats=1))
-    again = await leases.put_member(Member(name=A, incarnation=A2))
-    assert again.version != removed.version

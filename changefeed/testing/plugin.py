@@ -28,7 +28,9 @@ FIXTURE = "changefeed_fleet"
 
 pytest.register_assert_rewrite(
     "changefeed.testing.feed_suite",
+    "changefeed.testing.lease_race_suite",
     "changefeed.testing.lease_suite",
+    "changefeed.testing.member_suite",
 )
 
 

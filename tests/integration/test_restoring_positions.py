@@ -13,7 +13,7 @@ from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.restore import Change
 from changefeed.leases.position_file import read, written
-from changefeed.testing.lease_suite import A1, A
+from changefeed.testing.lease_cast import A1, A
 from tests.support import lease_containers as made
 from tests.support import store_containers as stores
 from tests.unit.leases.test_restore import facts, filled, lease, restored, whole

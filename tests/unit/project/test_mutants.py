@@ -17,8 +17,9 @@ def test_what_a_mutant_breaks_is_there_and_is_python_afterwards(mutant: Mutant) 
     for test in mutant.tests:
         path, _, name = test.partition("::")
         text = (ROOT / path).read_text()
-        for suite in re.findall(r"suite_of\((\w+)\)", text):  # tests of a contract
-            text += (ROOT / f"changefeed/testing/{suite}.py").read_text()
+        for suites in re.findall(r"suite_of\(([\w, ]+)\)", text):  # tests of a contract
+            for suite in suites.split(", "):
+                text += (ROOT / f"changefeed/testing/{suite}.py").read_text()
         assert name.partition("[")[0] in text
 
 
