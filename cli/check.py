@@ -85,8 +85,6 @@ async def _place_of_leases(settings: Settings, address: str) -> AsyncIterator[Di
         async with asyncio.timeout(_LONGEST):
             async for one in check_leases(address, options, feed=feed):
                 found.append(one)  # noqa: PERF401 - what was found before a failure counts
-    except ContainerError as error:
-        found.append(problem("leases", str(error)))
     except TimeoutError:
         found.append(problem("leases", f"{address} does not answer", "look at the network"))
     for one in found:

@@ -14,10 +14,10 @@ from dataclasses import replace
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend, Open, Opened
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
-from changefeed.runtime.diagnostics import Diagnostic
+from changefeed.runtime.diagnostics import Diagnostic, problem
 
 __all__ = [
     "LEASES",
@@ -92,11 +92,18 @@ async def open_stores(
 async def check_leases(
     address: str, options: OpenOptions | None = None, *, feed: str
 ) -> AsyncIterator[Diagnostic]:
-    """Yield what the backend of leases finds; ``feed`` is the address of their feed."""
-    backend, where, own = _prepared(address, options)
-    if backend.check is not None:
-        async for found in backend.check(where, own, feed=feed):
-            yield found
+    """Yield what the backend of leases finds, until something is so wrong that no more can
+    be seen. ``feed`` is the address of their feed.
+    """
+    try:
+        backend, where, own = _prepared(address, options)
+        if backend.check is not None:
+            async for found in backend.check(where, own, feed=feed):
+                yield found
+    except ContainerUnavailable as error:
+        yield problem("leases", str(error), "look at the network and at the address")
+    except ContainerError as error:
+        yield problem("leases", str(error))
 
 
 async def leases_exist(address: str, options: OpenOptions | None = None) -> bool:

@@ -10,7 +10,6 @@ from changefeed.leases.blob.connection import connect
 from changefeed.leases.blob.errors import translate_errors
 from changefeed.leases.blob.metadata import Kind
 from changefeed.leases.blob.tables import BlobTable
-from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
@@ -20,33 +19,28 @@ _CHECK = Kind(folder="check", form=Member)
 async def check(
     scheme: str, place: str, access: BlobAccess | None = None
 ) -> AsyncIterator[Diagnostic]:
-    """Yield what is found, until something is so wrong that no more can be seen.
+    """Yield what is found. Raise as containers do where no more can be seen.
 
     It writes one blob of its own and deletes it again, to see whether it may.
     """
-    try:
-        address = read_address(scheme, place)
-        async with connect(address, access) as client:
-            with translate_errors(str(address)):
-                properties = await client.get_container_properties()
-            yield fine("container", f"{address.container} is there")
-            if properties.has_immutability_policy or properties.has_legal_hold:
-                yield problem(
-                    "immutability",
-                    "the container keeps what was written (WORM): no lease can be renewed",
-                    "use a container without an immutability policy or legal hold",
-                )
-            if properties.public_access:
-                yield warning(
-                    "access",
-                    "the container is open to the public: anybody can read where hosts are",
-                    "switch public access off",
-                )
-            yield await _rights(client, address)
-    except ContainerUnavailable as error:
-        yield problem("leases", str(error), "look at the network and at the address")
-    except ContainerError as error:
-        yield problem("leases", str(error))
+    address = read_address(scheme, place)
+    async with connect(address, access) as client:
+        with translate_errors(str(address)):
+            properties = await client.get_container_properties()
+        yield fine("container", f"{address.container} is there")
+        if properties.has_immutability_policy or properties.has_legal_hold:
+            yield problem(
+                "immutability",
+                "the container keeps what was written (WORM): no lease can be renewed",
+                "use a container without an immutability policy or legal hold",
+            )
+        if properties.public_access:
+            yield warning(
+                "access",
+                "the container is open to the public: anybody can read where hosts are",
+                "switch public access off",
+            )
+        yield await _rights(client, address)
 
 
 async def _rights(client: ContainerClient, address: BlobAddress) -> Diagnostic:

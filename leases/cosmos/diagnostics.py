@@ -24,7 +24,6 @@ from changefeed.leases.cosmos.opening import (
     partitioned_by_id,
     prefix_of,
 )
-from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
 _CLOCK_WARNING = 5.0
@@ -34,29 +33,24 @@ _WEAK = {"Eventual", "ConsistentPrefix"}
 
 
 async def check(scheme: str, place: str, access: CosmosAccess) -> AsyncIterator[Diagnostic]:
-    """Yield what is found, until something is so wrong that no more can be seen."""
-    try:
-        address = lease_address(scheme, place)
-        async with connect(address, access) as (client, account):
-            yield fine("endpoint", f"{account.endpoint} answers")
-            for found in await _account(client, address):
-                yield found
-            with translate_errors(str(address)):
-                properties = await container_of(client, address).read()
-                prefix = await prefix_of(client, account, address)
-            for found in _container(properties, address):
-                yield found
-            by_id = partitioned_by_id(properties, address)
-            items = Items(container_of(client, address), str(address), partitioned_by_id=by_id)
-            yield await _rights(items, prefix)
-            for found in await _prefixes(items, prefix):
-                yield found
-            for found in await _leases(items, prefix, mode_of(address)):
-                yield found
-    except ContainerUnavailable as error:
-        yield problem("leases", str(error), "look at the network and at the address")
-    except ContainerError as error:
-        yield problem("leases", str(error))
+    """Yield what is found. Raise as containers do where no more can be seen."""
+    address = lease_address(scheme, place)
+    async with connect(address, access) as (client, account):
+        yield fine("endpoint", f"{account.endpoint} answers")
+        for found in await _account(client, address):
+            yield found
+        with translate_errors(str(address)):
+            properties = await container_of(client, address).read()
+            prefix = await prefix_of(client, account, address)
+        for found in _container(properties, address):
+            yield found
+        by_id = partitioned_by_id(properties, address)
+        items = Items(container_of(client, address), str(address), partitioned_by_id=by_id)
+        yield await _rights(items, prefix)
+        for found in await _prefixes(items, prefix):
+            yield found
+        for found in await _leases(items, prefix, mode_of(address)):
+            yield found
 
 
 async def _account(client: CosmosClient, address: CosmosAddress) -> list[Diagnostic]:

@@ -5,8 +5,8 @@ whole, if its etag is unchanged. ``attempt`` is new for every try to write, so t
 whose answer was lost, and whose client sent the write again, knows its own.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Generic
 from uuid import uuid4
@@ -187,22 +187,24 @@ class CosmosOwnership(CosmosMembers):
             return stored
 
     async def replace(self, lease: Lease) -> Lease:
-        try:
+        with _if_unchanged(lease):
             return await self._leases.replace(
                 lease.range_id, lease.without_continuation(), lease.version
             )
-        except ItemNotFound as error:
-            raise LeaseGone(lease, "there is no such lease") from error
-        except PreconditionFailed as error:
-            raise LeaseConflict(lease, "written since it was read") from error
 
     async def delete(self, lease: Lease) -> None:
-        try:
+        with _if_unchanged(lease):
             await self._leases.delete(lease.range_id, lease.version)
-        except ItemNotFound as error:
-            raise LeaseGone(lease, "there is no such lease") from error
-        except PreconditionFailed as error:
-            raise LeaseConflict(lease, "written since it was read") from error
+
+
+@contextmanager
+def _if_unchanged(lease: Lease) -> Iterator[None]:
+    try:
+        yield
+    except ItemNotFound as error:
+        raise LeaseGone(lease, "there is no such lease") from error
+    except PreconditionFailed as error:
+        raise LeaseConflict(lease, "written since it was read") from error
 
 
 class CosmosCheckpoints:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.postgres.address import PostgresAddress, read_address
 from changefeed.leases.postgres.connection import Database, PostgresAccess, Row, connect
 from changefeed.leases.postgres.schema import MIGRATIONS, quoted, stored_version
@@ -22,20 +21,15 @@ _SERVER = """
 
 
 async def check(place: str, access: PostgresAccess | None = None) -> AsyncIterator[Diagnostic]:
-    """Yield what is found, until something is so wrong that no more can be seen."""
-    try:
-        address = read_address(place)
-        async with connect(address, access) as database:
-            server = await database.one(_SERVER)
-            assert server is not None, "a select without a table has one row"
-            for found in server_diagnostics(server):
-                yield found
-            async for found in _tables(database, address):
-                yield found
-    except ContainerUnavailable as error:
-        yield problem("leases", str(error), "look at the network and at the address")
-    except ContainerError as error:
-        yield problem("leases", str(error))
+    """Yield what is found. Raise as containers do where no more can be seen."""
+    address = read_address(place)
+    async with connect(address, access) as database:
+        server = await database.one(_SERVER)
+        assert server is not None, "a select without a table has one row"
+        for found in server_diagnostics(server):
+            yield found
+        async for found in _tables(database, address):
+            yield found
 
 
 def server_diagnostics(server: Row) -> Iterator[Diagnostic]:

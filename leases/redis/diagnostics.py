@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.leases.redis.address import RedisAddress, read_address
 from changefeed.leases.redis.connection import Calls, Info, RedisAccess, connect, evicts, info
@@ -15,22 +14,17 @@ _OLDEST = 5
 async def check(
     scheme: str, place: str, access: RedisAccess | None = None
 ) -> AsyncIterator[Diagnostic]:
-    """Yield what is found, until something is so wrong that no more can be seen.
+    """Yield what is found. Raise as containers do where no more can be seen.
 
     It writes one record of its own and deletes it again, to see whether it may.
     """
-    try:
-        address = read_address(scheme, place)
-        async with connect(address, access) as client:
-            server = await info(client, address)
-            for found in server_diagnostics(server):
-                yield found
-            if server.get("role") != "slave":
-                yield await _rights(client, address)
-    except ContainerUnavailable as error:
-        yield problem("leases", str(error), "look at the network and at the address")
-    except ContainerError as error:
-        yield problem("leases", str(error))
+    address = read_address(scheme, place)
+    async with connect(address, access) as client:
+        server = await info(client, address)
+        for found in server_diagnostics(server):
+            yield found
+        if server.get("role") != "slave":
+            yield await _rights(client, address)
 
 
 def server_diagnostics(server: Info) -> Iterator[Diagnostic]:
