@@ -19,6 +19,7 @@ from changefeed.host.doctor import Look, diagnose
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, MemberStatus
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.runtime.version import software_version
 
 _EVERY = 1.0
 _ANSWER_WITHIN = 3.0
@@ -37,10 +38,10 @@ def doctor(
 ) -> None:
     """Watch a fleet for a while, and say what is wrong with it and what to do.
 
-    Hosts that give no sign of life, ranges that fail, rest or do not get on, clocks that
-    differ, processors of another kind, uneven loads, endpoints that do not answer, disks that
-    fill up. It changes nothing. Ends with 1 if there is a problem. `changefeed check` tries
-    feed and leases themselves.
+    Hosts that give no sign of life, ranges that fail, rest or do not get on; clocks, settings
+    and versions that differ; processors of another kind, uneven loads, endpoints that do not
+    answer, disks that fill up. It changes nothing. Ends with 1 if there is a problem.
+    `changefeed check` tries feed and leases themselves.
     """
     with exit_on_error():
         found = asyncio.run(_found(flags.settings(), watch))
@@ -58,7 +59,7 @@ async def _found(settings: Settings, watch: float) -> Sequence[Diagnostic]:
             if time.monotonic() >= until:
                 break
             await asyncio.sleep(_EVERY)
-    found = diagnose(looks, settings.leases)
+    found = diagnose(looks, settings.leases, software_version())
     found += await _endpoints(looks[-1].seen.members)
     found += look_at_disks(settings)
     return found or [fine("fleet", "nothing is wrong, as far as can be seen from here")]

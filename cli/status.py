@@ -187,13 +187,14 @@ def _note(noted: tuple[Problem, Sequence[str]]) -> Text:
 
 
 def _members(members: Iterable[MemberStatus]) -> Table:
-    names = ("member", "stamp age", "state", "web", "incarnation")
+    names = ("member", "stamp age", "state", "web", "version", "incarnation")
     rows = (
         (
             x.name,
             _seconds(x.stamp_age),
             "stopping" if x.stopping else "running",
             x.address,
+            x.software,
             x.incarnation,
         )
         for x in members

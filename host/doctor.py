@@ -1,7 +1,8 @@
 """What is wrong with a fleet, by some looks at it one after the other: plain decisions.
 
 What can be seen in one look is in the snapshot's own problems. The others take time: whether a
-host gives signs of life, whether a range gets on, and what the clocks of the hosts say.
+host gives signs of life, whether a range gets on, and what the clocks of the hosts say. In what
+living hosts differ is found by ``differences``.
 
 Limits: a clock is compared with this machine's, which may be the one that is wrong; if all
 are off by the same, it is this one. Differences below two seconds and the time
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
+from changefeed.host.differences import differences
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.snapshot import LeaseStatus, MemberStatus, Snapshot
 from changefeed.runtime.diagnostics import Diagnostic, problem, warning
@@ -30,10 +32,15 @@ class Look:
     seen: Snapshot
 
 
-def diagnose(looks: Sequence[Look], settings: LeaseSettings) -> list[Diagnostic]:
-    """Return what is wrong, worst things of the last look first. ``looks`` are in order."""
+def diagnose(
+    looks: Sequence[Look], settings: LeaseSettings, software: str = ""
+) -> list[Diagnostic]:
+    """Return what is wrong, worst things of the last look first. ``looks`` are in order, and
+    ``software`` is the version of this program.
+    """
     last = looks[-1].seen
     living = _living(looks)
+    staying = [x for x in last.members if x.name in living and not x.stopping]
     return [
         *_without_hosts(looks),
         *_seen_at_once(last),
@@ -41,6 +48,7 @@ def diagnose(looks: Sequence[Look], settings: LeaseSettings) -> list[Diagnostic]
         *_clocks(looks, settings.max_clock_skew),
         *_standing_still(looks),
         *_foreign(last),
+        *differences(staying, software),
         *_uneven(looks, living),
     ]
 

@@ -29,6 +29,7 @@ from changefeed.host.balancing.range_sync import RangeSynchronizer
 from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.balancing.unread_ranges import UnreadLags
 from changefeed.host.events import HostEvents, Lag
+from changefeed.host.fleet_settings import shared_settings
 from changefeed.host.health import Health
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.retries import Retrier, unwrap_single
@@ -47,6 +48,7 @@ from changefeed.observers.observer import CloseReason
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import Failure
 from changefeed.runtime.stop import Stop
+from changefeed.runtime.version import software_version
 
 _LEAVE_TIMEOUT = 2.0
 _LONGEST_DELAY_AT_END = 1.0
@@ -129,7 +131,13 @@ class Host:
         self.container = self._container = RememberingContainer(bounded, self._memory)
         self._membership = Membership(
             self._container,
-            Member(name=self.name, incarnation=self.incarnation, address=address),
+            Member(
+                name=self.name,
+                incarnation=self.incarnation,
+                address=address,
+                software=software_version(),
+                settings=shared_settings(settings),
+            ),
             settings.leases,
             dead=settings.host.dead_incarnations,
             events=self._events,

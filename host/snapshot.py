@@ -9,13 +9,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import Backlog
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, RemembersRanges
+from changefeed.host.fleet_settings import SharedSettings, read_shared_settings
 from changefeed.host.problems import (
     Problem,
     problem_of_feed,
@@ -35,7 +36,10 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """A host's member record. ``stamp_age`` is in seconds."""
+    """A host's member record. ``stamp_age`` is in seconds. ``software`` is the version of its
+    program, and ``settings`` are those that hosts of a fleet should have alike, by their names;
+    a host of a version that did not say them yet leaves both empty.
+    """
 
     name: str
     incarnation: str
@@ -43,6 +47,8 @@ class MemberStatus:
     stopping: bool
     heartbeats: int
     stamp_age: float | None
+    software: str = ""
+    settings: SharedSettings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +201,8 @@ def _member_seen(member: Member, now: float) -> MemberStatus:
         stopping=member.stopping,
         heartbeats=member.heartbeats,
         stamp_age=_age(member.stamp, now),
+        software=member.software,
+        settings=read_shared_settings(member.settings),
     )
 
 

@@ -138,8 +138,10 @@ class Checkpoint:
 class Member:
     """A host as the others see it; ``heartbeats`` is its sign of life.
 
-    A member that is ``stopping`` gets no more leases. ``address`` is where its web
-    endpoints listen, for people.
+    A member that is ``stopping`` gets no more leases. The rest is for people: ``address`` is
+    where its web endpoints listen, ``software`` the version of the program, and ``settings``
+    those that hosts of a fleet should have alike, as JSON text; both are empty where a host of
+    an earlier version wrote the record.
     """
 
     name: HostName
@@ -148,6 +150,8 @@ class Member:
     stopping: bool = False
     stamp: float | None = None
     address: str = ""
+    software: str = ""
+    settings: str = ""
     version: Version = Version("")
 
     @property

@@ -25,7 +25,15 @@ from changefeed.testing.lease_cast import (
 async def test_a_member_is_seen_by_all_and_beats(connect: Connect) -> None:
     one, other = await connect(), await connect()
     a = await one.put_member(Member(name=A, incarnation=A1))
-    b = await other.put_member(Member(name=B, incarnation=B1, address="http://b:8080"))
+    b = await other.put_member(
+        Member(
+            name=B,
+            incarnation=B1,
+            address="http://b:8080",
+            software="1.2.3",
+            settings='{"leases.expiration":30.0}',
+        )
+    )
     a = await one.put_member(replace(a, heartbeats=1, stamp=5.0))
     assert sorted(await other.members(), key=lambda x: x.name) == [a, b]
 

@@ -71,6 +71,10 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         " add column last_error text"
         for table in ("leases", "ownership")
     ),
+    (
+        "alter table {schema}.members add column software text not null default ''",
+        "alter table {schema}.members add column settings text not null default ''",
+    ),
 )
 """What makes version n + 1 of version n, by n; ``{schema}`` is the quoted schema."""
 

@@ -222,7 +222,10 @@ CHECKPOINTS: Kind[Checkpoint] = Kind(
 )
 MEMBERS: Kind[Member] = Kind(
     table="members",
-    columns=("name", "incarnation", "heartbeats", "stopping", "stamp", "address"),
+    columns=(
+        *("name", "incarnation", "heartbeats", "stopping", "stamp", "address"),
+        *("software", "settings"),
+    ),
     to_row=_fields,
     from_row=_member,
 )

@@ -15,6 +15,8 @@ from changefeed.leases.tables import Record
 Row = Mapping[str, Any]
 
 _HEALTH = RangeHealth.__struct_fields__
+_SAID_LATER = ("software", "settings")
+"""What members of earlier versions do not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,8 @@ def _fields(record: Checkpoint | Member) -> Row:
 
 
 def _member(row: Row) -> Member:
-    return Member(**{**row, "stopping": bool(row["stopping"])})
+    said = {name: row[name] or "" for name in _SAID_LATER}
+    return Member(**{**row, **said, "stopping": bool(row["stopping"])})
 
 
 def _checkpoint(row: Row) -> Checkpoint:
@@ -192,9 +195,12 @@ MEMBERS: Kind[Member] = Kind(
         "stopping": "integer not null",
         "stamp": "real",
         "address": "text not null",
+        "software": "text",
+        "settings": "text",  # a JSON object
     },
     to_row=_fields,
     from_row=_member,
+    added=_SAID_LATER,
 )
 
 
@@ -202,7 +208,8 @@ def add_missing_columns(connection: sqlite3.Connection) -> None:
     """Bring the tables of earlier versions up to date. Hosts of such versions may go on: they
     write rows without these columns.
     """
-    for kind in (LEASES, OWNERSHIP):
+    kinds: Sequence[Kind[Any]] = (LEASES, OWNERSHIP, MEMBERS)
+    for kind in kinds:
         columns = connection.execute("select name from pragma_table_info(?)", (kind.table,))
         for addition in kind.additions({name for (name,) in columns}):
             connection.execute(addition)

@@ -31,6 +31,22 @@ FLEET = (
         tests=(_DOCTOR,),
     ),
     Mutant(
+        name="0.9 is newer than 0.10",
+        file="host/differences.py",
+        before='    return tuple(int(x) for x in numbers.split(".") if x), not rest',
+        after='    return tuple(numbers.split(".")), not rest',
+        rule=0,
+        tests=(_DOCTOR,),
+    ),
+    Mutant(
+        name="settings of hosts that died differ",
+        file="host/doctor.py",
+        before="        *differences(staying, software),",
+        after="        *differences(last.members, software),",
+        rule=0,
+        tests=(_DOCTOR,),
+    ),
+    Mutant(
         name="a restore leaves what began after the file",
         file="leases/operations/restore.py",
         before="return [*kept, *(Step(change=Change.DELETE, stored=there[x]) for x in gone)]",

@@ -1,6 +1,7 @@
 """What is wrong with a fleet, by some looks at it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from changefeed.host.doctor import Look, diagnose
 from changefeed.host.problems import Problem
@@ -10,7 +11,16 @@ from changefeed.runtime.diagnostics import Severity
 from tests.support.snapshots import lease_status, snapshot
 
 
-def member(name: str, beats: int, *, age: float = 0.1, stopping: bool = False) -> MemberStatus:
+def member(
+    name: str,
+    beats: int,
+    *,
+    age: float = 0.1,
+    stopping: bool = False,
+    software: str = "",
+    **shared: object,
+) -> MemberStatus:
+    """Return a member; ``leases__expiration=30`` is a setting that it says."""
     return MemberStatus(
         name=name,
         incarnation=f"{name}-1",
@@ -18,6 +28,8 @@ def member(name: str, beats: int, *, age: float = 0.1, stopping: bool = False) -
         stopping=stopping,
         heartbeats=beats,
         stamp_age=age,
+        software=software,
+        settings={x.replace("__", "."): value for x, value in shared.items()},
     )
 
 
@@ -37,6 +49,7 @@ def lease(
 def found(
     *looks: tuple[Sequence[MemberStatus], Sequence[LeaseStatus]],
     problems: Sequence[Problem] = (),
+    software: str = "",
 ) -> list[str]:
     """Return what is said of these looks, which are five seconds apart."""
     seen = [
@@ -46,7 +59,7 @@ def found(
         )
         for n, (members, leases) in enumerate(looks)
     ]
-    shown = diagnose(seen, LeaseSettings())
+    shown = diagnose(seen, LeaseSettings(), software)
     marks = {Severity.PROBLEM: "!", Severity.WARNING: "?"}
     return [f"{marks[x.severity]} {x.about}: {x.text}" for x in shown]
 
@@ -139,3 +152,67 @@ def test_uneven_loads_are_said_unless_leases_move() -> None:
     assert found(*looks) == ["? fleet: leases are not shared evenly: a 4, b 0"]
     moving = looks[1][0], [*leases[1:], lease("r0", next_owner="b")]
     assert found(looks[0], moving, looks[2]) == []
+
+
+Seen = tuple[Sequence[MemberStatus], Sequence[LeaseStatus]]
+
+
+def living(*members: MemberStatus) -> list[Seen]:
+    """Return two looks between which all of them have given a sign of life."""
+    moved = [replace(x, heartbeats=x.heartbeats + 1) for x in members]
+    return [(members, ()), (moved, ())]
+
+
+def test_settings_that_differ_are_said_by_value_and_host() -> None:
+    looks = living(
+        member("a", 1, leases__max_handoff_time=30.0, observer__name="orders:Bill"),
+        member("b", 1, leases__max_handoff_time=30.0, observer__name="orders:Ship"),
+        member("c", 1, leases__max_handoff_time=0.0, observer__name="orders:Bill"),
+    )
+    assert found(*looks) == [
+        "? fleet: leases.max_handoff_time differs between hosts: 30.0 on a, b; 0.0 on c",
+        "? fleet: observer.name differs between hosts: orders:Bill on a, c; orders:Ship on b",
+    ]
+
+
+def test_a_host_that_expires_leases_sooner_than_others_renew_them_is_a_problem() -> None:
+    looks = living(
+        member("a", 1, leases__expiration=15, leases__renew_interval=5),
+        member("b", 1, leases__expiration=60, leases__renew_interval=20),
+    )
+    assert found(*looks)[0] == (
+        "! host a: it takes leases that have not been renewed for 15 s, and b renews less "
+        "often: living hosts lose theirs to it"
+    )
+
+
+def test_settings_of_hosts_that_died_or_stop_or_say_none_do_not_count() -> None:
+    dead, alive = member("a", 1, x=1), member("b", 1, x=2)
+    silent = ([dead, alive], ()), ([dead, replace(alive, heartbeats=2)], ())
+    assert found(*silent, software="")[1:] == []
+    assert found(*living(replace(dead, stopping=True), alive)) == []
+    assert found(*living(member("a", 1), alive)) == []
+
+
+def test_hosts_of_an_older_version_are_said_once_for_each_version() -> None:
+    looks = living(
+        member("a", 1, software="0.10.0"),
+        member("b", 1, software="0.9.2"),
+        member("c", 1, software="0.9.2"),
+        member("d", 1),
+        member("e", 1, software="0.10.0rc1"),
+    )
+    older = "older than 0.10.0 of other hosts"
+    assert found(*looks, software="0.9") == [
+        f"? host d: a version that does not say which it is, {older}",
+        f"? hosts b, c: version 0.9.2, {older}",
+        f"? host e: version 0.10.0rc1, {older}",
+    ]
+
+
+def test_hosts_older_than_the_command_are_said_though_they_are_alike() -> None:
+    looks = living(member("a", 1, software="0.1.0"), member("b", 1, software="0.1.0"))
+    assert found(*looks, software="0.1.0") == []
+    assert found(*looks, software="0.2.0") == [
+        "? hosts a, b: version 0.1.0, older than 0.2.0 of this command"
+    ]

@@ -15,7 +15,7 @@ import pytest
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
 from changefeed.runtime import open_database
@@ -76,6 +76,29 @@ async def test_a_file_of_an_earlier_version_is_read_on_and_hosts_of_it_may_go_on
         assert rows(path, f"select last_error from {table}") == [("KeyError: 'x'",)]
         change(path, f"update {table} set last_error = null, failing_since = null")
         assert (await leases.list())[0].health == RangeHealth()
+
+
+async def test_members_of_an_earlier_version_say_neither_version_nor_settings(
+    path: Path,
+) -> None:
+    async with SqliteLeases(path) as leases:
+        await leases.put_member(Member(name=A, incarnation=A1, software="2", settings="{}"))
+    for column in ("software", "settings"):
+        change(path, f"alter table members drop column {column}")
+    async with SqliteLeases(path) as leases:
+        (member,) = await leases.members()
+        assert (member.name, member.software, member.settings) == (A, "", "")
+        beating = replace(member, software="2", heartbeats=1)
+        assert (await leases.put_member(beating)).software == "2"
+        change(
+            path,
+            "insert or replace into members (name, incarnation, heartbeats, stopping,"
+            " stamp, address) values ('b', 'b-1', 1, 0, 1.0, '')",
+        )
+        assert sorted((x.name, x.software) for x in await leases.members()) == [
+            ("b", ""),
+            (A, "2"),
+        ]
 
 
 async def test_a_write_that_is_refused_leaves_the_file_free_for_the_next(path: Path) -> None:

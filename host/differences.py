@@ -1,0 +1,90 @@
+"""In what the hosts of a fleet differ that should be alike: versions and settings.
+
+It is what their member records say. A rolling restart makes hosts differ for a while, and that
+is meant; what stays different is a host that was left out.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from changefeed.host.snapshot import MemberStatus
+from changefeed.runtime.diagnostics import Diagnostic, problem, warning
+
+_EXPIRATION, _RENEWAL = "leases.expiration", "leases.renew_interval"
+
+
+def differences(members: Sequence[MemberStatus], software: str) -> Iterator[Diagnostic]:
+    """Find them among the hosts that live. ``software`` is the version of this program."""
+    yield from _older_versions(members, software)
+    yield from _takes_from_living(members)
+    yield from _different_settings(members)
+
+
+def _older_versions(members: Sequence[MemberStatus], software: str) -> Iterator[Diagnostic]:
+    newest = max((software, *(x.software for x in members)), key=_order)
+    by_version: dict[str, list[str]] = {}
+    for member in members:
+        if _order(member.software) < _order(newest):
+            by_version.setdefault(member.software, []).append(member.name)
+    for version, names in sorted(by_version.items(), key=lambda x: _order(x[0])):
+        runs = f"version {version}" if version else "a version that does not say which it is"
+        than = "this command" if _order(newest) == _order(software) else "other hosts"
+        yield warning(
+            _hosts(names),
+            f"{runs}, older than {newest} of {than}",
+            "finish the upgrade: different versions are for rolling restarts only",
+        )
+
+
+def _order(version: str) -> tuple[tuple[int, ...], bool]:
+    """Compare 0.10 with 0.9 as people do; a release comes after what led to it."""
+    numbers, rest = re.match(r"([\d.]*)(.*)", version, re.DOTALL).groups()  # type: ignore[union-attr]
+    return tuple(int(x) for x in numbers.split(".") if x), not rest
+
+
+def _takes_from_living(members: Sequence[MemberStatus]) -> Iterator[Diagnostic]:
+    """Find hosts that expire leases sooner than others renew theirs."""
+    for member in members:
+        patience = member.settings.get(_EXPIRATION)
+        slower = [x.name for x in members if x is not member and _renews_after(x, patience)]
+        if slower:
+            yield problem(
+                f"host {member.name}",
+                f"it takes leases that have not been renewed for {patience:g} s, and "
+                f"{', '.join(slower)} renews less often: living hosts lose theirs to it",
+                f"give all hosts the same {_EXPIRATION} and {_RENEWAL}",
+            )
+
+
+def _renews_after(member: MemberStatus, patience: object) -> bool:
+    interval = member.settings.get(_RENEWAL)
+    known = isinstance(interval, int | float) and isinstance(patience, int | float)
+    return known and interval >= patience  # type: ignore[operator]
+
+
+def _different_settings(members: Sequence[MemberStatus]) -> Iterator[Diagnostic]:
+    """Say each setting that differs. Hosts of versions that do not know it do not count."""
+    names = sorted({name for x in members for name in x.settings})
+    for name in names:
+        by_value: dict[str, list[str]] = {}
+        for member in members:
+            if name in member.settings:
+                by_value.setdefault(_shown(member.settings[name]), []).append(member.name)
+        if len(by_value) > 1:
+            values = "; ".join(f"{x} on {', '.join(on)}" for x, on in by_value.items())
+            yield warning(
+                "fleet",
+                f"{name} differs between hosts: {values}",
+                "give all hosts the same settings; a rolling restart makes them differ for a "
+                "while",
+            )
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _hosts(names: Sequence[str]) -> str:
+    return f"host {names[0]}" if len(names) == 1 else f"hosts {', '.join(sorted(names))}"
