@@ -11,6 +11,8 @@ _ROUNDS = "tests/unit/host/balancing/test_rebalance.py"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _RESTORE = "tests/unit/leases/test_restore.py"
 _DOCTOR = "tests/unit/host/test_doctor.py"
+_SIMULATION = "tests/simulation/test_simulation.py"
+_MADE_BY_OTHERS = "test_nothing_is_lost_either_beside_them_in_a_wild_world"
 _UNREAD = "tests/unit/host/balancing/test_unread_ranges.py"
 
 FLEET = (
@@ -444,10 +446,18 @@ FLEET = (
     Mutant(
         name="what waits for a range counts as an echo of it",
         file="host/balancing/range_sync.py",
-        before="return not (waits or same) and",
-        after="return not same and",
+        before="return not (waits or same or by_others) and",
+        after="return not (same or by_others) and",
         rule=9,
         tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a lease that another kind of processor has made counts as an echo",
+        file="host/balancing/range_sync.py",
+        before="return not (waits or same or by_others) and",
+        after="return not (waits or same) and",
+        rule=9,
+        tests=(_RANGES, f"{_SIMULATION}::{_MADE_BY_OTHERS}"),
     ),
     Mutant(
         name="a lease that came back is taken beside a range that is read with its keys",

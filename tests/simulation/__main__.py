@@ -3,7 +3,8 @@
 A seed says what happens; over which feed, in which lease container, and whether people
 interfere, is said apart. Two of three are lived through over the feed in memory, the third
 over one whose ranges come and go as those of Cosmos DB; every second world is wild; half of
-them keep their leases in memory, a quarter each in documents of Cosmos DB and in SQLite.
+them keep their leases in memory, a quarter each in documents of Cosmos DB and in SQLite. In
+two of 26 hosts of another kind share the leases, as the .NET change feed processor does.
 
 Exit code 1 if any of them violates an invariant; each is printed with its story and the
 command that tells it again.
@@ -49,14 +50,16 @@ class _Kind:
     feed: FeedKind = "memory"
     leases: StoreKind = "memory"
     wild: bool = False
+    mixed: bool = False
 
     def live(self, seed: int) -> Outcome:
-        return simulate(seed, self.feed, self.leases, wild=self.wild)
+        return simulate(seed, self.feed, self.leases, wild=self.wild, mixed=self.mixed)
 
     @property
     def flags(self) -> str:
         wild = "--wild" if self.wild else "--calm"
-        return f"--feed={self.feed} --leases={self.leases} {wild}"
+        mixed = " --mixed" if self.mixed else ""
+        return f"--feed={self.feed} --leases={self.leases} {wild}{mixed}"
 
 
 _FEEDS: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
@@ -67,6 +70,7 @@ _MIXTURE = [
     for wild in (True, False)
     for feed in _FEEDS
 ]
+_MIXED = [_Kind(feed="cosmos", leases="cosmos", wild=x, mixed=True) for x in (True, False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,20 +178,36 @@ def main(
             "--wild/--calm", help="With people who interfere; both kinds, if not said."
         ),
     ] = None,
+    mixed: Annotated[
+        bool,
+        typer.Option("--mixed", help="With hosts of another kind, over Cosmos DB only."),
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
 ) -> None:
+    if mixed:
+        feed = leases = "cosmos"
     if seed is not None:
-        _one(seed, _Kind(feed=feed or "memory", leases=leases or "memory", wild=wild or False))
+        _one(
+            seed,
+            _Kind(
+                feed=feed or "memory",
+                leases=leases or "memory",
+                wild=wild or False,
+                mixed=mixed,
+            ),
+        )
         return
     starts = range(first, first + seeds, _CHUNK)
     chunks = (range(x, min(x + _CHUNK, first + seeds)) for x in starts)
+    said = feed or leases
     kinds = (
         _Kind(
             feed=feed or kind.feed,
             leases=leases or kind.leases,
             wild=kind.wild if wild is None else wild,
+            mixed=mixed or (kind.mixed and not said),
         )
-        for kind in cycle(_MIXTURE)
+        for kind in cycle([*_MIXTURE, *_MIXED])
     )
     _many(zip(chunks, kinds, strict=False), jobs, seconds)
 

@@ -53,6 +53,8 @@ class Checker:
         self._done: set[int] = set()
         self._passed: set[int] = set()  # by a checkpoint that was stored
         self._range: dict[RangeId, FeedRange] = {}
+        self.leases: dict[RangeId, Lease] = {}
+        """All there are, as they are stored."""
         self._being_read: dict[RangeId, FeedRange] = {}
         self._position: dict[RangeId, int] = {}
         self._epoch: dict[RangeId, int] = defaultdict(int)
@@ -62,6 +64,8 @@ class Checker:
         self._read_to_end = set[RangeId]()  # and forgotten
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
         self._suspended = set[str]()  # processes whose clocks stood still
+        self.neighbours = set[str]()
+        """The processes of another kind: they steal at once, and know no ended ranges."""
         self._active: Counter[Call] = Counter()
         self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
         self.most_unstored: int | None = None
@@ -94,10 +98,19 @@ class Checker:
             raise Violation(
                 f"{call} began although epoch {self._epoch[call.range_id]} has begun"
             )
+        if strict:
+            self._not_checkpointed(call, changes)
+        self._in_order(call, changes)
+        self._active[call] += 1
+
+    def _not_checkpointed(self, call: Call, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if int(change.body) in self._passed:
+                raise Violation(f"{call}: change {int(change.body)} was checkpointed before")
+
+    def _in_order(self, call: Call | str, changes: Sequence[Change]) -> None:
         upcoming = dict[str, int]()
         for change in changes:
-            if strict and int(change.body) in self._passed:
-                raise Violation(f"{call}: change {int(change.body)} was checkpointed before")
             place = self._place[int(change.body)]
             allowed = upcoming.get(change.key, self._done_of_key[change.key])
             if place > allowed:
@@ -106,7 +119,6 @@ class Checker:
                     f"earlier one of its key was done"
                 )
             upcoming[change.key] = max(allowed, place + 1)
-        self._active[call] += 1
 
     def ended(self, call: Call) -> None:
         """The call is over, in whatever way."""
@@ -156,6 +168,18 @@ class Checker:
                 f"and {self.most_unstored} may be"
             )
 
+    def done_by_neighbour(self, process: str, changes: Sequence[Change]) -> None:
+        """A host of another kind is done with these: it may repeat what others have done."""
+        self.events += 1
+        self._in_order(process, changes)
+        for change in changes:
+            self._is_done(change)
+
+    def read_to_end(self, range_id: RangeId) -> None:
+        """Others may read the keys of a range: it has ended, or other kinds read beside it."""
+        self._being_read.pop(range_id, None)
+        self._read_to_end.add(range_id)
+
     def put_aside(self, change: Change) -> None:
         """A change was put to the dead letters."""
         self.events += 1
@@ -177,7 +201,7 @@ class Checker:
             self._lease_stored(before, after, writer)
         else:
             self._claim_stored(after, writer)
-        if writer == OPERATOR:
+        if writer == OPERATOR or writer in self.neighbours:
             self._taken_by_hand(before, after)
         found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
         if after.continuation is not None and found is not None and after.epoch:
@@ -190,6 +214,7 @@ class Checker:
         """``writer`` deleted a lease."""
         self.events += 1
         self._being_read.pop(lease.range_id, None)
+        self.leases.pop(lease.range_id, None)
         if writer == OPERATOR and not lease.ended:
             self._begun_anew.add(lease.range_id)
             self._epoch[lease.range_id] = 0
@@ -204,6 +229,7 @@ class Checker:
         """
         self.events += 1
         self._being_read.clear()
+        self.leases.clear()
         self._read_to_end |= self._ended
         for range_id, epoch in self._epoch.items():
             self._taken[range_id] = max(epoch, self._taken.get(range_id, -1))
@@ -230,8 +256,11 @@ class Checker:
     def _lease_stored(self, before: Lease | None, after: Lease, writer: str) -> None:
         range_id = after.range_id
         self._range[range_id] = after.range
+        self.leases[range_id] = after
+        if writer in self.neighbours:
+            self._beside_others(before, after)
         self._nobody_else_reads(after)
-        if after.epoch < self._epoch[range_id]:
+        if after.epoch < self._epoch[range_id] and writer not in self.neighbours:
             raise Violation(f"the epoch of {range_id} fell to {after.epoch} by {writer}")
         self._epoch[range_id] = after.epoch
         if before is None or before.owner is None or before.owner == after.owner:
@@ -241,8 +270,22 @@ class Checker:
                 own = call.process == writer
                 if own and (call.range_id, call.epoch) == (range_id, before.epoch):
                     raise Violation(f"{writer} gave up {range_id} while {call} was under way")
-        if before.ended:
+        if before.ended and writer not in self.neighbours:
             raise Violation(f"the ended range {range_id} was written by {writer}")
+
+    def _beside_others(self, before: Lease | None, after: Lease) -> None:
+        """A host of another kind waits for no parents, does not know which ranges have ended,
+        and may go on with one before the place where others are: they come again.
+        """
+        for other in self.leases.values():
+            same_keys = other.range.shares_keys_with(after.range)
+            if other.range_id != after.range_id and same_keys and not other.ended:
+                self.read_to_end(other.range_id)
+                self.read_to_end(after.range_id)
+        if before is None and after.continuation is not None:
+            first = self._lines.place(after.continuation)
+            last = max(self._position.values(), default=first)
+            self._passed.difference_update(self._lines.between(after.range, first, last))
 
     def _claim_stored(self, after: Checkpoint, writer: str) -> None:
         """Only who has claimed a checkpoint kept apart may write it."""

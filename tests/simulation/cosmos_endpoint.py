@@ -133,10 +133,14 @@ class CosmosStores:
         return self._leases
 
     def connect(self, process_id: str) -> LeaseContainer:
+        return CosmosLeases(self.items(process_id), _FORM)
+
+    def items(self, process_id: str) -> Items:
+        """Return the documents as one process has them, of whatever kind it is."""
         items = SimulatedItems(self._endpoint, self._around, process_id)
         server = Server(items, self._replicas)
         link = self._around.link(server, process_id, listings=("query",))
-        return CosmosLeases(cast("Items", link), _FORM)
+        return cast("Items", link)
 
     def close(self) -> None:
         """Have nothing to close."""

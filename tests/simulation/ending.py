@@ -146,7 +146,8 @@ class Ending:
 
     def _running(self) -> set[HostName | None]:
         processes = self._world.processes.values()
-        return {x.host.name for x in processes if not x.task.done()}
+        ours = {x.host.name for x in processes if not x.task.done()}
+        return {*ours, *self._world.neighbours.names}
 
     async def _owners(self) -> dict[RangeId, tuple[HostName | None, int]]:
         return {x.range_id: (x.owner, x.epoch) for x in await self._open_leases()}

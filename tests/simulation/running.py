@@ -14,14 +14,19 @@ from .world import World
 
 
 def simulate(
-    seed: int, feed: FeedKind = "memory", leases: StoreKind = "memory", *, wild: bool = False
+    seed: int,
+    feed: FeedKind = "memory",
+    leases: StoreKind = "memory",
+    *,
+    wild: bool = False,
+    mixed: bool = False,
 ) -> Outcome:
     """Live through one seed, from a fresh loop to its end."""
     global_random.seed(seed)  # libraries draw from it
     loop = FreezingLoop()
     with ExitStack() as after:
         try:
-            world = partial(World, seed, feed, leases, wild=wild)
+            world = partial(World, seed, feed, leases, wild=wild, mixed=mixed)
             return loop.run_until_complete(_bounded(world, after))
         finally:
             loop.thaw_all()

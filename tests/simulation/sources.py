@@ -105,12 +105,14 @@ class MemorySource:
 class CosmosSource:
     """Ranges end where their readers stand, and those that go on take over the position.
 
-    What goes on with a range is whoever holds its keys when that is asked.
+    What goes on with a range is whoever holds its keys when that is asked. ``merges`` says
+    whether a range may come to life again, as what it went on in is merged.
     """
 
     def __init__(self, random: Random) -> None:
         self._store = ShiftingStore()
         self._by_key: dict[str, list[tuple[int, Number]]] = defaultdict(list)
+        self.merges = True
         for _ in range(random.randrange(5)):
             self.change_ranges(random, lambda _: None)
 
@@ -131,7 +133,10 @@ class CosmosSource:
 
     def change_ranges(self, random: Random, tell: Callable[[str], None]) -> None:
         physical = self._store.physical
-        if len(physical) > 1 and (random.random() < 0.45 or len(physical) > 11):
+        if not self.merges and len(physical) > 11:
+            return
+        merge = len(physical) > 1 and (random.random() < 0.45 or len(physical) > 11)
+        if merge and self.merges:
             first = random.randrange(len(physical) - 1)
             tell(f"merge {physical[first].id} and {physical[first + 1].id}")
             self._store.merge(first)

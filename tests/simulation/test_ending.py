@@ -62,6 +62,7 @@ class Few:
             start_what_ended=partial(asyncio.sleep, 0),
             processes=self.running,
             calls=self.calls,
+            neighbours=SimpleNamespace(names=set()),
         )
         return Ending(cast("World", world))
 

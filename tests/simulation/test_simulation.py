@@ -91,7 +91,23 @@ def test_nothing_is_lost_whatever_the_leases_are_kept_in(seed: int, leases: Stor
     simulate(seed, leases=leases, wild=True)
 
 
-@pytest.mark.parametrize("seed", [50_100_100, 50_100_102], ids="seed-{}".format)
+# Where hosts of another kind share the leases.
+WILD_AND_MIXED = {
+    1032: "leases that a neighbour had made were deleted as echoes, with their positions",
+}
+
+
+@pytest.mark.parametrize("seed", range(4), ids="seed-{}".format)
+def test_nothing_is_lost_and_all_is_even_beside_hosts_of_another_kind(seed: int) -> None:
+    simulate(seed, "cosmos", "cosmos", mixed=True)
+
+
+@pytest.mark.parametrize("seed", [*WILD_AND_MIXED, 2000, 2001], ids="seed-{}".format)
+def test_nothing_is_lost_either_beside_them_in_a_wild_world(seed: int) -> None:
+    simulate(seed, "cosmos", "cosmos", mixed=True, wild=True)
+
+
+@pytest.mark.parametrize("seed", [50_100_102], ids="seed-{}".format)
 def test_nothing_is_lost_where_ownership_is_forgotten(seed: int) -> None:
     outcome = simulate(seed, wild=True)
     assert any("ownership is forgotten" in x for x in outcome.story)

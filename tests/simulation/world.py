@@ -25,6 +25,7 @@ from .cosmos_endpoint import CosmosStores
 from .ending import Ending
 from .faults import Faults
 from .loop import HOST, FreezingLoop
+from .neighbours import Neighbours
 from .network import FeedLink, Server, Weather
 from .observers import CheckedLetters, Moods, SimulatedObserver
 from .operators import Operators
@@ -46,27 +47,37 @@ _HOSTS, _MANY_HOSTS = 6, 24
 
 class World:
     """Everything a seed decides. ``graceful`` worlds know no failures, only moves; ``wild``
-    ones know people who interfere, odd observers, and worse networks.
+    ones know people who interfere, odd observers, and worse networks; ``mixed`` ones know
+    hosts of another kind, which share the leases in Cosmos DB as long as clocks are right.
     """
 
     def __init__(
-        self, seed: int, feed: FeedKind, leases: StoreKind = "memory", *, wild: bool = False
+        self,
+        seed: int,
+        feed: FeedKind,
+        leases: StoreKind = "memory",
+        *,
+        wild: bool = False,
+        mixed: bool = False,
     ) -> None:
         self.random = random = Random(seed)
         self.seed = seed
         self.feed = feed
         self.wild = wild
-        self.graceful = random.random() < 0.2
+        self.mixed = mixed
+        self.graceful = random.random() < 0.2 and not mixed
         manual = random.random() < 0.25
         self.moods = Moods(pace=random.choice([0.0, 0.005, 0.05]), manual=manual)
         self.classic = not self.graceful and random.random() < 0.1
-        large = wild and random.random() < 0.05
+        large = wild and random.random() < 0.025
         self._most_hosts = _MANY_HOSTS if large else _HOSTS
         self.source: Source = (
             MemorySource(random, self._right_time, many=large)
             if feed == "memory"
             else CosmosSource(random)
         )
+        if mixed and isinstance(self.source, CosmosSource):
+            self.source.merges = False  # a neighbour does not wait for a parent that lives on
         self.checker = Checker(self.source, strict=not self.classic)
         self.weather = Weather()
         self.suspends = wild and Random(f"suspends {seed}").random() < 0.3
@@ -92,6 +103,7 @@ class World:
             called=self._count,
         )
         self.stores: Stores = _STORES[leases](self._around)
+        self.neighbours = Neighbours(self)
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
@@ -135,6 +147,8 @@ class World:
         self.starts[name] += 1
         process_id = f"{name}/{self.starts[name]}"
         error = self.random.uniform(-60, 60)  # two expirations to either side
+        if self.mixed:
+            error /= 30
         context = contextvars.copy_context()
         context.run(HOST.set, process_id)
         host = context.run(self._make_host, name, process_id)
@@ -259,6 +273,9 @@ class World:
         ]
         if isinstance(self.source, CosmosSource):
             rough += [faults.crash_at_an_end, faults.crash_at_an_end]
+        if self.mixed:
+            rough.remove(faults.clock_jump)
+            rough += self.neighbours.events
         if self.wild:
             if self._may_forget_ownership:
                 rough += [faults.forget_ownership, faults.forget_ownership]
@@ -322,6 +339,8 @@ class World:
             self._most_hosts if self._most_hosts > 6 else self.random.choice([1, 2, 3, 5])
         ):
             self.start(f"h{n}")
+        if self.mixed:
+            self.neighbours.start("n0")
         writing = asyncio.create_task(self.write())
         events = set[asyncio.Task[None]]()
         for _ in range(self.random.randrange(3, 12)):
@@ -331,6 +350,7 @@ class World:
             if self.graceful or self.random.random() < 0.5:
                 await asyncio.wait([event])
             self.raise_violation()
+            self.neighbours.raise_failures()
         for event in events:
             await event
         writing.cancel()

@@ -14,6 +14,41 @@ from azure.cosmos.exceptions import CosmosResourceExistsError
 
 Document = dict[str, Any]
 
+_KNOWN = (
+    "id",
+    "partitionKey",
+    "version",
+    "LeaseToken",
+    "PartitionId",
+    "FeedRange",
+    "Owner",
+    "ContinuationToken",
+    "properties",
+    "Mode",
+)
+"""What its type holds: it drops what it does not know."""
+
+
+def new_lease(prefix: str, token: str, low: str, high: str) -> Document:
+    """Return the lease of a range as it is created: without a position."""
+    return {
+        "id": f"{prefix}..{token}",
+        "version": int(token == f"{low}-{high}"),
+        "LeaseToken": token,
+        "FeedRange": {"Range": {"min": low, "max": high}},
+        "Owner": None,
+        "ContinuationToken": None,
+        "properties": {},
+        "timestamp": None,
+        "Mode": "Incremental Feed",
+    }
+
+
+def rewritten(lease: Document, now: datetime, **changed: Any) -> Document:
+    """Return what replaces the document of ``lease`` when something of it changes."""
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
+    return {x: lease[x] for x in _KNOWN if x in lease} | {"timestamp": stamp} | changed
+
 
 class DotNetHost:
     """One host. ``now`` is its clock; each write moves it on by a second."""
@@ -41,18 +76,9 @@ class DotNetHost:
 
     async def create(self, found: Document, **more: Any) -> None:
         """Create the lease of a partition key range, without a position."""
-        bounds = {"min": found["minInclusive"], "max": found["maxExclusive"]}
-        document = {
-            "id": f"{self.prefix}..{found['id']}",
-            "version": 0,
-            "LeaseToken": found["id"],
-            "FeedRange": {"Range": bounds},
-            "Owner": None,
-            "ContinuationToken": None,
-            "properties": {},
-            "timestamp": None,
-            "Mode": "Incremental Feed",
-        }
+        document = new_lease(
+            self.prefix, found["id"], found["minInclusive"], found["maxExclusive"]
+        )
         await self._container.create_item(document | more)
 
     async def leases(self) -> list[Document]:
@@ -94,21 +120,7 @@ class DotNetHost:
 
     async def _write(self, lease: Document, **changed: Any) -> Document:
         self.now += timedelta(seconds=1)
-        stamp = self.now.strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
-        # Its type holds these properties, and drops what it does not know.
-        known = (
-            "id",
-            "partitionKey",
-            "version",
-            "LeaseToken",
-            "PartitionId",
-            "FeedRange",
-            "Owner",
-            "ContinuationToken",
-            "properties",
-            "Mode",
-        )
-        document = {x: lease[x] for x in known if x in lease} | {"timestamp": stamp} | changed
+        document = rewritten(lease, self.now, **changed)
         return dict(
             await self._container.replace_item(
                 document["id"],

@@ -15,6 +15,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.range_sync import (
     RangeSynchronizer,
     create_missing,
+    delete_echoes,
     delete_finished,
     parts_without_lease,
 )
@@ -339,6 +340,18 @@ async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_i
     await asyncio.sleep(1)
     running.cancel()
     assert {x.range_id for x in await leases.list()} == {R2, R3, R4}
+
+
+async def test_what_another_kind_of_processor_goes_on_in_is_no_echo() -> None:
+    leases = MemoryLeases()
+    theirs = replace(HALF, parents=())
+    await leases.create(Lease(range=WHOLE, continuation=Continuation("3")))
+    await leases.create(Lease(range=theirs, continuation=Continuation("9"), stamp=1e9))
+    owned = [x for x in await leases.list() if x.range_id == WHOLE.id]
+    await delete_echoes(leases, owned, await leases.list(), events=EVENTS)
+    stored = await leases.read(theirs.id)
+    assert stored is not None
+    assert stored.continuation == "9"
 
 
 async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo() -> None:
