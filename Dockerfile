@@ -7,6 +7,7 @@ WORKDIR /src
 COPY requirements.txt pyproject.toml README.md LICENSE ./
 RUN pip install --no-cache-dir "uv==$(sed -n 's/^uv==\([^ ;]*\).*/\1/p' requirements.txt)"
 COPY changefeed changefeed
+COPY brokers brokers
 COPY cli cli
 COPY emulator emulator
 COPY feeds feeds

@@ -21,6 +21,7 @@ from .mutant import ROOT, Mutant
 
 _TREE = (
     "pyproject.toml",
+    "brokers",
     "changefeed",
     "cli",
     "emulator",

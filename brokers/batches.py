@@ -1,0 +1,75 @@
+"""Whether a batch is what it says it is. Pure; a broker looks at sizes, never at a record."""
+
+import re
+from typing import Final
+
+from changefeed.feeds.brokers.errors import BatchRefused
+from changefeed.feeds.brokers.protocol import PRODUCER_NAME, Batch
+from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, RECORD_BYTES
+
+_PRODUCER: Final = re.compile(rf"[!-~]{{1,{PRODUCER_NAME}}}")
+_KINDS: Final = {
+    code | more
+    for code in range(len(OPERATIONS))
+    for more in (0, HAS_ID, HAS_PREVIOUS, HAS_ID | HAS_PREVIOUS)
+}
+_LAST_SEQUENCE: Final = 2**62
+
+
+def check_batch(batch: Batch) -> None:
+    """Raise ``BatchRefused``, with the reason, for a batch that readers could not read."""
+    if _PRODUCER.fullmatch(batch.producer) is None:
+        raise BatchRefused(
+            f"a producer's id is 1 to {PRODUCER_NAME} printable characters of ASCII without "
+            f"a space, not {batch.producer[:80]!r}"
+        )
+    if batch.count < 1 or not 1 <= batch.sequence <= _LAST_SEQUENCE - batch.count:
+        raise BatchRefused(
+            f"a batch has one record or more, numbered from 1, not {batch.count} from "
+            f"{batch.sequence}"
+        )
+    columns, count = batch.columns, batch.count
+    found = {kind: columns.kinds.count(kind) for kind in _KINDS}
+    if len(columns.kinds) != count or sum(found.values()) != count:
+        raise _wrong(batch, "kinds")
+    if len(columns.times) != 8 * count:
+        raise _wrong(batch, "times")
+    ids = sum(n for kind, n in found.items() if kind & HAS_ID)
+    images = sum(n for kind, n in found.items() if kind & HAS_PREVIOUS)
+    _check_texts(batch, "keys", count, columns.key_sizes, columns.keys)
+    _check_texts(batch, "ids", ids, columns.id_sizes, columns.ids)
+    _check_sizes(batch, "bodies", count, columns.body_sizes, columns.bodies)
+    _check_sizes(batch, "previous", images, columns.previous_sizes, columns.previous)
+
+
+def _check_texts(batch: Batch, name: str, count: int, sizes: bytes, data: bytes) -> None:
+    _check_sizes(batch, name, count, sizes, data)
+    if data.isascii():
+        return
+    at = 0
+    for size in memoryview(sizes).cast("I"):
+        try:
+            data[at : at + size].decode()
+        except UnicodeDecodeError as error:
+            raise _wrong(batch, name) from error
+        at += size
+
+
+def _check_sizes(batch: Batch, name: str, count: int, sizes: bytes, data: bytes) -> None:
+    if len(sizes) != 4 * count:
+        raise _wrong(batch, name)
+    numbers = memoryview(sizes).cast("I")
+    if sum(numbers) != len(data):
+        raise _wrong(batch, name)
+    if len(data) > RECORD_BYTES and max(numbers, default=0) > RECORD_BYTES:
+        raise BatchRefused(
+            f"a record for {batch.partition!r} has {max(numbers)} bytes in {name}, "
+            f"{RECORD_BYTES} is the most: keep the body elsewhere, and append a reference"
+        )
+
+
+def _wrong(batch: Batch, column: str) -> BatchRefused:
+    return BatchRefused(
+        f"a batch of {batch.count} records for {batch.partition!r} does not fit together: "
+        f"its {column} are not those of so many records. Nothing was written"
+    )

@@ -1,0 +1,242 @@
+"""A broker without its door: what it does with batches and reads, whoever brings them.
+
+``open_core`` runs one over a store. It shows signs of life, follows the catalog, writes the
+partitions that are its own, serves reads of any partition, and acts as master when it is
+the first in name of those alive.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from changefeed.brokers.batches import check_batch
+from changefeed.brokers.catalog_store import CatalogStore
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.era_master import EraMaster
+from changefeed.brokers.era_writer import EraWriter
+from changefeed.brokers.members import Members, Sign
+from changefeed.brokers.reads import Reads
+from changefeed.brokers.row_readers import RowReaders
+from changefeed.brokers.store import ObjectStore
+from changefeed.brokers.topology import topology_of
+from changefeed.feeds.brokers.catalog import Catalog, Cluster
+from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.brokers.errors import CollectionUnknown
+from changefeed.feeds.brokers.protocol import (
+    Answer,
+    Batch,
+    NotAppended,
+    ReadResult,
+    Reason,
+    Topology,
+)
+from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.feed import RangeId
+
+
+class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker at one moment. ``buffered`` and ``cached`` are in bytes.
+
+    ``durable`` is the number of its last acknowledged object in this era, and ``writing``
+    whether it takes records now.
+    """
+
+    name: str
+    incarnation: str
+    catalog: int
+    era: int
+    writing: bool
+    master: bool
+    leaving: bool
+    living: tuple[str, ...]
+    durable: int
+    buffered: int
+    cached: int
+    cache_hits: int
+    cache_misses: int
+
+
+class BrokerCore:
+    """Run it with ``open_core``. Many tasks may call at once.
+
+    Every method may raise ``StoreUnavailable`` when the store does not answer; ``append``
+    does not while it writes: it waits. Those that name a collection raise
+    ``CollectionUnknown``, and ``RangeUnknown`` for a partition it does not have.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cluster: Cluster,
+        sign: Sign,
+        settings: CoreSettings,
+        *,
+        clock: Callable[[], float],
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.wall_us = wall_us
+        self.catalogs = CatalogStore(store, cluster)
+        self.readers = RowReaders(store, cluster.identity, settings.cache_bytes)
+        self.writer = EraWriter(
+            store,
+            sign.name,
+            sign.incarnation,
+            settings,
+            readers=self.readers,
+            wall_us=wall_us,
+        )
+        self.members = Members(store, sign, settings, clock)
+        self.master = EraMaster(
+            self.catalogs,
+            self.readers,
+            self.members,
+            store,
+            settings,
+            clock=clock,
+            wall_us=wall_us,
+        )
+        self._reads = Reads(lambda: self.index, self.readers, self.writer, settings)
+        self._index = CatalogIndex(self.catalogs.newest)
+
+    @property
+    def name(self) -> str:
+        return self.members.sign.name
+
+    @property
+    def incarnation(self) -> str:
+        """A new one with each start."""
+        return self.members.sign.incarnation
+
+    @property
+    def catalog(self) -> Catalog:
+        """The newest catalog that this broker knows."""
+        return self.catalogs.newest
+
+    @property
+    def index(self) -> CatalogIndex:
+        if self._index.catalog is not self.catalogs.newest:
+            self._index = CatalogIndex(self.catalogs.newest)
+        return self._index
+
+    async def append(self, collection: str, batches: Sequence[Batch]) -> list[Answer]:
+        """Store batches of one collection; return the answer to each, in order.
+
+        Returns once the objects that hold the accepted ones exist. Raise ``BatchRefused``,
+        and store none of them, if one is not what it says it is. If the call is cancelled it
+        is open which of them are stored.
+        """
+        for batch in batches:
+            check_batch(batch)
+        await self._look_for(collection, *(x.partition for x in batches))
+        answers: list[Awaitable[Answer]] = [self._submit(collection, x) for x in batches]
+        return [await x for x in answers]
+
+    def _submit(self, collection: str, batch: Batch) -> Awaitable[Answer]:
+        """Give a batch its place at once, where it has one: so batches stay in order."""
+        try:
+            partition = self.index.collection(collection).partition(batch.partition)
+        except RangeUnknown:
+            return self._not(batch, "unknown")
+        if partition.last is not None:
+            return self._moved(collection, batch)
+        writer = self.writer.writer(partition.era)
+        if writer is not None and writer.has(collection, batch.partition):
+            return writer.submit(collection, batch)
+        era = self.catalog.era
+        is_open = era is not None and era.state == "open"
+        return self._not(
+            batch, "elsewhere" if is_open and partition.broker != self.name else "moving"
+        )
+
+    async def _not(self, batch: Batch, reason: Reason) -> Answer:
+        return NotAppended(
+            partition=batch.partition,
+            reason=reason,
+            retry_after=self.settings.catalog_interval,
+            catalog=self.catalog.number,
+        )
+
+    async def _moved(self, collection: str, batch: Batch) -> Answer:
+        reached = await self._reads.reached(collection, batch.partition, batch.producer)
+        return NotAppended(
+            partition=batch.partition,
+            reason="moved",
+            reached=reached,
+            catalog=self.catalog.number,
+        )
+
+    async def read(
+        self,
+        collection: str,
+        partition: RangeId,
+        after: int,
+        *,
+        max_bytes: int = 8 * 1024 * 1024,
+        wait: float = 0.0,
+    ) -> ReadResult:
+        """Return records of a partition that follow on the sequence ``after``.
+
+        About ``max_bytes`` of them, at least one block if there is any. At the end of an open
+        partition it waits up to ``wait`` seconds for more. Any broker serves any partition;
+        the one that writes it, or its home, has it in memory. Raise ``PositionGone`` where
+        retention has deleted what follows, ``RangeDamaged`` where it cannot be read, and
+        ``RangeRefused`` for a position behind the end.
+        """
+        await self._look_for(collection, partition)
+        return await self._reads.read(collection, partition, after, max_bytes, wait)
+
+    async def end(self, collection: str, partition: RangeId) -> int:
+        """Return the last sequence that a partition has now; 0 if it has none."""
+        await self._look_for(collection, partition)
+        return await self._reads.end(collection, partition)
+
+    async def sequence_before(
+        self, collection: str, partition: RangeId, time_us: int
+    ) -> int | None:
+        """Return the last sequence before the first record committed at or after a time.
+
+        ``None`` if there is no such record yet.
+        """
+        await self._look_for(collection, partition)
+        return await self._reads.before(collection, partition, time_us)
+
+    def topology(self, collection: str) -> Topology:
+        """Return a collection as the newest catalog here says; waits for nothing."""
+        return topology_of(self.index, collection)
+
+    def status(self) -> CoreStatus:
+        row, sign, era = self.writer.row, self.members.sign, self.catalog.era
+        cache = self.readers.cache
+        return CoreStatus(
+            name=self.name,
+            incarnation=self.incarnation,
+            catalog=self.catalog.number,
+            era=0 if era is None else era.number,
+            writing=era is not None and self.writer.writer(era.number) is not None,
+            master=self.master.acting,
+            leaving=sign.leaving,
+            living=tuple(self.master.membership().living),
+            durable=0 if row is None else row.durable,
+            buffered=0 if row is None else row.buffered,
+            cached=cache.bytes,
+            cache_hits=cache.hits,
+            cache_misses=cache.misses,
+        )
+
+    async def wait_until_writing(self) -> None:
+        """Wait until this broker takes records in the newest era."""
+        while not self.status().writing:
+            await self.writer.changed.wait()
+
+    async def _look_for(self, collection: str, *partitions: RangeId) -> None:
+        """Look for a newer catalog where this one does not have what is asked for."""
+        try:
+            known = self.index.collection(collection).by_id
+        except CollectionUnknown:
+            await self.catalogs.refresh()
+            known = self.index.collection(collection).by_id
+        if not all(x in known for x in partitions):
+            await self.catalogs.refresh()

@@ -1,0 +1,53 @@
+"""How a broker writes, reads and watches. One frozen object; times in seconds."""
+
+from dataclasses import dataclass
+
+MOST_IN_FLIGHT = 32
+"""The most flushes of one broker that may be under way: readers of a row rely on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSettings:
+    """See ``brokers.core.BrokerCore``.
+
+    ``linger``            how long records wait for others to share their object
+    ``flush_bytes``       an object is written as soon as it has so many
+    ``in_flight``         objects under way at once
+    ``buffer_bytes``      what may wait to be written; beyond, producers are answered ``busy``
+    ``cache_bytes``       objects kept in memory for reads
+    ``heartbeat``         between two signs of life
+    ``expiration``        without a sign of life a broker counts as dead
+    ``settle``            membership must stand still for so long before an era ends
+    ``catalog_interval``  between two looks for a newer catalog
+    ``seal_patience``     how long living brokers may take to seal, once an era is ending
+    ``retry_delay``       before the store is asked again; doubled up to ``max_retry_delay``
+    ``producer_memory``   a producer that is silent for longer is forgotten
+    ``homes_at_once``     closed partitions that change their home at a time
+    ``warm_bytes``        what a new home reads of a partition before it takes it over
+    ``retention_interval``, ``delete_grace``  between looks for what may be deleted, and
+                          from the catalog that says so to the deletion
+    """
+
+    linger: float = 0.005
+    flush_bytes: int = 4 * 1024 * 1024
+    in_flight: int = 4
+    buffer_bytes: int = 64 * 1024 * 1024
+    cache_bytes: int = 256 * 1024 * 1024
+    heartbeat: float = 1.0
+    expiration: float = 10.0
+    settle: float = 0.5
+    catalog_interval: float = 0.25
+    seal_patience: float = 3.0
+    retry_delay: float = 0.1
+    max_retry_delay: float = 2.0
+    producer_memory: float = 3600.0
+    homes_at_once: int = 64
+    warm_bytes: int = 8 * 1024 * 1024
+    retention_interval: float = 30.0
+    delete_grace: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.in_flight <= MOST_IN_FLIGHT:
+            raise ValueError(f"in_flight is 1 to {MOST_IN_FLIGHT}, not {self.in_flight}")
+        if self.expiration < 3 * self.heartbeat:
+            raise ValueError("expiration must be three heartbeats at least")

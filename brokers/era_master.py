@@ -1,0 +1,160 @@
+"""The master at work: reads what there is, lets ``master.next_step`` decide, does it."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from changefeed.brokers.catalog_store import CatalogStore
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.master import (
+    BeginEnding,
+    CloseAndOpen,
+    OpenFirstEra,
+    SealRows,
+    Step,
+    is_master,
+    next_step,
+)
+from changefeed.brokers.members import Members, Membership
+from changefeed.brokers.row_reader import RowReader
+from changefeed.brokers.row_readers import RowReaders
+from changefeed.brokers.store import ObjectStore
+from changefeed.brokers.transitions import (
+    begin_ending,
+    close_and_open,
+    open_first_era,
+    shape_differs,
+)
+from changefeed.feeds.brokers.catalog import Catalog, Era
+from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
+
+_log = logging.getLogger(__name__)
+
+
+class EraMaster:
+    """What one broker does when it is the master. ``clock`` counts suspended time."""
+
+    def __init__(
+        self,
+        catalogs: CatalogStore,
+        readers: RowReaders,
+        members: Members,
+        store: ObjectStore,
+        settings: CoreSettings,
+        *,
+        clock: Callable[[], float],
+        wall_us: Callable[[], int],
+    ) -> None:
+        self.acting = False
+        self._catalogs = catalogs
+        self._readers = readers
+        self._members = members
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._wall_us = wall_us
+        self._ending: tuple[int, float] = (0, 0.0)
+        self._reshaping: tuple[int, bool] = (0, False)
+
+    def membership(self) -> Membership:
+        era = self._catalogs.newest.era
+        placed = {x.broker: x.incarnation for x in era.rows} if era is not None else {}
+        return self._members.membership(placed)
+
+    async def step(self) -> bool:
+        """Do what a master does next; return whether anything was done."""
+        membership = self.membership()
+        self.acting = is_master(self._members.sign.name, membership)
+        if not self.acting:
+            return False
+        catalog = self._catalogs.newest
+        era = catalog.era
+        step = next_step(
+            catalog,
+            membership,
+            self._settings,
+            reshaping=self._needs_reshaping(catalog),
+            sealed=await self._sealed(era, membership),
+            ending_for=self._ending_for(era),
+        )
+        if step is None:
+            return False
+        await self._do(step, membership)
+        return True
+
+    def _needs_reshaping(self, catalog: Catalog) -> bool:
+        if self._reshaping[0] != catalog.number:
+            self._reshaping = (catalog.number, shape_differs(catalog))
+        return self._reshaping[1]
+
+    def _ending_for(self, era: Era | None) -> float:
+        if era is None or era.state != "ending":
+            return 0.0
+        if self._ending[0] != era.number:
+            self._ending = (era.number, self._clock())
+        return self._clock() - self._ending[1]
+
+    async def _sealed(self, era: Era | None, membership: Membership) -> set[str]:
+        """Return the brokers of an ending era whose rows have their seals."""
+        if era is None or era.state != "ending":
+            return set()
+        found = set()
+        for row in era.rows:
+            reader = self._reader(era, row.broker)
+            await reader.tail(self._hint(era, row.broker, membership))
+            if reader.sealed_at is not None:
+                found.add(row.broker)
+        return found
+
+    def _reader(self, era: Era, broker: str) -> RowReader:
+        return self._readers.row(self._catalogs.newest, era.number, broker)
+
+    def _hint(self, era: Era, broker: str, membership: Membership) -> int:
+        sign = membership.living.get(broker)
+        return sign.durable if sign is not None and sign.era == era.number else 0
+
+    async def _do(self, step: Step, membership: Membership) -> None:
+        _log.info("broker.master_step", extra={"step": str(step)})
+        now_us = self._wall_us()
+        match step:
+            case OpenFirstEra(rows=rows):
+                await self._catalogs.change(lambda x: open_first_era(x, rows, now_us))
+            case BeginEnding(era=number, planned=planned):
+                await self._catalogs.change(lambda x: begin_ending(x, number, planned))
+            case SealRows(brokers=brokers):
+                for broker in brokers:
+                    await self._seal(broker, membership)
+            case CloseAndOpen(era=number):
+                sealed = await self._ends()
+                await self._catalogs.change(lambda x: close_and_open(x, number, sealed, now_us))
+
+    async def _ends(self) -> Mapping[str, tuple[int, Ends]]:
+        catalog = self._catalogs.newest
+        assert catalog.era is not None
+        found = {}
+        for row in catalog.era.rows:
+            reader = self._reader(catalog.era, row.broker)
+            assert reader.sealed_at is not None
+            found[row.broker] = (reader.sealed_at, await reader.ends())
+        return found
+
+    async def _seal(self, broker: str, membership: Membership) -> None:
+        """End the row of a broker at the first number that is free."""
+        era = self._catalogs.newest.era
+        assert era is not None
+        reader = self._reader(era, broker)
+        await reader.tail(self._hint(era, broker, membership))
+        while reader.sealed_at is None:
+            number = reader.known + 1
+            seal = encode_flush(
+                FlushHeader(
+                    cluster=self._catalogs.newest.identity,
+                    era=era.number,
+                    broker=broker,
+                    incarnation=self._members.sign.incarnation,
+                    number=number,
+                    written_us=self._wall_us(),
+                    seal=True,
+                )
+            )
+            await self._store.create(reader.key(number), seal)
+            await reader.tail()  # whoever came first

@@ -1,0 +1,115 @@
+"""This broker's writing, era after era: it follows the catalog.
+
+Where the newest era is open and has a place for this incarnation there is a row writer with
+the partitions that are ours. When the era is ending the row is sealed; when another one has
+come, what was not acknowledged in the old one never will be.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.pulse import Pulse
+from changefeed.brokers.row_readers import RowReaders
+from changefeed.brokers.row_writer import RowWriter, WriterPlace
+from changefeed.brokers.store import ObjectStore
+from changefeed.feeds.brokers.catalog import Catalog, Era
+
+_log = logging.getLogger(__name__)
+
+
+class EraWriter:
+    """``changed`` beats when records became readable, or an era began or ended here."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        name: str,
+        incarnation: str,
+        settings: CoreSettings,
+        *,
+        readers: RowReaders,
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.changed = Pulse()
+        self.lost = 0
+        """The last era whose row was ended by somebody else."""
+        self.row: RowWriter | None = None
+        self._store = store
+        self.name = name
+        self._incarnation = incarnation
+        self._settings = settings
+        self._readers = readers
+        self._wall_us = wall_us
+        self._catalog = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def writer(self, era: int) -> RowWriter | None:
+        """Return what takes records in an era, if that is ours and open."""
+        row = self.row
+        return row if row is not None and row.place.era == era and row.is_open else None
+
+    def follow(self, catalog: Catalog, tasks: asyncio.TaskGroup) -> None:
+        """Adapt to a catalog; call it with each that is newer."""
+        era = catalog.era
+        if era is None or catalog.number <= self._catalog:
+            return
+        self._catalog = catalog.number
+        if self.row is not None and self.row.place.era < era.number:
+            self.row.lose()
+            self.row = None
+        ours = era.row(self.name)
+        if ours is not None and ours.incarnation == self._incarnation:
+            if era.state == "open":
+                self._open(catalog, era, tasks)
+            elif self.row is not None and self.row.is_open:
+                self._begin(tasks, self._seal(self.row))
+        self.changed.beat()
+
+    async def seal(self) -> None:
+        """Take no more records, write what is in hand, and end the row."""
+        if self.row is not None:
+            await self._seal(self.row)
+
+    def _open(self, catalog: Catalog, era: Era, tasks: asyncio.TaskGroup) -> None:
+        if self.row is None:
+            place = WriterPlace(
+                cluster=catalog.identity,
+                era=era.number,
+                broker=self.name,
+                incarnation=self._incarnation,
+            )
+            reader = self._readers.row(catalog, era.number, self.name)
+
+            def on_durable(number: int, data: bytes) -> None:
+                reader.add(number, data)
+                self.changed.beat()
+
+            self.row = RowWriter(self._store, place, self._settings, on_durable, self._wall_us)
+            self._begin(tasks, self._run(self.row))
+        for collection in catalog.collections:
+            mine = [
+                x.id
+                for x in reversed(collection.partitions)
+                if x.era == era.number and x.broker == self.name
+            ]
+            self.row.open(collection.name, mine)
+
+    def _begin(
+        self, tasks: asyncio.TaskGroup, coroutine: "asyncio._CoroutineLike[None]"
+    ) -> None:
+        task = tasks.create_task(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _run(self, row: RowWriter) -> None:
+        await row.run()
+        if row.lost:
+            self.lost = max(self.lost, row.place.era)
+        self.changed.beat()
+
+    async def _seal(self, row: RowWriter) -> None:
+        if await row.seal():
+            _log.info("broker.row_sealed", extra={"era": row.place.era, "at": row.sealed_at})

@@ -1,0 +1,183 @@
+"""Who is there: signs of life in the store, and expiry by watching them.
+
+Each broker overwrites its own ``brokers/<name>``. A broker is dead once its sign has not
+moved for the whole expiration on the watcher's own clock; wall clocks are for people. One
+that was never seen to move may have died long ago, and does not count as living unless it
+has a place in the newest era.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.store import ObjectStore
+from changefeed.feeds.brokers.names import BROKERS, broker_key
+from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.runtime.errors import UserError
+
+_log = logging.getLogger(__name__)
+
+
+class NameTaken(UserError):
+    """Another broker, with the same name, is alive."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"another broker named {self.name!r} is running in this cluster: give each its "
+            f"own --name, and stop one of the two"
+        )
+
+
+class Sign(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker says of itself. ``beat`` counts up.
+
+    ``durable`` is the last number that it has acknowledged in ``era``, and ``lost`` the last
+    era whose row was ended by somebody else. ``wall_us`` is for people.
+    """
+
+    name: str
+    incarnation: str
+    beat: int
+    address: str = ""
+    leaving: bool = False
+    era: int = 0
+    durable: int = 0
+    lost: int = 0
+    wall_us: int = 0
+
+    @property
+    def sign_of_life(self) -> tuple[str, int]:
+        return self.incarnation, self.beat
+
+    @property
+    def stamp(self) -> None:
+        """No wall clock shortens the wait: it would only be that of a restart."""
+        return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Who is there, as one broker sees it. ``quiet_for`` is in seconds."""
+
+    living: Mapping[str, Sign]
+    quiet_for: float
+
+
+class Members:
+    """Signs of life: our own, and those of others. ``clock`` counts suspended time."""
+
+    def __init__(
+        self, store: ObjectStore, sign: Sign, settings: CoreSettings, clock: Callable[[], float]
+    ) -> None:
+        self.sign = sign
+        self._store = store
+        self._clock = clock
+        self._heartbeat = settings.heartbeat
+        self._watch: ExpiryWatch[str] = ExpiryWatch(
+            expiration=settings.expiration,
+            max_clock_skew=0.0,
+            renew_interval=settings.heartbeat,
+        )
+        self._signs: dict[str, Sign] = {}
+        self._first_seen: dict[str, tuple[str, int]] = {}
+        self._moved: set[tuple[str, str]] = set()
+        self._expired: set[str] = set()
+        self._changed_at = clock()
+        self._was: frozenset[tuple[str, str, bool]] = frozenset()
+
+    async def claim_name(self) -> None:
+        """Watch the sign of our own name for three heartbeats.
+
+        Raise ``NameTaken`` if it moves.
+        """
+        key = broker_key(self.sign.name)
+        first = await self._read(key)
+        if first is None or first.incarnation == self.sign.incarnation:
+            return
+        for _ in range(6):
+            await asyncio.sleep(self._heartbeat / 2)
+            now = await self._read(key)
+            if now is None:
+                return
+            if now.sign_of_life != first.sign_of_life:
+                raise NameTaken(self.sign.name)
+
+    async def beat(self, wall_us: int, **news: object) -> None:
+        """Show a sign of life with what is new of ourselves; raise ``NameTaken``.
+
+        Whoever started later under a name has it: so one that was frozen stops.
+        """
+        key = broker_key(self.sign.name)
+        there = await self._read(key)
+        if there is not None and there.incarnation != self.sign.incarnation and self.sign.beat:
+            raise NameTaken(self.sign.name)
+        self.sign = msgspec.structs.replace(
+            self.sign, beat=self.sign.beat + 1, wall_us=wall_us, **news
+        )
+        await self._store.put(key, msgspec.json.encode(self.sign))
+
+    async def look(self) -> None:
+        """Read the signs of all."""
+        asked = self._clock()
+        listed = await self._store.list(BROKERS)
+        signs = {}
+        for key, _ in listed:
+            sign = await self._read(key)
+            if sign is not None:
+                signs[sign.name] = sign
+        self._signs = signs
+        self._expired = self._watch.expired(
+            signs, Moment(asked=asked, answered=self._clock(), wall=0.0)
+        )
+        for name, sign in signs.items():
+            first = self._first_seen.setdefault(name, sign.sign_of_life)
+            if first != sign.sign_of_life:
+                self._moved.add((name, sign.incarnation))
+
+    def membership(self, placed: Mapping[str, str]) -> Membership:
+        """Return who is alive; ``placed`` are the incarnations in the newest era by name."""
+        living = {
+            name: sign
+            for name, sign in {**self._signs, self.sign.name: self.sign}.items()
+            if name == self.sign.name
+            or (
+                name not in self._expired
+                and (
+                    (name, sign.incarnation) in self._moved
+                    or placed.get(name) == sign.incarnation
+                )
+            )
+        }
+        now = frozenset((x.name, x.incarnation, x.leaving) for x in living.values())
+        if now != self._was:
+            self._was, self._changed_at = now, self._clock()
+        return Membership(living=living, quiet_for=self._clock() - self._changed_at)
+
+    async def leave(self) -> None:
+        """Take our own sign of life away."""
+        await self._store.delete([broker_key(self.sign.name)])
+
+    async def forget(self, name: str) -> None:
+        """Take away the sign of a broker that died; if it comes back it shows a new one."""
+        await self._store.delete([broker_key(name)])
+
+    def dead(self) -> frozenset[str]:
+        return frozenset(self._expired) - {self.sign.name}
+
+    async def _read(self, key: str) -> Sign | None:
+        data = await self._store.get(key)
+        if data is None:
+            return None
+        try:
+            return msgspec.json.decode(data, type=Sign)
+        except msgspec.MsgspecError as error:
+            _log.warning("broker.sign_unreadable", extra={"key": key, "error": str(error)})
+            return None

@@ -1,0 +1,33 @@
+"""An object store in memory, for tests and for trying things out."""
+
+from collections.abc import Sequence
+
+from changefeed.brokers.store import Listed
+
+
+class MemoryStore:
+    """See ``ObjectStore``. Shared by the brokers of one process; gone with it."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    async def create(self, key: str, data: bytes) -> bool:
+        if key in self.objects:
+            return False
+        self.objects[key] = bytes(data)
+        return True
+
+    async def put(self, key: str, data: bytes) -> None:
+        self.objects[key] = bytes(data)
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        data = self.objects.get(key)
+        return data if data is None or (start == 0 and end is None) else data[start:end]
+
+    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
+        found = sorted(x for x in self.objects if x.startswith(prefix) and x > after)
+        return [Listed(x, len(self.objects[x])) for x in found]
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.objects.pop(key, None)

@@ -1,0 +1,94 @@
+"""A partition that takes records: what is accepted, and what has gone into objects. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from changefeed.brokers.producers import Duplicate, Gap, New, ProducerTable
+from changefeed.feeds.brokers.flush import NewSection, PartitionEnd, Reached, StoredBatch
+from changefeed.feeds.brokers.protocol import Batch
+from changefeed.feeds.eventlog.block_format import joined
+from changefeed.feeds.feed import RangeId
+
+
+class Accepted(NamedTuple):
+    """A batch that is to be written, and the sequence of its first record."""
+
+    first: int
+    batch: Batch
+
+
+class OpenPartition:
+    """``accept`` runs ahead of ``section``: what is between waits for its object."""
+
+    def __init__(self, collection: str, partition: RangeId) -> None:
+        self.collection = collection
+        self.partition = partition
+        self.last = 0
+        self._producers = ProducerTable()
+        self._reached: dict[str, Reached] = {}
+        self._end = PartitionEnd(collection=collection, partition=partition)
+
+    def accept(self, batch: Batch) -> Accepted | Duplicate | Gap:
+        """Give a new batch its place; say what it is instead otherwise."""
+        verdict = self._producers.check(batch)
+        if not isinstance(verdict, New):
+            return verdict
+        accepted = Accepted(self.last + 1, batch)
+        self._producers.add(batch, accepted.first)
+        self.last += batch.count
+        return accepted
+
+    def section(self, accepted: Sequence[Accepted], now_us: int) -> NewSection:
+        """Make what goes into an object of batches that follow each other."""
+        columns = joined(x.batch.columns for x in accepted)
+        count = sum(x.batch.count for x in accepted)
+        before = self._end
+        self._end = PartitionEnd(
+            collection=self.collection,
+            partition=self.partition,
+            last=accepted[-1].first + accepted[-1].batch.count - 1,
+            latest_us=_latest(columns.times, before),
+            stored=before.stored + sum(map(len, columns)),
+            written_us=now_us,
+        )
+        for _, batch in accepted:
+            through = batch.sequence + batch.count - 1
+            self._reached[batch.producer] = Reached(batch.producer, through, now_us)
+        return NewSection(
+            collection=self.collection,
+            partition=self.partition,
+            first=accepted[0].first,
+            count=count,
+            latest_us=self._end.latest_us,
+            stored=self._end.stored,
+            batches=tuple(
+                StoredBatch(x.batch.producer, x.batch.sequence, x.batch.count) for x in accepted
+            ),
+            columns=columns,
+        )
+
+    def end(self) -> PartitionEnd:
+        """Return its end as of the last section, for a table."""
+        return replace(self._end, producers=tuple(self._reached.values()))
+
+    def forget(self, before_us: int) -> None:
+        """Forget producers that have been silent since a time, and have nothing waiting."""
+        silent = [
+            name
+            for name, known in self._reached.items()
+            if known.seen_us < before_us and self._producers.reached(name) == known.sequence
+        ]
+        for name in silent:
+            del self._reached[name]
+            self._producers.forget(name)
+
+    @property
+    def producers(self) -> int:
+        return len(self._producers)
+
+
+def _latest(times: bytes, before: PartitionEnd) -> int:
+    latest = max(memoryview(times).cast("q"))
+    return max(latest, before.latest_us) if before.last else latest

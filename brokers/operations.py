@@ -1,0 +1,54 @@
+"""What people change in a cluster: collections, their shape, how long records are kept.
+
+Any process with the store may do it; brokers follow the catalog. Each may be repeated after
+``StoreUnavailable``, which leaves open whether it is done.
+"""
+
+import time
+import uuid
+
+from changefeed.brokers.catalog_store import CatalogStore
+from changefeed.brokers.transitions import (
+    with_collection,
+    with_merge,
+    with_retention,
+    with_split,
+)
+from changefeed.feeds.brokers.catalog import Collection
+from changefeed.feeds.eventlog.create import DEFAULT_PARTS
+from changefeed.feeds.feed import RangeId
+
+
+async def create_collection(
+    catalogs: CatalogStore, name: str, *, parts: int = DEFAULT_PARTS
+) -> Collection:
+    """Create a collection; its number of parts is for good. Refuse a name that is taken."""
+    identity, now_us = uuid.uuid4().hex, time.time_ns() // 1000
+    catalog = await catalogs.change(
+        lambda x: with_collection(x, name, parts=parts, identity=identity, now_us=now_us)
+    )
+    return catalog.collection(name)
+
+
+async def split(
+    catalogs: CatalogStore, name: str, range_id: RangeId | None = None
+) -> Collection:
+    """Cut one open partition, or all of a collection, in halves; a new era follows."""
+    return (await catalogs.change(lambda x: with_split(x, name, range_id))).collection(name)
+
+
+async def merge(
+    catalogs: CatalogStore, name: str, range_id: RangeId | None = None
+) -> Collection:
+    """Make one of an open partition and the next in its part, or pair by pair of all."""
+    return (await catalogs.change(lambda x: with_merge(x, name, range_id))).collection(name)
+
+
+async def retain(
+    catalogs: CatalogStore, name: str, *, seconds: float | None, bytes_: int | None
+) -> Collection:
+    """Keep records for so many seconds, or so many bytes of them; ``None``: for ever."""
+    catalog = await catalogs.change(
+        lambda x: with_retention(x, name, seconds=seconds, bytes_=bytes_)
+    )
+    return catalog.collection(name)

@@ -1,0 +1,316 @@
+"""Reading a row ``wal/<era>/<broker>/<n>``, by whichever broker.
+
+A row is what can be read from 1 on without a gap, up to its first seal. What lies behind a
+gap or a seal was never acknowledged. What can be read is there for good: whoever seals
+takes the first number that is free.
+
+Where a sequence lies is known for the newest objects, from their headers; for older ones it
+is found by halving among the tables, and by reading on from there.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import NamedTuple
+
+from changefeed.brokers.core_settings import MOST_IN_FLIGHT
+from changefeed.brokers.object_cache import ObjectCache
+from changefeed.brokers.store import ObjectStore
+from changefeed.feeds.brokers.catalog import Row
+from changefeed.feeds.brokers.flush import (
+    TABLE_EVERY,
+    Ends,
+    FlushDamaged,
+    FlushHeader,
+    Place,
+    Section,
+    decode_header,
+    ends_after,
+    header_bytes,
+    section_columns,
+    table_before,
+)
+from changefeed.feeds.brokers.names import flush_key
+from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.feed import RangeId
+
+_HEAD_BYTES = 64 * 1024
+_RECENT = 4096
+_HEADERS = 4096
+Key = tuple[str, RangeId]
+
+
+class _Spot(NamedTuple):
+    number: int
+    last: int
+
+
+class RowDamaged(Exception):
+    """An object of a row is not what was written, or is missing."""
+
+
+class RowReader:
+    """One row. ``known``: objects 1 to there can be read; ``sealed_at``: its end, if known."""
+
+    def __init__(
+        self, store: ObjectStore, cluster: str, era: int, broker: str, cache: ObjectCache
+    ) -> None:
+        self.era = era
+        self.broker = broker
+        self.known = 0
+        self.sealed_at: int | None = None
+        self.kept_from = 1
+        self._store = store
+        self._cluster = cluster
+        self._cache = cache
+        self._headers: OrderedDict[int, FlushHeader] = OrderedDict()
+        self._recent_from = 1
+        self._recent: dict[Key, list[_Spot]] = {}
+        self._leapt = False
+
+    # what the row has
+
+    def key(self, number: int) -> str:
+        return flush_key(self.era, self.broker, number)
+
+    def add(self, number: int, data: bytes) -> None:
+        """Take in the next object, as its writer knows it."""
+        self._cache.add(self.key(number), data)
+        header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
+        self._learn(header)
+
+    def learn(self, row: Row) -> None:
+        """Learn from the catalog where the row ends, and where what is kept begins."""
+        self.kept_from = max(self.kept_from, row.kept_from)
+        self._skip_to(self.kept_from - 1)
+        sealed_at = row.sealed_at
+        if self.sealed_at is None and sealed_at is not None:
+            self.sealed_at = sealed_at
+            if self.known < sealed_at:
+                self.known = sealed_at
+                self._forget_recent()
+
+    async def tail(self, hint: int = 0) -> int:
+        """Look for more objects; return ``known``.
+
+        ``hint`` is a number that is known to have been acknowledged.
+        """
+        if self.sealed_at is not None:
+            return self.known
+        self._skip_to(hint)
+        if not self._leapt:
+            self._leapt = True
+            self._skip_to(await self._leap())
+        while self.sealed_at is None:
+            header = await self.header(self.known + 1)
+            if header is None:
+                break
+            self._learn(header)
+        return self.known
+
+    async def _leap(self) -> int:
+        """Return a number up to which all are there, found in steps that double.
+
+        An object that exists was sent when all but a few before it were acknowledged.
+        """
+        sure, step, growing = self.known, _RECENT, True
+        while step >= _RECENT:
+            if await self.header(sure + step + MOST_IN_FLIGHT) is not None:
+                sure += step
+                step = 2 * step if growing else step // 2
+            else:
+                step, growing = step // 2, False
+        return sure
+
+    def _skip_to(self, number: int) -> None:
+        if number > self.known:
+            self.known = number
+            self._forget_recent()
+
+    def _forget_recent(self) -> None:
+        self._recent.clear()
+        self._recent_from = self.known + 1
+
+    def _learn(self, header: FlushHeader) -> None:
+        if header.number != self.known + 1:
+            return  # known already, from the store
+        self.known = header.number
+        self._keep(header)
+        if header.seal:
+            self.sealed_at = header.number
+        for section in header.sections:
+            spots = self._recent.setdefault((section.collection, section.partition), [])
+            spots.append(_Spot(header.number, section.last))
+        if self.known - self._recent_from > 2 * _RECENT:
+            self._recent_from = self.known - _RECENT
+            for spots in self._recent.values():
+                del spots[: bisect_right(spots, (self._recent_from - 1, 2**63))]
+
+    async def header(self, number: int) -> FlushHeader | None:
+        """Return what an object holds; ``None`` if there is none. Raise ``RowDamaged``."""
+        found = self._headers.get(number)
+        if found is not None:
+            self._headers.move_to_end(number)
+            return found
+        key = self.key(number)
+        data = self._cache.peek(key) or await self._store.get(key, 0, _HEAD_BYTES)
+        if data is None:
+            return None
+        try:
+            if header_bytes(data) > len(data):
+                data = await self._store.get(key, 0, header_bytes(data)) or b""
+            header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
+        except FlushDamaged as error:
+            raise RowDamaged(f"{key} is not what was written: {error}") from error
+        self._keep(header)
+        return header
+
+    def _keep(self, header: FlushHeader) -> None:
+        self._headers[header.number] = header
+        while len(self._headers) > _HEADERS:
+            self._headers.popitem(last=False)
+
+    async def _there(self, number: int) -> FlushHeader:
+        header = await self.header(number)
+        if header is None:
+            raise RowDamaged(f"{self.key(number)} is missing")
+        return header
+
+    # ends
+
+    async def ends(self) -> Ends:
+        """Return the ends of its partitions after all that is known; from a few reads."""
+        last = self.known
+        if last == self.sealed_at:
+            seal = await self._there(last)
+            if seal.table is not None:
+                return ends_after([seal])
+            last -= 1
+        if last < 1:
+            return {}
+        numbers = range(table_before(last), last + 1)
+        return ends_after([await self._there(x) for x in numbers])
+
+    async def last_table_before(self, moment_us: int) -> FlushHeader | None:
+        """Return the last table that was written at or before a moment, if any is kept."""
+        low, high = self._tables()
+        found = None
+        while low <= high:
+            middle = (low + high) // 2
+            header = await self._there(middle * TABLE_EVERY + 1)
+            if header.written_us <= moment_us:
+                found, low = header, middle + 1
+            else:
+                high = middle - 1
+        return found
+
+    def _tables(self) -> tuple[int, int]:
+        """Return the numbers of the first and the last table, counted from 0."""
+        first = -(-(self.kept_from - 1) // TABLE_EVERY)
+        return first, (self.known - 1) // TABLE_EVERY
+
+    # records
+
+    async def read(self, key: Key, after: int, max_bytes: int) -> list[Block]:
+        """Return records of a partition after a sequence, about so many bytes of them.
+
+        Raise ``RangeDamaged`` where what should be there is not.
+        """
+        blocks: list[Block] = []
+        size = 0
+        try:
+            number = await self._locate(key, after)
+            while number is not None and size < max_bytes:
+                block = await self._block(key, number, after)
+                if block is not None:
+                    after = block.first + block.count - 1
+                    blocks.append(block)
+                    size += sum(map(len, block.columns))
+                number = await self._next_with(key, number + 1, after)
+        except (RowDamaged, FlushDamaged) as error:
+            if blocks:
+                return blocks  # the next read begins with the damage
+            raise RangeDamaged(key[1], _damaged(key, after, error)) from error
+        return blocks
+
+    async def first_since(self, key: Key, time_us: int) -> tuple[Section, bytes] | None:
+        """Return the first section of a partition that reaches a commit time, and its times."""
+        low, high = self._tables()
+        begin = max(low, 0)
+        while low <= high:
+            middle = (low + high) // 2
+            table = ends_after([await self._there(middle * TABLE_EVERY + 1)])
+            end = table.get(key)
+            if end is None or end.last == 0 or end.latest_us < time_us:
+                begin, low = middle, middle + 1
+            else:
+                high = middle - 1
+        for number in range(max(begin * TABLE_EVERY + 1, self.kept_from), self.known + 1):
+            section = _section(await self._there(number), key)
+            if section is not None and section.latest_us >= time_us:
+                data = await self._object(number)
+                return section, section_columns(data, section).times
+        return None
+
+    async def _block(self, key: Key, number: int, after: int) -> Block | None:
+        section = _section(await self._there(number), key)
+        if section is None or section.last <= after:
+            return None
+        if section.first > after + 1:
+            raise RowDamaged(f"records {after + 1} to {section.first - 1} are missing")
+        columns = section_columns(await self._object(number), section)
+        return Block(first=section.first, count=section.count, columns=columns)
+
+    async def _object(self, number: int) -> bytes:
+        key = self.key(number)
+        data = await self._cache.get(key, lambda: self._store.get(key))
+        if data is None:
+            raise RowDamaged(f"{key} is missing")
+        return data
+
+    async def _locate(self, key: Key, after: int) -> int | None:
+        """Return the number from which to look for what follows on a sequence."""
+        spots = self._recent.get(key, [])
+        if self._recent_from <= self.kept_from or (spots and after >= spots[0].last):
+            return _first_beyond(spots, 0, after)
+        low, high = self._tables()
+        found = low
+        while low <= high:
+            middle = (low + high) // 2
+            table = await self._there(middle * TABLE_EVERY + 1)
+            end = ends_after([table]).get(key)
+            if end is None or end.last <= after:
+                found, low = middle, middle + 1
+            else:
+                high = middle - 1
+        return await self._next_with(key, max(found * TABLE_EVERY + 1, self.kept_from), after)
+
+    async def _next_with(self, key: Key, number: int, after: int) -> int | None:
+        """Return the next object from a number on that has records after a sequence."""
+        while number <= self.known:
+            if number >= self._recent_from:
+                return _first_beyond(self._recent.get(key, []), number, after)
+            section = _section(await self._there(number), key)
+            if section is not None and section.last > after:
+                return number
+            number += 1
+        return None
+
+
+def _first_beyond(spots: list[_Spot], number: int, after: int) -> int | None:
+    """Return the first number, from one on, that has records after a sequence."""
+    place = bisect_right(spots, after, key=lambda x: x.last)
+    while place < len(spots) and spots[place].number < number:
+        place += 1
+    return spots[place].number if place < len(spots) else None
+
+
+def _section(header: FlushHeader, key: Key) -> Section | None:
+    return next((x for x in header.sections if (x.collection, x.partition) == key), None)
+
+
+def _damaged(key: Key, after: int, error: Exception) -> str:
+    return (
+        f"records of range {key[1]!r} of collection {key[0]!r} after {after:,} cannot be "
+        f"read: {error}. Restore the object from a copy of the store; the other ranges go on"
+    )

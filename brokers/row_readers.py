@@ -1,0 +1,34 @@
+"""The rows that this broker reads, with one cache of objects for all."""
+
+from collections import OrderedDict
+
+from changefeed.brokers.object_cache import ObjectCache
+from changefeed.brokers.row_reader import RowReader
+from changefeed.brokers.store import ObjectStore
+from changefeed.feeds.brokers.catalog import Catalog
+
+_MOST = 1024
+
+
+class RowReaders:
+    """Readers by era and broker; those asked for last are kept."""
+
+    def __init__(self, store: ObjectStore, cluster: str, cache_bytes: int) -> None:
+        self.cache = ObjectCache(cache_bytes)
+        self._store = store
+        self._cluster = cluster
+        self._kept: OrderedDict[tuple[int, str], RowReader] = OrderedDict()
+
+    def row(self, catalog: Catalog, era: int, broker: str) -> RowReader:
+        """Return the reader of a row, which knows of it what the catalog says."""
+        reader = self._kept.get((era, broker))
+        if reader is None:
+            reader = RowReader(self._store, self._cluster, era, broker, self.cache)
+            self._kept[era, broker] = reader
+            if len(self._kept) > _MOST:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end((era, broker))
+        row = catalog.era_numbered(era).row(broker)
+        if row is not None:
+            reader.learn(row)
+        return reader

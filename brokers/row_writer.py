@@ -1,0 +1,320 @@
+"""One broker's writing in one era: many batches become one object, objects become a row.
+
+Records wait for others for ``linger`` seconds, or until there is an object full of them.
+Several objects are under way at once; what is in one is acknowledged once it and all before
+it exist. A number that is taken by something else than what was to be written there means
+that the era is lost: somebody has sealed the row, or writes under the same name. From then
+on nothing is acknowledged, and whoever waits learns that the outcome is unknown.
+
+An object is written until that is settled, for as long as it takes: what follows has
+its place behind it.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.open_partition import Accepted, OpenPartition
+from changefeed.brokers.producers import Gap
+from changefeed.brokers.pulse import Pulse
+from changefeed.brokers.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.flush import (
+    FlushHeader,
+    PartitionEnd,
+    encode_flush,
+    has_table,
+)
+from changefeed.feeds.brokers.names import flush_key
+from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
+from changefeed.feeds.feed import RangeId
+
+_log = logging.getLogger(__name__)
+Key = tuple[str, RangeId]
+
+
+class WriterPlace(NamedTuple):
+    """Whose row of which era this is."""
+
+    cluster: str
+    era: int
+    broker: str
+    incarnation: str
+
+
+async def _at_once(answer: Answer) -> Answer:
+    return answer
+
+
+class _Group:
+    """What goes into one object. ``done`` becomes whether it exists and is ours."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.bytes = 0
+        self.batches: dict[Key, list[Accepted]] = {}
+        self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+
+class _UnderWay(NamedTuple):
+    number: int
+    data: bytes
+    group: _Group
+    task: asyncio.Task[bool]
+
+
+class RowWriter:
+    """Make it, ``open`` its partitions, and ``run`` it until it is sealed or lost.
+
+    ``on_durable(number, data)`` is called for each object in order, before those who wait
+    for it go on.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        place: WriterPlace,
+        settings: CoreSettings,
+        on_durable: Callable[[int, bytes], None],
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.place = place
+        self.durable = 0
+        """Objects up to this number exist, and are acknowledged."""
+        self.lost = False
+        self.sealed_at: int | None = None
+        self._store = store
+        self._settings = settings
+        self._on_durable = on_durable
+        self._wall_us = wall_us
+        self._partitions: dict[Key, OpenPartition] = {}
+        self._groups: deque[_Group] = deque()
+        self._under_way: deque[_UnderWay] = deque()
+        self._next = 1
+        self._written_us = 0
+        self._buffered = 0
+        self._closing = False
+        self._changed = Pulse()
+        self._ended = asyncio.Event()
+
+    def open(self, collection: str, partitions: Iterable[RangeId]) -> None:
+        """Take records for these partitions from now on; those it has stay as they are."""
+        for partition in partitions:
+            key = (collection, partition)
+            self._partitions.setdefault(key, OpenPartition(collection, partition))
+
+    def has(self, collection: str, partition: RangeId) -> bool:
+        return (collection, partition) in self._partitions
+
+    def end(self, collection: str, partition: RangeId) -> PartitionEnd:
+        """Return how far a partition of this row has come in objects, durable or under way."""
+        return self._partitions[collection, partition].end()
+
+    @property
+    def is_open(self) -> bool:
+        return not (self._closing or self.lost)
+
+    @property
+    def buffered(self) -> int:
+        """The bytes that wait to be written, or are under way."""
+        return self._buffered
+
+    async def append(self, collection: str, batches: Sequence[Batch]) -> list[Answer]:
+        """Store batches for partitions of this row; return once it is known of each."""
+        submitted = [self.submit(collection, x) for x in batches]
+        return [await x for x in submitted]
+
+    def submit(self, collection: str, batch: Batch) -> Awaitable[Answer]:
+        """Give a batch that was checked its place at once; the answer is for who waits.
+
+        What is submitted is written, whether or not anybody waits.
+        """
+        partition = self._partitions.get((collection, batch.partition))
+        if not self.is_open or partition is None:
+            return _at_once(self._unknown(batch.partition))
+        size = sum(map(len, batch.columns))
+        if self._buffered and self._buffered + size > self._settings.buffer_bytes:
+            delay = self._settings.max_retry_delay
+            busy = NotAppended(partition=batch.partition, reason="busy", retry_after=delay)
+            return _at_once(busy)
+        placed = partition.accept(batch)
+        if isinstance(placed, Gap):
+            gap = NotAppended(partition=batch.partition, reason="gap", reached=placed.reached)
+            return _at_once(gap)
+        is_new = isinstance(placed, Accepted)
+        answer = Appended(
+            partition=batch.partition,
+            first=placed.first,
+            count=batch.count,
+            duplicate=not is_new,
+        )
+        if isinstance(placed, Accepted):
+            return self._settled(answer, self._add(collection, placed, size))
+        last = self._last_unsettled()  # with which it may still be under way
+        return _at_once(answer) if last is None else self._settled(answer, last)
+
+    def _add(self, collection: str, accepted: Accepted, size: int) -> "asyncio.Future[bool]":
+        if not self._groups or self._groups[-1].bytes >= self._settings.flush_bytes:
+            self._groups.append(_Group(asyncio.get_running_loop().time()))
+        group = self._groups[-1]
+        group.batches.setdefault((collection, accepted.batch.partition), []).append(accepted)
+        group.bytes += size
+        self._buffered += size
+        self._changed.beat()
+        return group.done
+
+    def _last_unsettled(self) -> "asyncio.Future[bool] | None":
+        if self._groups:
+            return self._groups[-1].done
+        return self._under_way[-1].group.done if self._under_way else None
+
+    async def _settled(self, answer: Appended, done: "asyncio.Future[bool]") -> Answer:
+        if await asyncio.shield(done):
+            return answer
+        return self._unknown(answer.partition)
+
+    def _unknown(self, partition: RangeId) -> Answer:
+        delay = self._settings.catalog_interval
+        return NotAppended(partition=partition, reason="moving", retry_after=delay)
+
+    async def run(self) -> None:
+        """Write and acknowledge until the row is sealed or lost.
+
+        Cancelled, it leaves what is under way to whoever reads the row.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                acknowledging = group.create_task(self._acknowledge())
+                await self._write(group)
+                acknowledging.cancel()
+        finally:
+            self._give_up()
+            self._ended.set()
+
+    async def seal(self) -> bool:
+        """Take no more records, finish what is in hand, and end the row with a seal.
+
+        Return whether it was this broker that ended it. ``run`` is running.
+        """
+        self._closing = True
+        self._changed.beat()
+        await self._ended.wait()
+        return self.sealed_at is not None
+
+    def lose(self) -> None:
+        """Acknowledge nothing any more: another era has begun."""
+        if not (self.lost or self.sealed_at is not None):
+            self._lose()
+
+    async def _write(self, tasks: asyncio.TaskGroup) -> None:
+        while not self.lost:
+            if self._groups:
+                await self._linger(self._groups[0])
+                while len(self._under_way) >= self._settings.in_flight and not self.lost:
+                    await self._changed.wait()
+                if not self.lost:
+                    self._send(tasks, self._groups.popleft())
+            elif self._closing and not self._under_way:
+                await self._write_seal()
+                return
+            else:
+                await self._changed.wait()
+
+    async def _linger(self, group: _Group) -> None:
+        until = group.began + self._settings.linger
+        while group.bytes < self._settings.flush_bytes and self.is_open:
+            if not await self._changed.wait(until):
+                return
+
+    def _send(self, tasks: asyncio.TaskGroup, group: _Group) -> None:
+        number, self._next = self._next, self._next + 1
+        now_us = self._now_us()
+        header = self._header(number, now_us)
+        sections = [self._partitions[k].section(v, now_us) for k, v in group.batches.items()]
+        data = encode_flush(header, sections)
+        task = tasks.create_task(self._create(number, data))
+        self._under_way.append(_UnderWay(number, data, group, task))
+        self._changed.beat()
+
+    def _header(self, number: int, now_us: int, *, seal: bool = False) -> FlushHeader:
+        table = None
+        if has_table(number) or seal:
+            before_us = now_us - int(self._settings.producer_memory * 1e6)
+            for partition in self._partitions.values():
+                partition.forget(before_us)
+            table = tuple(x.end() for x in self._partitions.values())
+        return FlushHeader(
+            cluster=self.place.cluster,
+            era=self.place.era,
+            broker=self.place.broker,
+            incarnation=self.place.incarnation,
+            number=number,
+            written_us=now_us,
+            seal=seal,
+            table=table,
+        )
+
+    def _now_us(self) -> int:
+        """Return the wall-clock time; in a row it never goes back."""
+        self._written_us = max(self._written_us, self._wall_us())
+        return self._written_us
+
+    async def _write_seal(self) -> None:
+        number = self._next
+        data = encode_flush(self._header(number, self._now_us(), seal=True))
+        if await self._create(number, data):
+            self.sealed_at = number
+            self._on_durable(number, data)
+        else:
+            self._lose()
+
+    async def _create(self, number: int, data: bytes) -> bool:
+        """Write an object until that is settled; return whether what is there is ours."""
+        key = flush_key(self.place.era, self.place.broker, number)
+        delay = self._settings.retry_delay
+        while not self.lost:
+            try:
+                return await self._store.create(key, data) or (
+                    await self._store.get(key) == data
+                )
+            except StoreUnavailable as error:
+                _log.warning("broker.flush_failed", extra={"key": key, "error": str(error)})
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, self._settings.max_retry_delay)
+        return False
+
+    async def _acknowledge(self) -> None:
+        """Answer those who wait, in the order of the row."""
+        while True:
+            while not self._under_way:
+                await self._changed.wait()
+            number, data, group, task = self._under_way[0]
+            if not await task:
+                self._lose()
+            if self.lost:
+                return
+            self._under_way.popleft()
+            self.durable = number
+            self._buffered -= group.bytes
+            self._on_durable(number, data)
+            group.done.set_result(True)
+            self._changed.beat()
+
+    def _lose(self) -> None:
+        _log.warning("broker.era_lost", extra={"era": self.place.era, "at": self.durable + 1})
+        self.lost = True
+        for other in self._under_way:
+            other.task.cancel()
+        self._give_up()
+        self._changed.beat()
+
+    def _give_up(self) -> None:
+        """Nothing that is not acknowledged by now will be."""
+        self._closing = True
+        for group in [*self._groups, *(x.group for x in self._under_way)]:
+            if not group.done.done():
+                group.done.set_result(False)
+        self._groups.clear()

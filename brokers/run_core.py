@@ -1,0 +1,110 @@
+"""Running a broker's core: its loops, its start under a name, and how it leaves."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from changefeed.brokers.catalog_store import open_cluster
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.members import Sign
+from changefeed.brokers.row_reader import RowDamaged
+from changefeed.brokers.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.names import check_name
+from changefeed.runtime.clock import elapsed_time
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_core(
+    store: ObjectStore,
+    name: str,
+    *,
+    address: str = "",
+    settings: CoreSettings | None = None,
+    clock: Callable[[], float] = elapsed_time,
+    wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+) -> AsyncIterator[BrokerCore]:
+    """Run a broker over a store until the block is left.
+
+    ``address`` (``host:port``) is where clients reach it. The cluster is created where there
+    is none. Leaving the block stops at once, as a crash would, unless ``leave`` was awaited.
+    Raise ``NameTaken`` if a living broker has the name, also later: then inside an
+    exception group.
+    """
+    settings = settings or CoreSettings()
+    sign = Sign(
+        name=check_name(name, "broker"), incarnation=uuid.uuid4().hex, beat=0, address=address
+    )
+    cluster = await open_cluster(store)
+    core = BrokerCore(store, cluster, sign, settings, clock=clock, wall_us=wall_us)
+    await core.members.claim_name()
+    await core.catalogs.load()
+    async with asyncio.TaskGroup() as tasks:
+        running = [
+            tasks.create_task(_every(settings.heartbeat, "beat", lambda: _beat(core))),
+            tasks.create_task(
+                _every(settings.catalog_interval, "follow", lambda: _follow(core, tasks))
+            ),
+        ]
+        try:
+            yield core
+        finally:
+            for task in [*running, *core.writer.tasks]:
+                task.cancel()
+
+
+async def leave(core: BrokerCore) -> None:
+    """Hand over in order: take records until the next era has begun without us, then go.
+
+    The last broker of a cluster ends its row and goes; the next to come goes on from there.
+    """
+    await _beat(core, leaving=True)
+    while True:
+        era, others = core.catalog.era, core.master.membership().living.values()
+        ours = era is not None and era.row(core.name)
+        if not ours or ours.incarnation != core.incarnation:
+            break
+        if all(x.leaving for x in others):
+            await core.writer.seal()
+            break
+        await core.writer.changed.wait(
+            asyncio.get_running_loop().time() + core.settings.catalog_interval
+        )
+    await core.members.leave()
+
+
+async def _beat(core: BrokerCore, *, leaving: bool = False) -> None:
+    row = core.writer.row
+    await core.members.beat(
+        core.wall_us(),
+        leaving=leaving or core.members.sign.leaving,
+        era=0 if row is None else row.place.era,
+        durable=0 if row is None else row.durable,
+        lost=core.writer.lost,
+    )
+    await core.members.look()
+
+
+async def _follow(core: BrokerCore, tasks: asyncio.TaskGroup) -> None:
+    """Follow the catalog, and act as master while there is something to do."""
+    await core.catalogs.refresh()
+    core.writer.follow(core.catalog, tasks)
+    while await core.master.step():
+        core.writer.follow(core.catalog, tasks)
+
+
+async def _every(seconds: float, what: str, act: Callable[[], Awaitable[None]]) -> None:
+    """Do something again and again; what the store cannot do now is tried the next time."""
+    while True:
+        try:
+            await act()
+        except StoreUnavailable as error:
+            _log.warning("broker.store_unavailable", extra={"doing": what, "error": str(error)})
+        except RowDamaged as error:
+            _log.exception("broker.row_damaged", extra={"doing": what, "error": str(error)})
+        await asyncio.sleep(seconds)

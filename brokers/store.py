@@ -1,0 +1,71 @@
+"""What brokers need of an object store: the contract. One file for each kind beside it.
+
+``create`` decides every race in a cluster: of any number of callers, for ever, one gets
+``True``. All the rest may be late or repeated without harm: a listing may lack what was
+created a moment ago.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from changefeed.runtime.errors import Failure, UserError
+
+
+class StoreError(Failure):
+    """Something that the object store could not do."""
+
+
+class StoreUnavailable(StoreError):
+    """It did not answer, or not now: what was to be written may be written, or not."""
+
+
+class StoreRefused(StoreError, UserError):
+    """It will never do this: no right, no such bucket, wrong credentials. The text is the
+    advice.
+    """
+
+
+class Listed(NamedTuple):
+    """An object in a listing. ``size`` is in bytes."""
+
+    key: str
+    size: int
+
+
+class ObjectStore(Protocol):
+    """A place in an object store. Keys are relative to it: names with slashes between.
+
+    Every method raises ``StoreUnavailable`` when it may be asked again, and
+    ``StoreRefused`` when that cannot help. Many tasks may call at once.
+    """
+
+    async def create(self, key: str, data: bytes) -> bool:
+        """Write an object if there is none of this name. Return whether it did.
+
+        Once it has returned ``True`` the object is whole, durable, and readable by all.
+        After ``StoreUnavailable`` it may exist, or come into being later.
+        """
+        ...
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Write an object, in the place of one that may be there."""
+        ...
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        """Return an object, or its bytes from ``start`` up to, without, ``end``.
+
+        ``None`` if there is no such object. Less where the object is shorter.
+        """
+        ...
+
+    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
+        """Return the objects whose keys begin with a prefix, in the order of their keys.
+
+        Only those whose keys are greater than ``after``. What was created or deleted a
+        moment ago may be missing or still there. ``prefix`` is empty or ends in a slash.
+        """
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; what is not there is none that failed."""
+        ...

@@ -1,0 +1,208 @@
+"""From one catalog to the next. Pure; who creates the number first has decided.
+
+Every function returns the catalog that follows, or the same one where there is nothing to
+do: so each may be repeated after an answer that was lost, and by anybody.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from changefeed.brokers.division import new_partitions
+from changefeed.feeds.brokers.catalog import Catalog, Collection, Era, Partition, Row
+from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.brokers.flush import Ends
+from changefeed.feeds.brokers.names import check_name, natural_order
+from changefeed.feeds.eventlog.create import MOST_PARTS
+from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
+from changefeed.feeds.feed import RangeId
+
+
+def with_collection(
+    catalog: Catalog, name: str, *, parts: int, identity: str, now_us: int
+) -> Catalog:
+    """Add a collection. Its partitions are open at once where an era is open.
+
+    ``identity`` makes a repetition harmless. Refuse a name that is taken or wrong.
+    """
+    known = catalog.by_name().get(check_name(name, "collection"))
+    if known is not None and known.identity == identity:
+        return catalog
+    if known is not None:
+        raise ClusterRefused(f"there is a collection {name!r} already")
+    if not 1 <= parts <= MOST_PARTS:
+        raise ClusterRefused(f"a collection has 1 to {MOST_PARTS} parts, not {parts}")
+    new = Collection(
+        name=name, identity=identity, parts=parts, created_us=now_us, cuts=((0,),) * parts
+    )
+    collections = (*catalog.collections, new)
+    era = catalog.era
+    if era is not None and era.state == "open":
+        opened = new_partitions(era.number, collections, [x.broker for x in era.rows])
+        collections = (*collections[:-1], replace(new, partitions=opened[name]))
+    return _following(catalog, collections=collections)
+
+
+def with_retention(
+    catalog: Catalog, name: str, *, seconds: float | None, bytes_: int | None
+) -> Catalog:
+    """Keep so many seconds or bytes of a collection's records; ``None``: all."""
+    if (seconds is not None and seconds <= 0) or (bytes_ is not None and bytes_ < 0):
+        raise ClusterRefused("what is retained is a time above 0, or a number of bytes")
+    changed = replace(catalog.collection(name), retain_seconds=seconds, retain_bytes=bytes_)
+    return _with(catalog, changed)
+
+
+def with_split(catalog: Catalog, name: str, range_id: RangeId | None = None) -> Catalog:
+    """Cut a partition, or all of a collection, in halves. They open with the next era."""
+    collection = catalog.collection(name)
+    chosen = None if range_id is None else _interval(collection, range_id)
+    cuts = []
+    for part, lows in enumerate(collection.cuts):
+        ends = [*lows[1:], VIRTUAL_PARTS]
+        halves = [
+            low + (end - low) // 2
+            for low, end in zip(lows, ends, strict=True)
+            if end - low > 1 and chosen in (None, (part, low))
+        ]
+        cuts.append(tuple(sorted({*lows, *halves})))
+    if tuple(cuts) == collection.cuts:
+        raise ClusterRefused(
+            f"{range_id or name} has single virtual parts already: it cannot be split further"
+        )
+    return _with(catalog, replace(collection, cuts=tuple(cuts)))
+
+
+def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> Catalog:
+    """Make one partition of two that lie beside each other, or pair by pair of all.
+
+    ``range_id`` names the first of two. They open as one with the next era.
+    """
+    collection = catalog.collection(name)
+    chosen = None if range_id is None else _interval(collection, range_id)
+    cuts = []
+    for part, lows in enumerate(collection.cuts):
+        if chosen is None:
+            cuts.append(lows[::2])
+        elif chosen[0] == part:
+            after = lows.index(chosen[1]) + 1
+            cuts.append((*lows[:after], *lows[after + 1 :]))
+        else:
+            cuts.append(lows)
+    if tuple(cuts) == collection.cuts:
+        raise ClusterRefused(
+            f"{range_id or name} has nothing to merge with: its parts are whole, or it is "
+            f"the last partition of its part"
+        )
+    return _with(catalog, replace(collection, cuts=tuple(cuts)))
+
+
+def _interval(collection: Collection, range_id: RangeId) -> tuple[int, int]:
+    found = collection.partition(range_id)
+    if not found.is_open or found.low not in collection.cuts[found.part]:
+        raise ClusterRefused(
+            f"{range_id} is not open, or is being changed already: see changefeed log status"
+        )
+    return found.part, found.low
+
+
+def open_first_era(catalog: Catalog, rows: Iterable[Row], now_us: int) -> Catalog:
+    """Open era 1, if there is none yet."""
+    if catalog.era is not None:
+        return catalog
+    return _opened(catalog, (), catalog.collections, in_order(rows), now_us)
+
+
+def begin_ending(catalog: Catalog, era: int, planned: Iterable[Row]) -> Catalog:
+    """Step one of three: say that an era ends, and who will have the next."""
+    now = catalog.era
+    if now is None or now.number != era or now.state != "open":
+        return catalog
+    ending = replace(now, state="ending", planned=in_order(planned))
+    return _following(catalog, eras=(*catalog.eras[:-1], ending))
+
+
+def close_and_open(
+    catalog: Catalog, era: int, sealed: Mapping[str, tuple[int, Ends]], now_us: int
+) -> Catalog:
+    """Step three: close the partitions of an era at their ends, and open the next.
+
+    ``sealed`` has, for each broker of the era, the number of its seal and the ends of its
+    partitions. The next era has the shape and the collections that the catalog says by now.
+    """
+    ending = catalog.era
+    if ending is None or ending.number != era or ending.state != "ending":
+        return catalog
+    rows = tuple(replace(x, sealed_at=sealed[x.broker][0]) for x in ending.rows)
+    closed = replace(ending, state="closed", rows=rows, planned=())
+    collections = [
+        replace(x, partitions=tuple(_closed(x.name, p, sealed) for p in x.partitions))
+        for x in catalog.collections
+    ]
+    eras = (*catalog.eras[:-1], closed)
+    return _opened(catalog, eras, collections, ending.planned, now_us)
+
+
+def _closed(
+    collection: str, partition: Partition, sealed: Mapping[str, tuple[int, Ends]]
+) -> Partition:
+    if not partition.is_open:
+        return partition
+    end = sealed[partition.broker][1].get((collection, partition.id))
+    if end is None:  # nothing was ever written to it
+        return replace(partition, last=0)
+    return replace(partition, last=end.last, stored=end.stored, written_us=end.written_us)
+
+
+def _opened(
+    catalog: Catalog,
+    eras: tuple[Era, ...],
+    collections: Sequence[Collection],
+    rows: tuple[Row, ...],
+    now_us: int,
+) -> Catalog:
+    number = eras[-1].number + 1 if eras else 1
+    opened = new_partitions(number, collections, [x.broker for x in rows])
+    return _following(
+        catalog,
+        eras=(*eras, Era(number=number, began_us=now_us, rows=rows)),
+        collections=tuple(
+            replace(x, partitions=(*x.partitions, *opened[x.name])) for x in collections
+        ),
+    )
+
+
+def in_order(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(sorted(rows, key=lambda x: natural_order(x.broker)))
+
+
+def shape_differs(catalog: Catalog) -> bool:
+    """Whether the open partitions of some collection are not those that it is to have.
+
+    Also those of a collection that was created while an era was ending.
+    """
+    return any(
+        [(p.part, p.low, p.high) for p in x.open_partitions()] != list(x.shape())
+        for x in catalog.collections
+    )
+
+
+def _with(catalog: Catalog, changed: Collection) -> Catalog:
+    collections = tuple(changed if x.name == changed.name else x for x in catalog.collections)
+    if collections == catalog.collections:
+        return catalog
+    return _following(catalog, collections=collections)
+
+
+def _following(
+    catalog: Catalog,
+    *,
+    eras: tuple[Era, ...] | None = None,
+    collections: tuple[Collection, ...] | None = None,
+) -> Catalog:
+    return replace(
+        catalog,
+        number=catalog.number + 1,
+        eras=catalog.eras if eras is None else eras,
+        collections=catalog.collections if collections is None else collections,
+    )

@@ -1,0 +1,254 @@
+"""One flush of one broker, or the seal that ends its row, as one object. Frozen: format 1.
+
+    magic      8 bytes, b"CFWAL1\\r\\n": names the format, and shows a transfer as text
+    size       of the header, 4 bytes, little-endian
+    check      CRC-32 of the header, 4 bytes, little-endian
+    header     MessagePack: ``FlushHeader``
+    columns    for each section ten columns without a gap, as in ``eventlog.block_format``
+
+The header says where the object belongs (cluster, era, broker, number) and who wrote it, so
+that one that was copied elsewhere is none of that place. A section holds the records of one
+partition, with the CRC-32 of its columns.
+
+Every 64th object of a row, from the first, has a table: the end of every partition of the
+row *before* this flush, and how far each producer had come. What holds after a flush is the
+last table and the sections since; so the end of a row is known from a few reads, and a
+sequence or a time is found in it by halving. The seal that a living broker writes has a
+table, too; one that a master wrote for a dead broker has none.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.feed import RangeId
+
+MAGIC: Final = b"CFWAL1\r\n"
+TABLE_EVERY: Final = 64
+"""Numbers of a row that have a table: 1, 65, 129 ..."""
+
+_FIXED: Final = struct.Struct("<8sII")
+MOST_HEADER: Final = 256 * 1024 * 1024
+
+
+class FlushDamaged(Exception):
+    """An object of a row is not what was written there. The text says why."""
+
+
+class Place(NamedTuple):
+    """Where an object of a row lies."""
+
+    era: int
+    broker: str
+    number: int
+
+
+class StoredBatch(NamedTuple):
+    """Records of one producer that follow each other: where they began and how many.
+
+    ``sequence`` is the producer's own number of the first of them.
+    """
+
+    producer: str
+    sequence: int
+    records: int
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The records of one partition in a flush.
+
+    ``first`` is the sequence of the first, ``latest_us`` the latest commit time in the
+    partition and ``stored`` the bytes of its columns, both from its beginning up to the end
+    of this section. ``offset`` counts from the end of the header.
+    """
+
+    collection: str
+    partition: RangeId
+    first: int
+    count: int
+    latest_us: int
+    stored: int
+    batches: tuple[StoredBatch, ...]
+    offset: int
+    sizes: tuple[int, ...]
+    check: int
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes)
+
+
+class Reached(NamedTuple):
+    """The last of a producer's own numbers that a partition has, and when it came."""
+
+    producer: str
+    sequence: int
+    seen_us: int
+
+
+class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """How far a partition has come: see ``Section``. ``written_us`` is of its last flush."""
+
+    collection: str
+    partition: RangeId
+    last: int = 0
+    latest_us: int = 0
+    stored: int = 0
+    written_us: int = 0
+    producers: tuple[Reached, ...] = ()
+
+
+class FlushHeader(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What an object of a row holds. ``written_us`` is its writer's wall clock."""
+
+    cluster: str
+    era: int
+    broker: str
+    incarnation: str
+    number: int
+    written_us: int
+    seal: bool = False
+    table: tuple[PartitionEnd, ...] | None = None
+    sections: tuple[Section, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        return Place(self.era, self.broker, self.number)
+
+
+class NewSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Records on their way into a flush; else as ``Section``."""
+
+    collection: str
+    partition: RangeId
+    first: int
+    count: int
+    latest_us: int
+    stored: int
+    batches: tuple[StoredBatch, ...]
+    columns: Layout
+
+
+def has_table(number: int) -> bool:
+    return number % TABLE_EVERY == 1
+
+
+def table_before(number: int) -> int:
+    """Return the number of the last object up to ``number`` that has a table."""
+    return (number - 1) // TABLE_EVERY * TABLE_EVERY + 1
+
+
+def encode_flush(header: FlushHeader, sections: Sequence[NewSection] = ()) -> bytes:
+    """Return the object of a flush. ``header`` comes without its sections."""
+    placed = []
+    offset = 0
+    for new in sections:
+        sizes = tuple(map(len, new.columns))
+        placed.append(
+            Section(
+                **{k: v for k, v in msgspec.structs.asdict(new).items() if k != "columns"},
+                offset=offset,
+                sizes=sizes,
+                check=_crc(new.columns),
+            )
+        )
+        offset += sum(sizes)
+    head = msgspec.msgpack.encode(msgspec.structs.replace(header, sections=tuple(placed)))
+    columns = (column for new in sections for column in new.columns)
+    return b"".join([_FIXED.pack(MAGIC, len(head), zlib.crc32(head)), head, *columns])
+
+
+def header_bytes(data: bytes) -> int:
+    """Return how many bytes of an object its header takes, from the first 16 of them."""
+    if len(data) < _FIXED.size:
+        raise FlushDamaged(f"it has {len(data)} bytes only")
+    magic, size, _ = _FIXED.unpack_from(data)
+    if magic != MAGIC:
+        raise FlushDamaged("it is no flush, or one of a later format")
+    if size > MOST_HEADER:
+        raise FlushDamaged(f"its header is said to have {size} bytes")
+    return _FIXED.size + int(size)
+
+
+def decode_header(data: bytes, cluster: str, place: Place) -> FlushHeader:
+    """Read the header of an object, or of its beginning, that lies at a place.
+
+    Raise ``FlushDamaged`` for what is damaged, cut off, or belongs elsewhere.
+    """
+    end = header_bytes(data)
+    head = data[_FIXED.size : end]
+    if len(data) < end or _FIXED.unpack_from(data)[2] != zlib.crc32(head):
+        raise FlushDamaged("the checksum of its header is wrong")
+    try:
+        header = msgspec.msgpack.decode(head, type=FlushHeader)
+    except msgspec.MsgspecError as error:
+        raise FlushDamaged(f"its header cannot be read: {error}") from error
+    if header.cluster != cluster or header.place != place:
+        raise FlushDamaged(
+            f"it was written as number {header.number} of broker {header.broker!r} in era "
+            f"{header.era} of cluster {header.cluster[:8]}"
+        )
+    return header
+
+
+def section_columns(data: bytes, section: Section) -> Layout:
+    """Cut the columns of a section from a whole object; raise ``FlushDamaged``."""
+    at = header_bytes(data) + section.offset
+    columns = []
+    for size in section.sizes:
+        columns.append(data[at : at + size])
+        at += size
+    if len(columns) != len(Layout._fields) or at > len(data):
+        raise FlushDamaged("it ends before its columns do")
+    if _crc(columns) != section.check:
+        raise FlushDamaged(f"the checksum of {section.partition!r} in it is wrong")
+    return Layout(*columns)
+
+
+Ends = Mapping[tuple[str, RangeId], PartitionEnd]
+"""Ends by collection and partition."""
+
+
+def ends_after(headers: Iterable[FlushHeader]) -> dict[tuple[str, RangeId], PartitionEnd]:
+    """Return the ends of partitions after objects that follow each other.
+
+    The first of them has a table. A partition without records may be missing.
+    """
+    ends: dict[tuple[str, RangeId], PartitionEnd] = {}
+    for header in headers:
+        if header.table is not None:
+            ends = {(x.collection, x.partition): x for x in header.table}
+        for section in header.sections:
+            key = (section.collection, section.partition)
+            ends[key] = _end_after(ends.get(key), section, header.written_us)
+    return ends
+
+
+def _end_after(before: PartitionEnd | None, section: Section, now_us: int) -> PartitionEnd:
+    reached = {} if before is None else {x.producer: x for x in before.producers}
+    for producer, sequence, records in section.batches:
+        reached[producer] = Reached(producer, sequence + records - 1, now_us)
+    return PartitionEnd(
+        collection=section.collection,
+        partition=section.partition,
+        last=section.last,
+        latest_us=section.latest_us,
+        stored=section.stored,
+        written_us=now_us,
+        producers=tuple(reached.values()),
+    )
+
+
+def _crc(columns: Iterable[bytes]) -> int:
+    check = 0
+    for column in columns:
+        check = zlib.crc32(column, check)
+    return check

@@ -1,0 +1,54 @@
+"""Where the objects of a cluster lie in its store, and what names may be. Frozen.
+
+Numbers in names are padded with zeros, so that a listing, which sorts as text, is in order.
+"""
+
+import re
+from typing import Final
+
+from changefeed.feeds.brokers.errors import ClusterRefused
+
+CLUSTER: Final = "cluster.json"
+CATALOGS: Final = "catalog/"
+BROKERS: Final = "brokers/"
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_DIGITS: Final = 12
+
+
+def catalog_key(number: int) -> str:
+    return f"{CATALOGS}{number:0{_DIGITS}}"
+
+
+def broker_key(name: str) -> str:
+    return f"{BROKERS}{name}"
+
+
+def row_prefix(era: int, broker: str) -> str:
+    return f"wal/{era:08}/{broker}/"
+
+
+def flush_key(era: int, broker: str, number: int) -> str:
+    return f"{row_prefix(era, broker)}{number:0{_DIGITS}}"
+
+
+def number_of(key: str) -> int | None:
+    """Return the number that a key ends in, ``None`` for what is no object of ours."""
+    last = key.rpartition("/")[2]
+    return int(last) if len(last) == _DIGITS and last.isascii() and last.isdigit() else None
+
+
+def check_name(name: str, what: str) -> str:
+    """Return a name of a collection or broker, or refuse it: it becomes part of keys."""
+    if _NAME.fullmatch(name) is None:
+        raise ClusterRefused(
+            f"{name!r} cannot be the name of a {what}: use 1 to 63 small letters, digits, "
+            f"'.', '_' and '-', beginning with a letter or digit"
+        )
+    return name
+
+
+def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return what names sort by: broker-2 comes before broker-10."""
+    pieces = re.findall(r"[0-9]+|[^0-9]+", name)
+    return (*((0, int(x), "") if x.isdigit() else (1, 0, x) for x in pieces), (2, 0, name))

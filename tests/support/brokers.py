@@ -1,0 +1,57 @@
+"""Batches for brokers, and what was read from them, in a few words."""
+
+from collections.abc import Sequence
+
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.protocol import Appended, Batch
+from changefeed.feeds.eventlog.block_format import Layout, changes_of, lay_out
+from changefeed.feeds.eventlog.records import Record, encode_record
+from changefeed.feeds.feed import RangeId
+
+QUICK = CoreSettings(
+    linger=0.005, heartbeat=0.5, expiration=3.0, settle=0.5, catalog_interval=0.25
+)
+
+
+def columns(*keys: str, at_us: int = 1) -> Layout:
+    """Lay out a record for each key, whose body is the key again."""
+    return lay_out([encode_record(Record(key=x, body=f'"{x}"'.encode()), at_us) for x in keys])
+
+
+def batch(
+    partition: str, *keys: str, producer: str = "p", sequence: int = 1, at_us: int = 1
+) -> Batch:
+    return Batch(
+        partition=RangeId(partition),
+        producer=producer,
+        sequence=sequence,
+        count=len(keys),
+        columns=columns(*keys, at_us=at_us),
+    )
+
+
+async def put(core: BrokerCore, collection: str, *batches: Batch) -> list[int | None]:
+    """Append batches, and return the first sequence of each."""
+    answers = await core.append(collection, batches)
+    assert all(isinstance(x, Appended) for x in answers), answers
+    return [x.first for x in answers if isinstance(x, Appended)]
+
+
+async def keys_of(
+    core: BrokerCore, collection: str, partition: str, after: int = 0
+) -> list[str]:
+    """Read a partition from a sequence to where it ends now; return the keys in order."""
+    found: list[str] = []
+    while True:
+        result = await core.read(collection, RangeId(partition), after)
+        if not result.blocks:
+            return found
+        for block in result.blocks:
+            changes = changes_of(RangeId(partition), block.first, block.count, block.columns)
+            found += [x.key for x in changes if x.sequence > after]
+            after = block.first + block.count - 1
+
+
+def open_ids(core: BrokerCore, collection: str) -> Sequence[str]:
+    return [x.range.id for x in core.topology(collection).partitions if x.last is None]

@@ -1,0 +1,70 @@
+"""The format of the catalog, and what is looked up in it."""
+
+import pytest
+
+from changefeed.brokers.transitions import open_first_era, with_collection
+from changefeed.feeds.brokers.catalog import (
+    Catalog,
+    Cluster,
+    Row,
+    decode_catalog,
+    encode_catalog,
+    first_catalog,
+)
+from changefeed.feeds.brokers.errors import ClusterRefused
+
+IDENTITY = "0123456789abcdef0123456789abcdef"
+
+
+def a_catalog() -> Catalog:
+    empty = first_catalog(Cluster(identity=IDENTITY))
+    rows = [Row(broker="broker-1", incarnation="i", address="localhost:1")]
+    created = with_collection(empty, "orders", parts=2, identity="c" * 32, now_us=1)
+    return open_first_era(created, rows, 2)
+
+
+def test_a_catalog_is_read_as_it_was_written() -> None:
+    catalog = a_catalog()
+    assert decode_catalog(encode_catalog(catalog), 2, IDENTITY) == catalog
+
+
+def test_the_bytes_of_a_catalog_are_frozen() -> None:
+    assert encode_catalog(a_catalog()) == FROZEN
+
+
+def test_a_catalog_with_a_wrong_byte_is_refused() -> None:
+    data = encode_catalog(a_catalog())
+    for place in range(0, len(data), 7):
+        wrong = bytearray(data)
+        wrong[place] ^= 1
+        with pytest.raises(ClusterRefused, match="catalog 2 of the cluster is not what was"):
+            decode_catalog(bytes(wrong), 2, IDENTITY)
+
+
+def test_the_catalog_of_another_cluster_is_refused() -> None:
+    with pytest.raises(ClusterRefused, match="restore the store from one copy"):
+        decode_catalog(encode_catalog(a_catalog()), 2, "f" * 32)
+
+
+def test_a_catalog_that_lies_under_another_number_is_refused() -> None:
+    with pytest.raises(ClusterRefused, match="it says that it is number 2"):
+        decode_catalog(encode_catalog(a_catalog()), 3, IDENTITY)
+
+
+def test_a_catalog_of_a_later_format_is_refused_with_advice() -> None:
+    later = encode_catalog(Catalog(number=1, identity=IDENTITY, format=2))
+    with pytest.raises(ClusterRefused, match="upgrade changefeed-host"):
+        decode_catalog(later, 1, IDENTITY)
+
+
+FROZEN = (
+    b'0f04fbde\n{"number":2,"identity":"0123456789abcdef0123456789a'
+    b'bcdef","format":1,"eras":[{"number":1,"began_us":2,"state":"'
+    b'open","rows":[{"broker":"broker-1","incarnation":"i","addres'
+    b's":"localhost:1","sealed_at":null,"kept_from":1}],"planned":'
+    b'[]}],"collections":[{"name":"orders","identity":"ccccccccccc'
+    b'ccccccccccccccccccccc","parts":2,"created_us":1,"cuts":[[0],'
+    b'[0]],"retain_seconds":null,"retain_bytes":null,"partitions":'
+    b'[[1,0,0,255,"broker-1",null,0,"broker-1","",0,0],[1,1,0,255,'
+    b'"broker-1",null,0,"broker-1","",0,0]]}]}'
+)

@@ -1,0 +1,165 @@
+"""The format of what brokers write."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.feeds.brokers.flush import (
+    FlushDamaged,
+    FlushHeader,
+    NewSection,
+    PartitionEnd,
+    Place,
+    Reached,
+    StoredBatch,
+    decode_header,
+    encode_flush,
+    ends_after,
+    has_table,
+    section_columns,
+    table_before,
+)
+from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.feed import RangeId
+
+PLACE = Place(2, "broker-1", 7)
+CLUSTER = "0123456789abcdef0123456789abcdef"
+
+
+def header(number: int = 7, table: tuple[PartitionEnd, ...] | None = None) -> FlushHeader:
+    return FlushHeader(
+        cluster=CLUSTER,
+        era=2,
+        broker="broker-1",
+        incarnation="i",
+        number=number,
+        written_us=5,
+        table=table,
+    )
+
+
+def read_all(data: bytes) -> None:
+    for section in decode_header(data, CLUSTER, PLACE).sections:
+        section_columns(data, section)
+
+
+layouts = st.builds(Layout, *[st.binary(max_size=40)] * 10)
+sections = st.builds(
+    NewSection,
+    collection=st.sampled_from(["orders", "users"]),
+    partition=st.sampled_from([RangeId("e2.p01.v00-ff"), RangeId("e2.p02.v00-7f")]),
+    first=st.integers(1, 2**60),
+    count=st.integers(1, 2**20),
+    latest_us=st.integers(-(2**62), 2**62),
+    stored=st.integers(0, 2**60),
+    batches=st.lists(
+        st.builds(StoredBatch, st.text(max_size=8), st.integers(1, 2**60), st.integers(1, 9))
+    ).map(tuple),
+    columns=layouts,
+)
+
+
+@given(st.lists(sections, max_size=5))
+def test_a_flush_is_read_as_it_was_written(new: list[NewSection]) -> None:
+    data = encode_flush(header(), new)
+    read = decode_header(data, CLUSTER, PLACE)
+    assert [x.partition for x in read.sections] == [x.partition for x in new]
+    assert [x.batches for x in read.sections] == [x.batches for x in new]
+    assert [section_columns(data, x) for x in read.sections] == [x.columns for x in new]
+
+
+@given(st.lists(sections, min_size=1, max_size=3), st.data())
+def test_one_wrong_byte_is_seen(new: list[NewSection], draw: st.DataObject) -> None:
+    data = bytearray(encode_flush(header(), new))
+    data[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
+    with pytest.raises(FlushDamaged):
+        read_all(bytes(data))
+
+
+@given(st.lists(sections, min_size=1, max_size=3), st.data())
+def test_an_object_that_is_cut_off_is_seen(new: list[NewSection], draw: st.DataObject) -> None:
+    whole = encode_flush(header(), new)
+    data = whole[: draw.draw(st.integers(0, len(whole) - 1))]
+    with pytest.raises(FlushDamaged):
+        read_all(data)
+
+
+@pytest.mark.parametrize(
+    "place", [Place(3, "broker-1", 7), Place(2, "broker-2", 7), Place(2, "broker-1", 8)]
+)
+def test_an_object_that_lies_elsewhere_than_it_was_written_is_none(place: Place) -> None:
+    with pytest.raises(FlushDamaged, match="it was written as number 7 of broker 'broker-1'"):
+        decode_header(encode_flush(header()), CLUSTER, place)
+
+
+def test_an_object_of_another_cluster_is_none() -> None:
+    with pytest.raises(FlushDamaged, match="cluster 01234567"):
+        decode_header(encode_flush(header()), "f" * 32, PLACE)
+
+
+def test_the_bytes_of_a_flush_are_frozen() -> None:
+    section = NewSection(
+        collection="orders",
+        partition=RangeId("e2.p01.v00-ff"),
+        first=3,
+        count=1,
+        latest_us=9,
+        stored=30,
+        batches=(StoredBatch("p", 3, 1),),
+        columns=Layout(b"\0", bytes(8), b"\1\0\0\0", b"a", b"", b"", bytes(4), b"", b"", b""),
+    )
+    assert encode_flush(header(65, ()), [section]) == FROZEN
+
+
+def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> None:
+    p1, p2 = RangeId("e2.p01.v00-ff"), RangeId("e2.p02.v00-ff")
+    empty = Layout(*[b""] * 10)
+
+    def section(partition: RangeId, first: int, batch: StoredBatch) -> NewSection:
+        return NewSection(
+            collection="orders",
+            partition=partition,
+            first=first,
+            count=batch.records,
+            latest_us=first,
+            stored=10 * first,
+            batches=(batch,),
+            columns=empty,
+        )
+
+    table = (
+        PartitionEnd(
+            collection="orders",
+            partition=p1,
+            last=4,
+            latest_us=2,
+            stored=7,
+            written_us=1,
+            producers=(Reached("a", 3, 1), Reached("b", 1, 1)),
+        ),
+    )
+    flushes = [
+        encode_flush(header(65, table), [section(p1, 5, StoredBatch("a", 4, 2))]),
+        encode_flush(header(66), [section(p2, 1, StoredBatch("a", 1, 1))]),
+    ]
+    ends = ends_after(
+        decode_header(x, CLUSTER, Place(2, "broker-1", 65 + n)) for n, x in enumerate(flushes)
+    )
+    first, second = ends["orders", p1], ends["orders", p2]
+    assert (first.last, first.stored, first.written_us) == (6, 50, 5)
+    assert {(x.producer, x.sequence) for x in first.producers} == {("a", 5), ("b", 1)}
+    assert (second.last, second.producers) == (1, (Reached("a", 1, 5),))
+
+
+@given(st.integers(1, 10_000))
+def test_the_table_before_a_number_is_at_most_63_back(number: int) -> None:
+    at = table_before(number)
+    assert has_table(at)
+    assert 0 <= number - at < 64
+
+
+FROZEN = (
+    b"CFWAL1\r\ne\x00\x00\x00SE\x15s\x99\xd9 0123456789abcdef0123456789abcdef\x02\xa8broker-"
+    b"1\xa1iA\x05\xc2\x90\x91\x9a\xa6orders\xade2.p01.v00-ff\x03\x01\t\x1e\x91\x93\xa1p\x03\x01\x00\x9a\x01\x08\x04\x01\x00\x00\x04\x00\x00\x00\xce\xd42\x85\xf3\x00\x00\x00"
+    b"\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00"
+)
