@@ -67,6 +67,7 @@ async def _be_host(
                 make,
                 meters=counting.meters,
                 registry=counting.registry,
+                tracers=counting.tracers,
                 address=address,
             )
         )

@@ -16,6 +16,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, model_validato
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess, read_secret
 from changefeed.observers.middleware.retry import RetrySettings
+from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.settings import (
     MOST,
     AllSettings,
@@ -158,11 +159,21 @@ class ObserverSettings(Section):
     """When the attempts are used up: open the observer again after ``reopen_delay``, again
     and again; or find the change it fails on, put that to the dead letters and go on; or
     pause the range, for all hosts, until it is resumed."""
+    trace_context: str | None = None
+    """Where the body of a change says the trace that it belongs to, as a JSON pointer: to a
+    ``traceparent``, or to an object that has one. With traces on, the span of a batch has
+    links there."""
     reopen_delay: Seconds = 30.0
     """How long an observer that has used up its retries rests before it is opened again."""
     dead_letters: str = "sqlite:data/dead-letters.db"
     """Where changes go that were put aside: ``sqlite:FILE`` or ``jsonl:FILE`` on one machine,
     ``postgresql://HOST/DATABASE`` or ``cosmos://HOST/DATABASE/CONTAINER`` for all hosts."""
+
+    @model_validator(mode="after")
+    def _point_into_bodies(self) -> Self:
+        if self.trace_context is not None:
+            TraceContextPointer(self.trace_context)
+        return self
 
 
 class WebSettings(Section):

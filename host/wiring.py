@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import TracerProvider, get_tracer_provider
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.addresses import open_feed
@@ -35,7 +36,10 @@ from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.registry import load_observer
+from changefeed.observers.trace_context import TraceContextPointer
+from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.telemetry import own_metrics
+from changefeed.runtime.version import software_version
 
 Opened = TypeVar("Opened")
 
@@ -73,6 +77,7 @@ async def open_host(
     feed: Feed | None = None,
     leases: LeaseContainer | None = None,
     meters: MeterProvider | None = None,
+    tracers: TracerProvider | None = None,
     address: str = "",
 ) -> AsyncIterator[Host]:
     """Open the feed and the lease container, and yield a host over them that can ``run``.
@@ -81,7 +86,8 @@ async def open_host(
     ``settings.observer.options``; without one, ``settings.observer.name`` says which.
     ``feed`` and ``leases`` go before the addresses in the settings, and stay open: give a
     ``MemoryFeed``, or a container of your own. The host counts in a registry of its own, which
-    its endpoints show at ``/metrics``, or with the ``meters`` of your program.
+    its endpoints show at ``/metrics``, or with the ``meters`` of your program. Spans of batches
+    go to ``tracers``, or else to OpenTelemetry's global ones.
 
     A host that still runs when the block is left stops in order first. Stores that do not
     answer are asked again until they do, or until this is cancelled. Raise
@@ -100,6 +106,7 @@ async def open_host(
             make,
             meters=counting,
             registry=registry,
+            tracers=tracers or get_tracer_provider(),
             feed=feed,
             leases=leases,
             address=address,
@@ -118,11 +125,15 @@ async def wire_host(
     *,
     meters: MeterProvider,
     registry: CollectorRegistry | None,
+    tracers: TracerProvider | None,
     feed: Feed | None = None,
     leases: LeaseContainer | None = None,
     address: str = "",
 ) -> AsyncIterator[Host]:
-    """Open what the settings name, and yield a host over it; see ``open_host``."""
+    """Open what the settings name, and yield a host over it; see ``open_host``. Without
+    ``tracers`` there are no spans, and nothing is spent on them.
+    """
+    own_feed = feed
     events = HostEvents(HostName(settings.host.name), meters.get_meter("changefeed"))
     random = Random()  # noqa: S311 - spreads timers, guards nothing
     retrier = Retrier(events, random)
@@ -152,6 +163,7 @@ async def wire_host(
                 random,
                 dead_letters=dead_letters,
                 feed=feed.identity,
+                tracing=None if tracers is None else _tracing(settings, own_feed, tracers),
             ),
             events=events,
             address=address,
@@ -161,6 +173,20 @@ async def wire_host(
         kept_at = without_secrets(" with ".join(settings.leases.addresses))
         events.started(host.incarnation, settings.feed.address, kept_at)
         yield host
+
+
+def _tracing(
+    settings: Settings, own_feed: Feed | None, tracers: TracerProvider
+) -> BatchTracing:
+    """Name the feed by its address, unless the program has brought one of its own."""
+    address, pointer = settings.feed.address, settings.observer.trace_context
+    return BatchTracing(
+        tracer=tracers.get_tracer("changefeed", software_version()),
+        system=address.partition(":")[0] if own_feed is None else "changefeed",
+        feed=without_secrets(address) if own_feed is None else own_feed.identity,
+        host=settings.host.name,
+        pointer=None if pointer is None else TraceContextPointer(pointer),
+    )
 
 
 def _dead_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLetters | None]:

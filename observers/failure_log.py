@@ -1,10 +1,13 @@
-"""What goes wrong with an observer, in the log: by hosts, and by tasks of Spark."""
+"""What goes wrong with an observer, in the log and in its trace: by hosts, and by tasks of
+Spark.
+"""
 
 from structlog.typing import FilteringBoundLogger
 
 from changefeed.feeds.feed import RangeId
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.errors import kind_of, text_of
+from changefeed.observers.tracing import record_attempt, record_dead_letter
 
 
 class FailureLog:
@@ -16,6 +19,7 @@ class FailureLog:
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
+        record_attempt(attempt, error, delay)
         self._log.warning(
             "observer.failed",
             range=range_id,
@@ -35,6 +39,7 @@ class FailureLog:
         )
 
     def dead_letter(self, letter: DeadLetter) -> None:
+        record_dead_letter(letter)
         self._log.error(
             "change.dead_lettered",
             range=letter.range_id,

@@ -1,23 +1,28 @@
-"""Metrics (and, if wanted, logs) by OpenTelemetry: for Prometheus to fetch, or pushed.
+"""Metrics, and if wanted traces and logs, by OpenTelemetry: for Prometheus to fetch, or pushed.
 
 Our own processes (``telemetry``) follow their environment. Metrics can always be
 fetched at ``/metrics``, unless ``OTEL_METRICS_EXPORTER=none``. What the standard variables
-``OTEL_METRICS_EXPORTER`` and ``OTEL_LOGS_EXPORTER`` name besides (``otlp``, ``console``) is
-pushed, if the package of that exporter is installed; such an exporter reads the rest of its
-settings from the standard variables itself.
+``OTEL_METRICS_EXPORTER``, ``OTEL_TRACES_EXPORTER`` and ``OTEL_LOGS_EXPORTER`` name besides
+(``otlp``, ``console``) is pushed, if the package of that exporter is installed; such an
+exporter reads the rest of its settings from the standard variables itself, and so do the
+sampler and the queue of spans. Pushing is done in threads of its own: a receiver that is away,
+slow or full costs what was to be pushed, and nothing else. At the end it has some seconds.
 
 A host embedded in a program (``own_metrics``) counts for itself and changes nothing for the
 program.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import entry_points
+from threading import Thread
+from time import monotonic
 from typing import Any
 
-from opentelemetry import metrics
+from opentelemetry import metrics, trace
 from opentelemetry._logs import SeverityNumber
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk._logs import LoggerProvider
@@ -25,6 +30,8 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, ObservableGauge
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from prometheus_client import CollectorRegistry
 
 from changefeed.runtime.errors import UserError
@@ -41,10 +48,13 @@ class TelemetryRefused(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """What is on: meters, a registry to fetch them from, and handlers that push logs."""
+    """What is on: meters, a registry to fetch them from, tracers if spans are pushed anywhere,
+    and handlers that push logs.
+    """
 
     meters: MeterProvider
     registry: CollectorRegistry
+    tracers: TracerProvider | None
     log_handlers: tuple[logging.Handler, ...]
 
 
@@ -52,25 +62,34 @@ class Telemetry:
 def telemetry(service: str, instance: str, environ: Mapping[str, str]) -> Iterator[Telemetry]:
     """Make OpenTelemetry's meters count, until the block is left; then push what is left.
 
-    For a process of our own, and once: user code finds the same meters as OpenTelemetry's
-    global ones, and those are what they were first set to.
+    For a process of our own, and once: user code finds the same meters and tracers as
+    OpenTelemetry's global ones, and those are what they were first set to.
     """
     resource = _resource(service, instance)
     registry = CollectorRegistry()
     readers = list(_readers(registry, environ))
     meters = MeterProvider(readers, resource, shutdown_on_exit=False)
     metrics.set_meter_provider(meters)
+    tracers = _tracers(resource, environ)
+    if tracers is not None:
+        trace.set_tracer_provider(tracers)
     loggers = LoggerProvider(resource, shutdown_on_exit=False)
     exporters = _pushed("logs", environ)
     for exporter in exporters:
         loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
     handlers = (_PushedLogs(loggers),) if exporters else ()
     try:
-        yield Telemetry(meters=meters, registry=registry, log_handlers=handlers)
+        yield Telemetry(
+            meters=meters, registry=registry, tracers=tracers, log_handlers=handlers
+        )
     finally:
-        meters.shutdown(timeout_millis=_FLUSH_MILLIS)
-        loggers.force_flush(timeout_millis=_FLUSH_MILLIS)
-        loggers.shutdown()
+        ends: list[Callable[[], object]] = [
+            partial(meters.shutdown, timeout_millis=_FLUSH_MILLIS),
+            loggers.shutdown,
+        ]
+        if tracers is not None:
+            ends.append(tracers.shutdown)
+        _end_within(_FLUSH_MILLIS / 1000, ends)
 
 
 @contextmanager
@@ -85,6 +104,28 @@ def own_metrics(
         yield meters, registry
     finally:
         meters.shutdown(timeout_millis=_FLUSH_MILLIS)
+
+
+def _tracers(resource: Resource, environ: Mapping[str, str]) -> TracerProvider | None:
+    exporters = _pushed("traces", environ)
+    if not exporters:
+        return None
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    for exporter in exporters:
+        tracers.add_span_processor(BatchSpanProcessor(exporter))
+    return tracers
+
+
+def _end_within(seconds: float, ends: Sequence[Callable[[], object]]) -> None:
+    """Push what is left, all at once, and wait no longer: a receiver may not answer, and
+    what a process is given to stop is needed for leases.
+    """
+    threads = [Thread(target=x, name="telemetry-end", daemon=True) for x in ends]
+    until = monotonic() + seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - monotonic()))
 
 
 def _resource(service: str, instance: str) -> Resource:

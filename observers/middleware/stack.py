@@ -16,7 +16,9 @@ from changefeed.observers.middleware.fence import Fence, FencedObserver, Observe
 from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
 from changefeed.observers.middleware.timeout import TimeLimitedObserver
+from changefeed.observers.middleware.tracing import TracedObserver
 from changefeed.observers.observer import Observer, ObserverFactory
+from changefeed.observers.tracing import BatchTracing
 
 _PROBING_ATTEMPTS = 2  # of a part of a batch that has failed, when a change is looked for
 
@@ -48,13 +50,14 @@ def wrap(
     dead_letters: DeadLetters | None = None,
     feed: str = "",
     suspicions: Mapping[RangeId, PoisonSuspicion] | None = None,
+    tracing: BatchTracing | None = None,
 ) -> ObserverMaker:
     """Put around each observer what the settings ask for, the innermost first.
 
     Without ``dead_letters`` nothing is put aside; with them, ``feed`` is the identity of the
     feed whose changes these are, which distinguishes its letters from those of others.
     ``suspicions`` has one for each range asked for; give it where what is returned does not
-    live as long as the process.
+    live as long as the process. With ``tracing`` each batch has a span.
     """
     assert dead_letters is None or feed, "letters of several feeds may lie in one place"
     known = (
@@ -70,6 +73,7 @@ def wrap(
         dead_letters=dead_letters,
         feed=feed,
         suspicions=known,
+        tracing=tracing,
     )
 
 
@@ -84,8 +88,13 @@ class _Stack:
     dead_letters: DeadLetters | None
     feed: str
     suspicions: Mapping[RangeId, PoisonSuspicion]
+    tracing: BatchTracing | None
 
     def __call__(self, feed_range: FeedRange, gate: Fence) -> Observer:
+        observer = self._all_partitions(feed_range, gate)
+        return observer if self.tracing is None else TracedObserver(observer, self.tracing)
+
+    def _all_partitions(self, feed_range: FeedRange, gate: Fence) -> Observer:
         one_partition = partial(self._one_partition, feed_range, gate)
         if self.settings.concurrency == 1:
             return one_partition()

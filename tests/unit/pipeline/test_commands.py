@@ -48,7 +48,9 @@ PUT_ASIDE = ("--set=observer.on_failure=dead-letter", "--set=observer.dead_lette
 def _logs_and_metrics_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def nothing(*_: object) -> Iterator[Telemetry]:
-        yield Telemetry(meters=MeterProvider(), registry=CollectorRegistry(), log_handlers=())
+        yield Telemetry(
+            meters=MeterProvider(), registry=CollectorRegistry(), tracers=None, log_handlers=()
+        )
 
     monkeypatch.setattr(surroundings, "telemetry", nothing)
     monkeypatch.setattr(surroundings, "set_up_logs", lambda *_: None)

@@ -1,0 +1,134 @@
+"""A span for each batch that an observer is handed, linked to those that made its changes.
+
+The names are those of OpenTelemetry's semantic conventions for messaging: the span is called
+``process FEED``, of kind consumer, and begins a trace of its own: a batch has changes of many
+traces. Each of those it has a link to, where the bodies say their contexts. The span is current
+while the observer works, so that what it calls is below it. Failed attempts and dead letters
+are events of it.
+
+Limits: a span keeps the last 128 links, unless ``OTEL_SPAN_LINK_COUNT_LIMIT`` says more. Links
+are added to a span that is recorded only, so that a sampler does not see them.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from opentelemetry.context import Context as TraceContext
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, use_span
+
+from changefeed.feeds.feed import Change
+from changefeed.observers.dead_letters import DeadLetter
+from changefeed.observers.errors import ObserverError, kind_of, text_of
+from changefeed.observers.observer import Context
+from changefeed.observers.trace_context import TraceContextPointer
+
+_CUT_OFF = "cut off: the host stops, or has lost the lease"
+
+_batch: ContextVar[Span | None] = ContextVar("changefeed_batch", default=None)
+"""The span of the batch that is being handled here: the current one may be the user's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTracing:
+    """Makes the spans of one host. ``system`` is the kind of its feed, ``feed`` its address,
+    and ``pointer`` where bodies say the contexts of those that made them, if they do.
+    """
+
+    tracer: Tracer
+    system: str
+    feed: str
+    host: str
+    pointer: TraceContextPointer | None = None
+
+    @contextmanager
+    def batch(self, context: Context, changes: Sequence[Change]) -> Iterator[None]:
+        """Have a span while the block runs, and let it say how that ended."""
+        span = self.tracer.start_span(
+            f"process {self.feed}",
+            TraceContext(),  # whatever runs this host is no reason for this batch
+            SpanKind.CONSUMER,
+            {
+                "messaging.system": self.system,
+                "messaging.operation.name": "process",
+                "messaging.operation.type": "process",
+                "messaging.destination.name": self.feed,
+                "messaging.destination.partition.id": context.range.id,
+                "messaging.batch.message_count": len(changes),
+                "messaging.client.id": self.host,
+                "changefeed.epoch": context.epoch,
+                "changefeed.sequence.first": changes[0].sequence,
+                "changefeed.sequence.last": changes[-1].sequence,
+            },
+        )
+        if self.pointer is not None and span.is_recording():
+            for producer in self.pointer.producers(changes):
+                span.add_link(producer)
+        token = _batch.set(span)
+        try:
+            with use_span(
+                span, end_on_exit=True, record_exception=False, set_status_on_exception=False
+            ):
+                try:
+                    yield
+                except BaseException as error:
+                    _record_end(span, error)
+                    raise
+        finally:
+            _batch.reset(token)
+
+
+def record_attempt(attempt: int, error: BaseException, delay: float) -> None:
+    """Record a failed attempt that is followed by another in ``delay`` seconds."""
+    span = _batch.get()
+    if span is not None:
+        _record_error(span, error, attempt=attempt, again_after=round(delay, 3))
+
+
+def record_dead_letter(letter: DeadLetter) -> None:
+    span = _batch.get()
+    if span is not None:
+        span.add_event(
+            "changefeed.dead_letter",
+            {
+                "changefeed.dead_letter.id": letter.id,
+                "changefeed.sequence": letter.sequence,
+                "exception.type": letter.failure.kind,
+                "exception.message": letter.failure.text,
+            },
+        )
+
+
+def _record_end(span: Span, error: BaseException) -> None:
+    """Say why the batch was not done. What the observer raised at last goes before our own
+    error about it.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        span.set_status(Status(StatusCode.ERROR, _CUT_OFF))
+        span.set_attribute("error.type", kind_of(error))
+        return
+    cause = error.__cause__ if isinstance(error, ObserverError) and error.__cause__ else error
+    span.set_status(Status(StatusCode.ERROR, text_of(error)))
+    span.set_attribute("error.type", kind_of(cause))
+    _record_error(span, cause)
+
+
+def _record_error(span: Span, error: BaseException, **more: float) -> None:
+    """Add it as an event, as the conventions have it. It comes from the user's code, whose
+    errors may even be ones that cannot be printed.
+    """
+    if not span.is_recording():
+        return
+    with suppress(Exception):
+        span.add_event(
+            "exception",
+            {
+                "exception.type": kind_of(error),
+                "exception.message": text_of(error),
+                "exception.stacktrace": "".join(traceback.format_exception(error)),
+                **{f"changefeed.{name}": value for name, value in more.items()},
+            },
+        )

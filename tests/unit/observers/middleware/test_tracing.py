@@ -1,0 +1,251 @@
+"""The span of a batch, as an exporter gets it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_current_span
+
+from changefeed.feeds.feed import Change
+from changefeed.host.settings import ObserverSettings
+from changefeed.observers.adapters import adapt
+from changefeed.observers.dead_letters import MemoryDeadLetters
+from changefeed.observers.errors import ObserverFailed
+from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.middleware.retry import RetrySettings
+from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.trace_context import TraceContextPointer
+from changefeed.observers.tracing import BatchTracing
+from changefeed.runtime.logs import get_logger
+from tests.support.observing import RememberingContext, change
+
+RETRY = RetrySettings(first_delay=1, max_delay=1, attempts=3, jitter=0)
+PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
+
+
+class Open:
+    """A gate that lets everything pass."""
+
+    def check(self) -> None:
+        """Do nothing."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Scene:
+    """An observer as a host wraps it, and the spans that it left."""
+
+    def __init__(self, observe: Any, *, pointer: str | None = None, **settings: Any) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.tracers = TracerProvider(shutdown_on_exit=False)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.letters = MemoryDeadLetters()
+        tracing = BatchTracing(
+            tracer=self.tracers.get_tracer("changefeed"),
+            system="eventlog",
+            feed="eventlog:data/log",
+            host="anna",
+            pointer=None if pointer is None else TraceContextPointer(pointer),
+        )
+        config = ObserverSettings(retry=RETRY, **settings)
+        context = self.context = RememberingContext()
+        letters = self.letters if config.on_failure == "dead-letter" else None
+        make = wrap(
+            adapt(observe, {}),
+            config,
+            FailureLog(get_logger()),
+            Random(1),
+            dead_letters=letters,
+            feed="f",
+            tracing=tracing,
+        )
+        self.observer = make(context.range, Open())
+
+    async def process(self, *changes: Change) -> None:
+        await self.observer.open(self.context)
+        await self.observer.process(self.context, changes)
+
+    @property
+    def span(self) -> ReadableSpan:
+        (span,) = self.exporter.get_finished_spans()
+        return span
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [dict(x.attributes or {}) for x in self.span.events if x.name == name]
+
+
+async def takes_all(_changes: Sequence[Change]) -> None:
+    """Be content."""
+
+
+def fails(times: float) -> Callable[[Sequence[Change]], Any]:
+    left = [times]
+
+    async def observe(_changes: Sequence[Change]) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise KeyError("no such table")
+
+    return observe
+
+
+async def test_a_batch_has_a_span_in_the_words_of_messaging() -> None:
+    scene = Scene(takes_all)
+    await scene.process(change(3), change(9))
+    span = scene.span
+    assert (span.name, span.kind) == ("process eventlog:data/log", SpanKind.CONSUMER)
+    assert span.parent is None
+    assert dict(span.attributes or {}) == {
+        "messaging.system": "eventlog",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "eventlog:data/log",
+        "messaging.destination.partition.id": "r1",
+        "messaging.batch.message_count": 2,
+        "messaging.client.id": "anna",
+        "changefeed.epoch": scene.context.epoch,
+        "changefeed.sequence.first": 3,
+        "changefeed.sequence.last": 9,
+    }
+    assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
+
+
+async def test_the_span_links_to_those_that_made_the_changes() -> None:
+    scene = Scene(takes_all, pointer="/t")
+    bodies = [{"t": PARENT}, {"t": "nonsense"}, {}, {"t": PARENT}]
+    await scene.process(*(change(n, body=msgspec.json.encode(x)) for n, x in enumerate(bodies)))
+    assert [format_span_id(x.context.span_id) for x in scene.span.links] == ["b" * 16]
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("limit", [None, 60.0])
+async def test_what_the_observer_calls_is_below_the_span(
+    concurrency: int, limit: float | None
+) -> None:
+    seen = []
+
+    async def observe(_changes: Sequence[Change]) -> None:
+        seen.append(get_current_span().get_span_context().span_id)
+
+    scene = Scene(observe, concurrency=concurrency, timeout=limit)
+    await scene.process(*(change(n, key=str(n)) for n in range(3)))
+    assert scene.span.context is not None
+    assert set(seen) == {scene.span.context.span_id}
+
+
+@pytest.mark.real_time
+async def test_a_plain_function_is_below_the_span_in_its_thread() -> None:
+    seen = []
+
+    def observe(_changes: Sequence[Change]) -> None:
+        seen.append(get_current_span().get_span_context().span_id)
+
+    scene = Scene(observe)
+    await scene.process(change(1))
+    assert scene.span.context is not None
+    assert seen == [scene.span.context.span_id]
+
+
+async def test_the_span_begins_a_trace_whatever_runs_the_host() -> None:
+    scene = Scene(takes_all)
+    with scene.tracers.get_tracer("program").start_as_current_span("serve"):
+        await scene.process(change(1))
+        assert get_current_span().is_recording()
+    ours, _ = scene.exporter.get_finished_spans()
+    assert (ours.name, ours.parent) == ("process eventlog:data/log", None)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_failed_attempts_are_events_and_a_batch_that_is_done_is_no_error(
+    concurrency: int,
+) -> None:
+    scene = Scene(fails(2), concurrency=concurrency)
+    await scene.process(change(1))
+    first, second = scene.events("exception")
+    assert (first["exception.type"], second["changefeed.attempt"]) == ("KeyError", 2)
+    assert first["changefeed.again_after"] == 1
+    assert "no such table" in first["exception.message"]
+    assert "in observe" in first["exception.stacktrace"]
+    assert scene.span.status.status_code is StatusCode.UNSET
+
+
+async def test_a_batch_that_used_up_its_retries_is_an_error() -> None:
+    scene = Scene(fails(9))
+    with pytest.raises(ObserverFailed):
+        await scene.process(change(1))
+    assert len(scene.events("exception")) == 3
+    assert scene.span.status.status_code is StatusCode.ERROR
+    assert "no such table" in (scene.span.status.description or "")
+    assert (scene.span.attributes or {})["error.type"] == "KeyError"
+
+
+async def test_an_error_that_cannot_be_printed_is_recorded_like_any_other() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("not even this")
+
+    async def observe(_changes: Sequence[Change]) -> None:
+        raise Broken
+
+    scene = Scene(observe)
+    with pytest.raises(ObserverFailed):
+        await scene.process(change(1))
+    assert (scene.span.attributes or {})["error.type"] == "Broken"
+
+
+async def test_a_change_that_was_put_aside_is_an_event() -> None:
+    async def observe(changes: Sequence[Change]) -> None:
+        if any(x.sequence == 2 for x in changes):
+            raise ValueError("cannot take 2")
+
+    scene = Scene(observe, on_failure="dead-letter")
+    await scene.process(*(change(n) for n in range(4)))
+    (letter,) = scene.events("changefeed.dead_letter")
+    assert letter["changefeed.sequence"] == 2
+    assert letter["changefeed.dead_letter.id"] == (await scene.letters.list())[0].id
+    assert scene.span.status.status_code is StatusCode.UNSET
+
+
+async def test_a_batch_that_was_cut_off_says_so() -> None:
+    async def observe(_changes: Sequence[Change]) -> None:
+        await asyncio.sleep(1000)
+
+    scene = Scene(observe)
+    working = asyncio.create_task(scene.process(change(1)))
+    await asyncio.sleep(1)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert scene.span.status.description == "cut off: the host stops, or has lost the lease"
+
+
+async def test_failures_outside_of_a_batch_leave_the_spans_of_a_program_alone() -> None:
+    scene = Scene(takes_all)
+    with scene.tracers.get_tracer("program").start_as_current_span("serve") as served:
+        FailureLog(get_logger()).observer_retrying(scene.context.range.id, 1, ValueError(), 1)
+    assert isinstance(served, ReadableSpan)
+    assert list(served.events) == []
+
+
+async def test_bodies_are_not_read_for_a_span_that_is_not_sampled() -> None:
+    class Untouchable(TraceContextPointer):
+        def producers(self, changes: Sequence[Change]) -> Any:
+            raise AssertionError(changes)
+
+    tracing = BatchTracing(
+        tracer=TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False).get_tracer("x"),
+        system="eventlog",
+        feed="eventlog:data/log",
+        host="anna",
+        pointer=Untouchable(""),
+    )
+    with tracing.batch(RememberingContext(), [change(1)]):
+        pass
