@@ -70,6 +70,8 @@ class Checker:
         self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
         self.most_unstored: int | None = None
         """How many changes of a range may be done and not stored: what a crash repeats."""
+        self.calls: Counter[str] = Counter()
+        """How often each process has called an observer."""
         self.deliveries = 0
         self.duplicates = 0
         self.events = 0
@@ -82,6 +84,7 @@ class Checker:
 
     def began(self, call: Call, changes: Sequence[Change]) -> None:
         self.events += 1
+        self.calls[call.process] += 1
         for other in self._active:
             same = (other.range_id, other.epoch) == (call.range_id, call.epoch)
             if call.range_id in self._begun_anew:
@@ -250,6 +253,11 @@ class Checker:
         self._passed.difference_update(self._lines.between(found, position, last))
         self._unstored[found.id].clear()
         self._position[found.id] = position
+
+    @property
+    def ranges_seen(self) -> int:
+        """How many ranges have had leases so far."""
+        return len(self._range)
 
     # what must hold
 

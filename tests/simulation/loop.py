@@ -71,6 +71,9 @@ class FreezingLoop(asyncio.BaseEventLoop):
         """Let nothing of ``host`` run until it is thawed; for ever, if it was killed."""
         self._frozen.add(host)
 
+    def is_frozen(self, host: str) -> bool:
+        return host in self._frozen
+
     def thaw(self, host: str) -> None:
         self._frozen.discard(host)
         self._soon.extend(self._late.pop(host, ()))

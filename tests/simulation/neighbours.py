@@ -44,6 +44,10 @@ class Neighbours:
         return {HostName(x) for x in self._running}
 
     @property
+    def ids(self) -> set[str]:
+        return {x.id for x in self._running.values()}
+
+    @property
     def events(self) -> list[Callable[[], Awaitable[None]]]:
         return [
             self.come_or_go,

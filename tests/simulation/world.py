@@ -24,6 +24,7 @@ from .clocks import Clock, right_time
 from .cosmos_endpoint import CosmosStores
 from .ending import Ending
 from .faults import Faults
+from .limits import Limits
 from .loop import HOST, FreezingLoop
 from .neighbours import Neighbours
 from .network import FeedLink, Server, Weather
@@ -91,7 +92,7 @@ class World:
         self._written = 0
         self._violation: Violation | None = None
         self.down: set[str] = set()
-        self._stopping: set[str] = set()
+        self.stopping: set[str] = set()
         self._faults = Faults(self)
         self._operators = Operators(self)
         self._around = Surroundings(
@@ -104,6 +105,7 @@ class World:
         )
         self.stores: Stores = _STORES[leases](self._around)
         self.neighbours = Neighbours(self)
+        self._limits = Limits(self)
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
@@ -142,7 +144,7 @@ class World:
 
     def start(self, name: str) -> None:
         """Start a host, unless its last start has not ended yet."""
-        if name in self.processes or name in self._stopping:
+        if name in self.processes or name in self.stopping:
             return
         self.starts[name] += 1
         process_id = f"{name}/{self.starts[name]}"
@@ -206,6 +208,7 @@ class World:
 
     def _count(self, process_id: str, name: str) -> None:
         self.calls[process_id, name] += 1
+        self._limits.called(process_id)
 
     @property
     def loop(self) -> FreezingLoop:
@@ -225,10 +228,10 @@ class World:
             return  # something else has ended it meanwhile
         self.tell(f"stop {process.id}")
         del self.processes[process.name]
-        self._stopping.add(process.name)
+        self.stopping.add(process.name)
         process.context.run(process.host.stop)
         await self._end_of(process)
-        self._stopping.discard(process.name)
+        self.stopping.discard(process.name)
 
     async def _end_of(self, process: Process) -> None:
         with suppress(NameTaken, ObserverExhausted, StopIncomplete):
@@ -342,6 +345,7 @@ class World:
         if self.mixed:
             self.neighbours.start("n0")
         writing = asyncio.create_task(self.write())
+        watching = asyncio.create_task(self._limits.watch())
         events = set[asyncio.Task[None]]()
         for _ in range(self.random.randrange(3, 12)):
             await asyncio.sleep(self.random.choice([0.5, 3.0, 15.0, 40.0]))
@@ -354,6 +358,9 @@ class World:
         for event in events:
             await event
         writing.cancel()
+        watching.cancel()
+        self.raise_violation()
+        self._limits.check_calls()
         await self.start_what_ended()
         self.tell("everything works again")
         self.weather.clear()

@@ -1,0 +1,162 @@
+"""What must hold for the whole of a story, in trouble too: limits in time and in number.
+
+A range may be without a reader for as long as its owner takes to expire and another host to
+notice; each host that is lost meanwhile may have been the next to take it. That counts only
+while some host could have read it all the time: it ran, was connected, and so was the store.
+
+No host asks or writes in a loop: each thing it does has an interval, or a change as its reason.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.lease import Lease
+
+from .checkers import OPERATOR, Violation
+from .network import Weather
+
+if TYPE_CHECKING:
+    from .world import World
+
+_LOOK = 5.0
+LONGEST_UNREAD = 75.0
+"""An expiration, one more in which a host waits for its own name, and some looks at leases."""
+EACH_LOSS = 45.0
+"""An expiration, and the looks until it is noticed."""
+
+_HANDOFF_POLL = 0.5
+_SHORTEST_RETRY = 5.0
+
+
+class UnreadWatch:
+    """Looks at what nobody reads, again and again. Times are in seconds."""
+
+    def __init__(self) -> None:
+        self._unread: dict[RangeId, float] = {}
+        self._able: dict[str, float] = {}
+        self._losses: list[float] = []
+
+    def look(
+        self,
+        now: float,
+        *,
+        unread: Collection[RangeId],
+        able: Collection[str],
+        others: Collection[str] = (),
+    ) -> None:
+        """``able`` are our hosts that could read it, ``others`` those of another kind, which
+        need not. Raise ``Violation`` for a range that was without a reader for too long.
+        """
+        now_able = {*able, *others}
+        self._losses += [now for x in self._able if x not in now_able]
+        self._able = {x: self._able.get(x, now) for x in now_able}
+        self._unread = {x: self._unread.get(x, now) for x in unread}
+        if not able:
+            return
+        since_when = min(self._able[x] for x in able)
+        for range_id, since in self._unread.items():
+            begin = max(since, since_when)
+            lost = sum(x > begin for x in self._losses)
+            if now - begin > LONGEST_UNREAD + EACH_LOSS * lost:
+                raise Violation(
+                    f"nobody has read {range_id} for {now - since:.0f} s, and for "
+                    f"{now - begin:.0f} s of them a host could have; {lost} were lost meanwhile"
+                )
+
+
+def too_many_calls(
+    calls: Mapping[str, int], *, seconds: float, ranges: int, observed: int
+) -> list[str]:
+    """Say which calls one process made too often in its life, by their names.
+
+    ``observed`` is how often it called observers; each call may lead to one checkpoint.
+    """
+    looks = seconds / _HANDOFF_POLL + 20
+    each = ranges * (seconds / _SHORTEST_RETRY + 10)
+    bounds = {
+        ("list",): looks,
+        ("members",): looks,
+        ("query",): 2 * looks,
+        ("put_member", "remove_member"): looks,
+        ("ranges",): seconds + 10,
+        ("replace", "patch"): each + looks,
+        ("acquire",): each,
+        ("create", "delete"): each,
+        ("checkpoint", "write", "patch_whole"): observed + 2 * each,
+        ("read",): 2 * observed + 10 * each,
+    }
+    made = {names: sum(calls.get(x, 0) for x in names) for names in bounds}
+    return [
+        f"{'/'.join(names)} {made[names]} times in {seconds:.0f} s, with {ranges} ranges and "
+        f"{observed} calls of observers"
+        for names, most in bounds.items()
+        if made[names] > most
+    ]
+
+
+class Limits:
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._watch = UnreadWatch()
+        self._lives: dict[str, tuple[float, float]] = {}
+
+    def called(self, process_id: str) -> None:
+        now = self._world.loop.time()
+        first, _ = self._lives.get(process_id, (now, now))
+        self._lives[process_id] = (first, now)
+
+    async def watch(self) -> None:
+        """Look at the leases now and then, until one is without a reader for too long."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            self._world.check(self._look)
+
+    def _look(self) -> None:
+        world = self._world
+        able, others = {}, set[str]()
+        if world.weather == Weather():
+            able = {x.id: x.name for x in world.processes.values() if not x.task.done()}
+            able = {x: y for x, y in able.items() if self._is_well(x)}
+            others = {x for x in world.neighbours.ids if self._is_well(x)}
+        readers = {*able.values(), *world.stopping, *(x.split("/")[0] for x in others)}
+        leases = world.checker.leases.values()
+        unread = [
+            x.range_id
+            for x in leases
+            if x.owner not in readers and _is_open(x, [*leases] if x.range.parents else [])
+        ]
+        self._watch.look(world.loop.time(), unread=unread, able=able, others=others)
+
+    def _is_well(self, process_id: str) -> bool:
+        return not (self._world.loop.is_frozen(process_id) or process_id in self._world.down)
+
+    def check_calls(self) -> None:
+        """Raise ``Violation`` if some host of ours called something too often."""
+        world = self._world
+        ranges = world.checker.ranges_seen
+        by_process: dict[str, Counter[str]] = {x: Counter() for x in self._lives}
+        for (process_id, name), number in world.calls.items():
+            by_process[process_id][name] += number
+        for process_id, calls in by_process.items():
+            if process_id == OPERATOR or process_id in world.checker.neighbours:
+                continue
+            first, last = self._lives[process_id]
+            found = too_many_calls(
+                calls,
+                seconds=last - first,
+                ranges=ranges,
+                observed=world.checker.calls[process_id],
+            )
+            if found:
+                raise Violation(f"{process_id} called {'; '.join(found)}")
+
+
+def _is_open(lease: Lease, leases: Collection[Lease]) -> bool:
+    """Whether it is to be read now."""
+    if lease.ended or lease.paused is not None:
+        return False
+    parents = (x for x in leases if x.range_id in lease.range.parents and not x.ended)
+    return bool(lease.epoch) or not any(parents)

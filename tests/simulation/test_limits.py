@@ -1,0 +1,83 @@
+"""The limits of a whole story: told by hand, and in worlds of hosts that were broken."""
+
+import pytest
+
+from changefeed.feeds.feed import RangeId
+from changefeed.host.balancing.balancer import Balancer
+from changefeed.leases.expiry import ExpiryWatch
+
+from .checkers import Violation
+from .limits import EACH_LOSS, LONGEST_UNREAD, UnreadWatch, too_many_calls
+from .running import simulate
+
+R1 = RangeId("r1")
+DEATH = 15  # a host is killed, and the others live on
+
+
+def look_until(
+    seconds: float, watch: UnreadWatch, able: set[str], *, start: float = 0, **more: set[str]
+) -> None:
+    for now in range(int(start), int(seconds) + 1, 5):
+        watch.look(float(now), unread={R1}, able=able, **more)
+
+
+def test_a_range_that_a_host_could_have_read_may_not_be_without_a_reader_for_long() -> None:
+    watch = UnreadWatch()
+    look_until(LONGEST_UNREAD, watch, {"a/1"})
+    with pytest.raises(Violation, match="nobody has read r1 for 80 s"):
+        look_until(LONGEST_UNREAD + 5, watch, {"a/1"}, start=LONGEST_UNREAD + 5)
+
+
+def test_a_range_that_found_a_reader_meanwhile_is_without_one_from_the_beginning() -> None:
+    watch = UnreadWatch()
+    look_until(LONGEST_UNREAD, watch, {"a/1"})
+    watch.look(LONGEST_UNREAD, unread=(), able={"a/1"})
+    look_until(2 * LONGEST_UNREAD, watch, {"a/1"}, start=LONGEST_UNREAD + 5)
+
+
+def test_only_the_time_counts_in_which_one_host_was_able_all_the_while() -> None:
+    for able in (set[str](), {"b/1"}):
+        watch = UnreadWatch()
+        look_until(LONGEST_UNREAD, watch, {"a/1"})
+        look_until(2 * LONGEST_UNREAD, watch, able, start=LONGEST_UNREAD + 5)
+
+
+@pytest.mark.parametrize("kind", ["able", "others"])
+def test_each_host_that_was_lost_meanwhile_may_have_been_the_next_to_take_it(kind: str) -> None:
+    watch = UnreadWatch()
+    able, others = ({"a/1", "b/1"}, set[str]()) if kind == "able" else ({"a/1"}, {"n/1"})
+    look_until(30, watch, able, others=others)
+    look_until(LONGEST_UNREAD + EACH_LOSS, watch, {"a/1"}, start=35)
+    with pytest.raises(Violation, match="1 were lost meanwhile"):
+        watch.look(LONGEST_UNREAD + EACH_LOSS + 5, unread={R1}, able={"a/1"})
+
+
+def test_a_host_that_does_what_settings_say_makes_no_calls_too_many() -> None:
+    calls = {"list": 60, "members": 60, "replace": 40, "checkpoint": 500, "read": 900}
+    assert too_many_calls(calls, seconds=300, ranges=3, observed=500) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["list", "query", "put_member", "ranges", "patch", "acquire", "create", "write"]
+)
+def test_a_call_made_in_a_loop_is_seen(name: str) -> None:
+    calls = {name: 100 * 60}
+    (found,) = too_many_calls(calls, seconds=60, ranges=3, observed=50)
+    assert name in found
+    assert "6000 times in 60 s" in found
+
+
+def test_a_world_whose_hosts_never_see_a_dead_one_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ExpiryWatch, "expired", lambda *_: set())
+    with pytest.raises(Violation, match="nobody has read"):
+        simulate(DEATH)
+
+
+def test_a_world_whose_hosts_list_in_a_loop_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Balancer, "next_listing", lambda *_, **__: 0.05)
+    with pytest.raises(Violation, match=r"called list .* times in"):
+        simulate(10_000)
