@@ -55,6 +55,12 @@ def _failover_beside_java() -> Sequence[Result]:
     return failover_beside_java.measure()
 
 
+def _cosmos_bulk() -> Sequence[Result]:
+    from . import cosmos_bulk  # noqa: PLC0415 - as above, and Spark
+
+    return cosmos_bulk.measure()
+
+
 BENCHMARKS: Mapping[str, Benchmark] = {
     "balance": Benchmark("rounds and moves until 100 leases are even", balance.measure),
     "at-rest": Benchmark("calls of the lease container when nothing happens", at_rest.measure),
@@ -66,6 +72,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "scrape": Benchmark("metrics of a host with 1,000 ranges, fetched", scrape.measure),
     "cosmos": Benchmark("one host against a bare loop over Cosmos DB", cosmos.measure),
     "beside-java": Benchmark("one host against Azure's processor for Java", _beside_java),
+    "cosmos-bulk": Benchmark("Cosmos DB on Spark against Azure's Java client", _cosmos_bulk),
     "failover-beside-java": Benchmark("a killed host, ours and Java's", _failover_beside_java),
     "stores": Benchmark(
         "stores of leases side by side: calls, fleets of hosts, a kill", _stores

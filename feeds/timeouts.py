@@ -29,6 +29,15 @@ def bounded_feed(feed: Feed, *, timeout: float) -> Feed:
     return _BoundedFeed(feed, timeout)
 
 
+async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
+    """Await a call to a feed; raise ``FeedUnavailable`` after so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await keep_cancellation(call)
+    except TimeoutError as error:
+        raise FeedUnavailable(f"the feed did not answer {name} within {seconds:g} s") from error
+
+
 class _BoundedFeed:
     def __init__(self, feed: Feed, timeout: float) -> None:
         self._feed = feed
@@ -54,13 +63,7 @@ class _BoundedFeed:
         return await self._bounded("lag", self._feed.lag(range_id, after))
 
     async def _bounded(self, name: str, call: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await keep_cancellation(call)
-        except TimeoutError as error:
-            raise FeedUnavailable(
-                f"the feed did not answer {name} within {self._timeout:g} s"
-            ) from error
+        return await in_time(name, call, self._timeout)
 
 
 class _BoundedMemory(_BoundedFeed):

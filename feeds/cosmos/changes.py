@@ -16,7 +16,8 @@ mode an item of it that was written again has moved on, so the others may be cou
 when they are read again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -26,6 +27,7 @@ import msgspec
 from changefeed.feeds.cosmos.positions import sequences
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Change, Operation, RangeId
+from changefeed.feeds.raw_pages import Rows
 
 _OPERATIONS = {
     "create": Operation.INSERT,
@@ -81,6 +83,14 @@ class DecodedPage:
     container_rid: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutPage:
+    """The same in columns."""
+
+    rows: Rows
+    container_rid: str
+
+
 class Changes:
     """Makes the changes of one container, whose partition keys lie at ``key_paths``."""
 
@@ -109,7 +119,7 @@ class Changes:
 
     def decode(self, range_id: RangeId, body: bytes) -> DecodedPage:
         """Read the body of one answer. Raise ``FeedRefused`` where it is no change feed."""
-        try:
+        with _what_it_is(range_id):
             page = self._page.decode(body)
             if self._all_versions:
                 changes = self._of_versions(range_id, page.documents)
@@ -117,12 +127,17 @@ class Changes:
                 changes = self._of_items(
                     range_id, page.documents, self._items.decode(body).items
                 )
-        except (msgspec.DecodeError, KeyError) as error:
-            raise FeedRefused(
-                f"range {range_id!r} answered what is no page of a change feed ({error}): "
-                f"check that the address leads to a Cosmos DB account"
-            ) from error
-        return DecodedPage(changes=changes, container_rid=page.container_rid)
+            return DecodedPage(changes=changes, container_rid=page.container_rid)
+
+    def cut(self, range_id: RangeId, body: bytes) -> CutPage:
+        """Read the same into columns: of the latest versions without an object for each."""
+        with _what_it_is(range_id):
+            page = self._page.decode(body)
+            if self._all_versions:
+                rows = Rows.of(self._of_versions(range_id, page.documents))
+            else:
+                rows = self._rows(page.documents, self._items.decode(body).items)
+            return CutPage(rows=rows, container_rid=page.container_rid)
 
     def first_lsn(self, body: bytes) -> int:
         """Return the LSN of the first change of a page."""
@@ -148,6 +163,17 @@ class Changes:
                 raws, items, sequences([x.lsn for x in items]), strict=True
             )
         ]
+
+    def _rows(self, raws: Sequence[msgspec.Raw], items: Sequence[Any]) -> Rows:
+        return Rows(
+            sequences=sequences([x.lsn for x in items]),
+            keys=self._keys(items),
+            ids=[x.id for x in items],
+            operations=[Operation.REPLACE] * len(items),
+            bodies=raws,
+            previous=[None] * len(items),
+            committed_us=[x.ts * _MICROSECONDS for x in items],
+        )
 
     def _of_versions(self, range_id: RangeId, raws: Sequence[msgspec.Raw]) -> Sequence[Change]:
         versions = [self._version.decode(x) for x in raws]
@@ -179,6 +205,12 @@ class Changes:
             return self._key(image)
         return _text([_walked(metadata.partition_key, path) for path in self._paths])
 
+    def _keys(self, items: Sequence[Any]) -> Sequence[str]:
+        firsts = [*map(self._first_head, items)]
+        if self._simple and set(map(type, firsts)) <= {str}:
+            return firsts
+        return [*map(self._key, items)]
+
     def _key(self, item: Any) -> str:
         first = self._first_head(item)
         if self._simple and type(first) is str:  # nearly always
@@ -189,6 +221,18 @@ class Changes:
                 for head, path in zip(self._heads, self._paths, strict=True)
             ]
         )
+
+
+@contextmanager
+def _what_it_is(range_id: RangeId) -> Iterator[None]:
+    """Say so where an answer is no page of a change feed."""
+    try:
+        yield
+    except (msgspec.DecodeError, KeyError) as error:
+        raise FeedRefused(
+            f"range {range_id!r} answered what is no page of a change feed ({error}): "
+            f"check that the address leads to a Cosmos DB account"
+        ) from error
 
 
 def _walked(value: Any, path: Sequence[str]) -> Any:

@@ -59,6 +59,7 @@ from changefeed.feeds.feed import (
     StartAt,
     Successor,
 )
+from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.feeds.timestamps import instant_us
 
 Mode = Literal["latest-version", "all-versions"]
@@ -177,6 +178,14 @@ class CosmosFeed:
         return position(self._changes.first_lsn(answer.body) - 1)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        found = await self.fetch(range_id, after, limit)
+        if found.body is None:
+            return Page(changes=(), continuation=found.continuation)
+        page = self._changes.decode(range_id, found.body)
+        self._requests.check_same_container(page.container_rid, self._rid)
+        return Page(changes=page.changes, continuation=found.continuation)
+
+    async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
         assert limit > 0, "a page holds at least one change"
         check_position(range_id, after)
         try:
@@ -184,11 +193,14 @@ class CosmosFeed:
         except _Ended as ended:
             raise await self._end(range_id, after) from ended
         if answer.status == _NOT_MODIFIED:
-            return Page(changes=(), continuation=self._stands(place, range_id, after, answer))
+            return RawPage(continuation=self._stands(place, range_id, after, answer))
         self._behind.pop(range_id, None)
-        page = self._changes.decode(range_id, answer.body)
-        self._requests.check_same_container(page.container_rid, self._rid)
-        return Page(changes=page.changes, continuation=Continuation(answer.etag))
+        return RawPage(continuation=Continuation(answer.etag), body=answer.body)
+
+    def rows(self, range_id: RangeId, page: RawPage) -> Rows:
+        cut = self._changes.cut(range_id, page.body or b"")
+        self._requests.check_same_container(cut.container_rid, self._rid)
+        return cut.rows
 
     def continuation_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)

@@ -14,6 +14,7 @@ reader may go on behind this LSN, or has to read the transaction again.
 """
 
 import re
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -56,11 +57,13 @@ def sequences(lsns: list[int]) -> list[int]:
     if len(set(lsns)) == len(lsns):  # nearly always: each was written by itself
         return [(lsn << _PLACE_BITS) | _LAST for lsn in lsns]
     found: list[int] = []
-    place = 0
-    for n, lsn in enumerate(lsns):
-        last = n + 1 == len(lsns) or lsns[n + 1] != lsn
-        found.append((lsn << _PLACE_BITS) | (_LAST if last else min(place, _LAST - 1)))
-        place = 0 if last else place + 1
+    for lsn, written in groupby(lsns):
+        first, others = lsn << _PLACE_BITS, sum(1 for _ in written) - 1
+        found += range(first, first + min(others, _LAST))
+        found += [first + _LAST - 1] * (
+            others - _LAST
+        )  # the places are used up: none, as a rule
+        found.append(first + _LAST)
     return found
 
 

@@ -11,7 +11,6 @@ come in the order and under the name of the planned range. So a repeated batch i
 even after its ranges have split or merged.
 """
 
-import asyncio
 import heapq
 from collections.abc import (
     Callable,
@@ -22,6 +21,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,9 @@ from changefeed.feeds.feed import (
     RemembersRanges,
     StartAt,
 )
+from changefeed.feeds.raw_pages import RawPage, ReadsRawPages, Rows
 from changefeed.pipeline.source.lineage import narrowed
+from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Availability, Slice, Step, StepResult
@@ -51,7 +53,7 @@ T = TypeVar("T")
 Opening = Callable[[], AbstractAsyncContextManager[Feed]]
 
 PATIENCE: Final = 60.0
-_PAGE: Final = 1000
+_PAGE: Final = 4000
 _CALL_SECONDS: Final = 60.0
 _OPENING: Final = 20.0
 
@@ -97,11 +99,11 @@ class FeedAccess:
         self._only = only
         self._patience = patience
         self._stack = AsyncExitStack()
-        self._runner = asyncio.Runner()
+        self._loop = LoopThread()
         try:
-            self._inner = self._runner.run(patiently(self._open, min(patience, _OPENING)))
+            self._inner = self._loop.run(patiently(self._open, min(patience, _OPENING)))
         except BaseException:
-            self._runner.close()
+            self._loop.close()
             raise
 
     def identity(self) -> str:
@@ -140,15 +142,22 @@ class FeedAccess:
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
         return self._scale.cut(piece, changes)
 
-    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Sequence[Change]]]:
+    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Rows | Sequence[Change]]]:
         self._check(piece.feed)
         self._recall([FeedRange(id=piece.range_id, low=piece.low, high=piece.high)])
-        for changes in self._pages(piece.range_id, piece.start, piece.end):
+        found: Iterator[Rows | Sequence[Change]]
+        if isinstance(self._inner, ReadsRawPages):
+            found = self._rows(self._inner, piece.range_id, piece.start, piece.end)
+        else:
+            found = self._pages(piece.range_id, piece.start, piece.end)
+        for changes in found:
             yield piece.range_id, changes
 
     def close(self) -> None:
-        self._runner.run(self._stack.aclose())
-        self._runner.close()
+        try:
+            self._loop.run(self._stack.aclose())
+        finally:
+            self._loop.close()
 
     def _check(self, feed: str) -> None:
         if feed and feed != self.identity():
@@ -208,17 +217,54 @@ class FeedAccess:
                 yield wanted
             if len(wanted) < len(page.changes):
                 return
-            after, each = page.continuation, self._changes_of_each(page)
+            after = page.continuation
+            each = self._changes_of_each([x.sequence for x in page.changes])
 
-    def _changes_of_each(self, page: Page) -> int:
+    def _rows(
+        self, feed: ReadsRawPages, name: RangeId, after: Continuation, end: Continuation
+    ) -> Iterator[Rows | Sequence[Change]]:
+        """Yield the same in columns. Each page is asked for before the last one is cut."""
+        until, each = self.order(end), 1
+        if self.order(after) >= until:
+            return
+        asked = self._fetching(feed, name, after, each * self.distance(after, end))
+        try:
+            while True:
+                try:
+                    page = asked.result()
+                except RangeEnded as ended:
+                    yield from self._taken_over(ended, after, end)
+                    return
+                at = page.continuation
+                if page.body is None or self.order(at) <= self.order(after):
+                    break  # a replica may be behind
+                ahead = self.order(at) < until
+                if ahead:
+                    asked = self._fetching(feed, name, at, each * self.distance(at, end))
+                rows = feed.rows(name, page)
+                if wanted := rows.up_to(until):
+                    yield wanted
+                if not ahead:
+                    return
+                after, each = at, self._changes_of_each(rows.sequences)
+        finally:
+            asked.cancel()
+        yield from self._pages(name, after, end)  # which asks until there is what was seen
+
+    def _fetching(
+        self, feed: ReadsRawPages, name: RangeId, after: Continuation, limit: int
+    ) -> Future[RawPage]:
+        return self._loop.start(self._retrying().fetch(feed, name, after, min(_PAGE, limit)))
+
+    def _changes_of_each(self, sequences: Sequence[int]) -> int:
         """Return how many changes a transaction has, as far as a page shows it: at least one.
 
         Distances count transactions, and pages are asked for by changes.
         """
-        if not page.changes:
+        if not sequences:
             return 1
-        gone = page.changes[-1].sequence - page.changes[0].sequence
-        return -(-len(page.changes) // (1 + gone // self._scale.step))
+        gone = sequences[-1] - sequences[0]
+        return -(-len(sequences) // (1 + gone // self._scale.step))
 
     async def _page(
         self,
@@ -257,8 +303,10 @@ class FeedAccess:
             yield page
 
     def _run(self, call: Callable[[RetryingFeed], Coroutine[Any, Any, T]]) -> T:
-        feed = RetryingFeed(self._inner, timeout=_CALL_SECONDS, patience=self._patience)
-        return self._runner.run(call(feed))
+        return self._loop.run(call(self._retrying()))
+
+    def _retrying(self) -> RetryingFeed:
+        return RetryingFeed(self._inner, timeout=_CALL_SECONDS, patience=self._patience)
 
     async def _open(self) -> Feed:
         return await self._stack.enter_async_context(self._opening())

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId, StartAt, Successor
+from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.offsets import Mark, Offset
 
 
@@ -68,7 +69,7 @@ class Slice:
     feed: str = ""
 
 
-Piece = Columns | Sequence[Change]
+Piece = Columns | Rows | Sequence[Change]
 """Changes of a slice: in columns where the feed has them so, or one by one."""
 
 

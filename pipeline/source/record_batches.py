@@ -6,12 +6,13 @@ UTF-8, bytes are escaped: no body may stop a stream. A change is named by ``rang
 ``sequence``. ``generation`` is left out unless it is asked for: of two changes of one key
 the later has the greater (``generation``, ``sequence``), also across ranges that end.
 
-Changes that come as columns become a batch without a look at any row; of others, a batch
-costs a Python list for each column. A column that was not asked for costs nothing: Spark
-does not let a Python source know which columns a query needs, so the option ``columns`` does.
+Changes that come in the columns of a log become a batch without a look at any row; of
+others, a batch costs a Python list for each column. A column that was not asked for costs
+nothing: Spark does not let a Python source know which columns a query needs, so the option
+``columns`` does.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,9 +29,10 @@ from pyspark.sql.types import (
 
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.bulk import Columns
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Operation, RangeId
+from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.arrow_columns import TIME, Arrays, arrays, readable
+from changefeed.pipeline.source.arrow_columns import TIME, Arrays, arrays, joined, readable
 from changefeed.pipeline.source.reader import Piece
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
@@ -101,8 +103,9 @@ class Envelope:
             size, first = len(piece.layout.kinds), piece.first
             made = self._made(arrays(piece), range_id, generation, size=size, first=first)
             return made.slice(piece.skip, piece.count)
-        first = piece[0].sequence if piece else 0
-        return self._made(_arrays(piece), range_id, generation, size=len(piece), first=first)
+        rows = piece if isinstance(piece, Rows) else Rows.of(piece)
+        first = rows.sequences[0] if rows else 0
+        return self._made(_arrays(rows), range_id, generation, size=len(rows), first=first)
 
     def _made(
         self, making: Arrays, range_id: RangeId, generation: int, *, size: int, first: int
@@ -128,17 +131,20 @@ def _constant(name: str, range_id: RangeId, generation: int) -> pa.Scalar:
     return pa.scalar(range_id if name == "range" else generation, _ARROW[name])
 
 
-def _arrays(changes: Sequence[Change]) -> Arrays:
-    def array(kind: pa.DataType, values: Iterable[object]) -> pa.Array:
-        return pa.array(list(values), kind)
-
+def _arrays(rows: Rows) -> Arrays:
     text, number = pa.string(), pa.int64()
     return {
-        "sequence": lambda: array(number, (x.sequence for x in changes)),
-        "key": lambda: array(text, (x.key for x in changes)),
-        "id": lambda: array(text, (x.id for x in changes)),
-        "operation": lambda: array(text, (str(x.operation) for x in changes)),
-        "body": lambda: readable([x.body or None for x in changes]),
-        "previous": lambda: readable([x.previous for x in changes]),
-        "committed_at": lambda: array(number, (x.committed_us for x in changes)).view(TIME),
+        "sequence": lambda: pa.array(rows.sequences, number),
+        "key": lambda: pa.array(rows.keys, text),
+        "id": lambda: pa.array(rows.ids, text),
+        "operation": lambda: _operations(rows.operations),
+        "body": lambda: joined(rows.bodies),
+        "previous": lambda: readable(rows.previous),
+        "committed_at": lambda: pa.array(rows.committed_us, number).view(TIME),
     }
+
+
+def _operations(found: Sequence[Operation]) -> pa.Array:
+    if found and found.count(found[0]) == len(found):  # always, of the latest versions
+        return pa.repeat(pa.scalar(str(found[0]), pa.string()), len(found))
+    return pa.array([*map(str, found)], pa.string())

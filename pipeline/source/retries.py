@@ -13,7 +13,8 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
+from changefeed.feeds.timeouts import bounded_feed, in_time
 from changefeed.runtime.for_each import for_each
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ class RetryingFeed:
     def __init__(self, feed: Feed, *, timeout: float, patience: float) -> None:
         self.once: Feed = bounded_feed(feed, timeout=timeout)
         self._few = asyncio.Semaphore(_AT_ONCE)
+        self._timeout = timeout
         self._patience = patience
 
     @property
@@ -45,6 +47,14 @@ class RetryingFeed:
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         return await self.ask(lambda: self.once.read(range_id, after, limit))
+
+    async def fetch(
+        self, pages: ReadsRawPages, range_id: RangeId, after: Continuation, limit: int
+    ) -> RawPage:
+        """Ask for a page that is not cut, of the same feed by its other contract."""
+        return await self.ask(
+            lambda: in_time("read", pages.fetch(range_id, after, limit), self._timeout)
+        )
 
     def continuation_after(self, change: Change) -> Continuation:
         return self.once.continuation_after(change)

@@ -10,6 +10,22 @@ _PROGRESS = "tests/unit/pipeline/test_progress.py"
 
 PIPELINE = (
     Mutant(
+        name="a page that does not get further is the last one",
+        file="pipeline/source/feed_reader.py",
+        before="        yield from self._pages(name, after, end)  # which asks until",
+        after="        # which asks until",
+        rule=10,
+        tests=("tests/unit/pipeline/source/test_feed_reader.py",),
+    ),
+    Mutant(
+        name="a key that is no text is taken for one, in columns",
+        file="feeds/cosmos/changes.py",
+        before="        if self._simple and set(map(type, firsts)) <= {str}:\n",
+        after="        if self._simple:\n",
+        rule=1,
+        tests=("tests/unit/feeds/cosmos/test_changes.py",),
+    ),
+    Mutant(
         name="a pipeline that is told to stop breaks its batches off",
         file="pipeline/supervisor.py",
         before='    return hold.noticed(one.name) or not one.query.status["isTriggerActive"]\n',

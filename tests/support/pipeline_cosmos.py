@@ -15,7 +15,8 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.eventlog.bulk import Columns
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import RangeId
+from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
@@ -143,15 +144,17 @@ def rows(access: Access, pieces: Sequence[Slice]) -> list[Row]:
     found: list[Row] = []
     for piece in pieces:
         for range_id, changes in access.read(piece):
-            assert not isinstance(changes, Columns), "Cosmos DB gives one by one"
-            found += [_row(piece.generation, range_id, x) for x in changes]
+            assert not isinstance(changes, Columns), "that is for event logs"
+            read = changes if isinstance(changes, Rows) else Rows.of(changes)
+            found += [
+                (piece.generation, range_id, sequence, id_, bytes(body))
+                for sequence, id_, body in zip(
+                    read.sequences, read.ids, read.bodies, strict=True
+                )
+            ]
     return found
 
 
 def batch(access: Access, start: Offset, end: Offset, *, changes: int = 10**6) -> list[Row]:
     """Read what lies between two offsets, as a task does."""
     return rows(access, slices(access, start, end, changes=changes))
-
-
-def _row(generation: int, range_id: RangeId, x: Change) -> Row:
-    return generation, range_id, x.sequence, x.id, x.body

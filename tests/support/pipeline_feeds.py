@@ -7,13 +7,14 @@ from pathlib import Path
 
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import Columns
-from changefeed.feeds.feed import Change, Continuation, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import next_offset, slices
 from changefeed.pipeline.source.position_order import PositionOrder
-from changefeed.pipeline.source.reader import Access, Slice
+from changefeed.pipeline.source.reader import Access, Piece, Slice
 
 Name = tuple[RangeId, int]
 
@@ -73,7 +74,9 @@ def drained(
     return start, batches
 
 
-def _sequences(changes: Columns | Sequence[Change]) -> Sequence[int]:
+def _sequences(changes: Piece) -> Sequence[int]:
     if isinstance(changes, Columns):
         return range(changes.first, changes.first + len(changes))
+    if isinstance(changes, Rows):
+        return changes.sequences
     return [x.sequence for x in changes]

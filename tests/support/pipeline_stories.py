@@ -13,6 +13,7 @@ from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import (
@@ -159,9 +160,12 @@ class Story:
             with self.world.access() as access:
                 for name, changes in access.read(piece):
                     assert not isinstance(changes, Columns)
+                    found = changes if isinstance(changes, Rows) else Rows.of(changes)
                     rows += [
-                        (piece.generation, name, x.sequence, x.key, int(x.body))
-                        for x in changes
+                        (piece.generation, name, sequence, key, int(bytes(body)))
+                        for sequence, key, body in zip(
+                            found.sequences, found.keys, found.bodies, strict=True
+                        )
                     ]
         return rows
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
+import msgspec
+
 from changefeed.feeds.cosmos.positions import (
     BEGINNING,
     lsn_of,
@@ -35,6 +37,7 @@ from changefeed.feeds.feed import (
     StartAt,
     Successor,
 )
+from changefeed.feeds.raw_pages import RawPage, Rows
 
 _HASHES = 255
 
@@ -155,6 +158,16 @@ class ShiftingReader:
             ],
             continuation=position(last),
         )
+
+    async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
+        page = await self.read(range_id, after, limit)
+        body = msgspec.json.encode(page.changes) if page.changes else None
+        return RawPage(continuation=page.continuation, body=body)
+
+    def rows(self, range_id: RangeId, page: RawPage) -> Rows:
+        found = msgspec.json.decode(page.body or b"[]", type=list[Change])
+        assert all(x.range_id == range_id for x in found)
+        return Rows.of(found)
 
     def continuation_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)

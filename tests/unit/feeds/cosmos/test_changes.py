@@ -1,6 +1,7 @@
 """Pages of both modes of a change feed, and the changes they become."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from changefeed.feeds.cosmos.changes import Changes
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Change, Operation, RangeId
+from changefeed.feeds.raw_pages import Rows
 
 RANGE = RangeId("0")
 
@@ -22,11 +24,20 @@ def item(**values: Any) -> dict[str, Any]:
 
 
 def latest(*documents: Any, paths: Sequence[str] = ("/pk",)) -> Sequence[Change]:
-    return Changes(paths, all_versions=False).decode(RANGE, page(*documents)).changes
+    return decoded(Changes(paths, all_versions=False), page(*documents))
 
 
 def versions(*documents: Any, paths: Sequence[str] = ("/pk",)) -> Sequence[Change]:
-    return Changes(paths, all_versions=True).decode(RANGE, page(*documents)).changes
+    return decoded(Changes(paths, all_versions=True), page(*documents))
+
+
+def decoded(reader: Changes, body: bytes) -> Sequence[Change]:
+    """Decode a page, whose columns must say the same."""
+    one_by_one, cut = reader.decode(RANGE, body), reader.cut(RANGE, body)
+    assert cut.container_rid == one_by_one.container_rid
+    same = replace(cut.rows, bodies=[bytes(x) for x in cut.rows.bodies])
+    assert same == Rows.of(one_by_one.changes)
+    return one_by_one.changes
 
 
 def test_a_latest_version_is_a_replace_with_the_item_as_its_body_byte_for_byte() -> None:
@@ -70,6 +81,11 @@ def test_the_key_is_the_partition_key_as_text(
 ) -> None:
     (change,) = latest(item(**values), paths=paths)
     assert change.key == key
+
+
+def test_the_key_of_each_item_is_its_own_whatever_those_of_others_are() -> None:
+    found = latest(item(pk="a"), item(pk=7, _lsn=8), item(pk="b", _lsn=9))
+    assert [x.key for x in found] == ["a", "7", "b"]
 
 
 def test_items_of_one_transaction_have_sequences_of_their_own() -> None:
@@ -125,6 +141,8 @@ def test_a_delete_without_a_key_in_its_metadata_is_known_by_its_image() -> None:
 def test_what_is_no_page_is_refused(body: bytes, *, all_versions: bool) -> None:
     with pytest.raises(FeedRefused, match="no page of a change feed"):
         Changes(["/pk"], all_versions=all_versions).decode(RANGE, body)
+    with pytest.raises(FeedRefused, match="no page of a change feed"):
+        Changes(["/pk"], all_versions=all_versions).cut(RANGE, body)
 
 
 def test_an_operation_that_nobody_knows_is_refused_and_not_guessed() -> None:

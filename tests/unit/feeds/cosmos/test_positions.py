@@ -46,6 +46,13 @@ def test_changes_of_one_transaction_have_growing_sequences_and_one_position_behi
     assert [position_after(x) for x in numbers] == ['"4"', '"4"', '"4"', '"5"', '"9"']
 
 
+def test_of_a_transaction_with_more_changes_than_places_the_last_one_is_behind_it() -> None:
+    numbers = sequences([3] * 65_540 + [4])
+    assert len(numbers) == 65_541
+    assert numbers == sorted(numbers)
+    assert numbers[65_534:65_541] == [(3 << 16) + 65_534] * 5 + [(4 << 16) - 1, (5 << 16) - 1]
+
+
 def test_the_sequence_of_a_change_written_alone_is_frozen() -> None:
     assert sequences([1, 7052]) == [131_071, 462_225_407]
     assert sequences([7052, 7052]) == [462_159_872, 462_225_407]

@@ -1,8 +1,10 @@
 """The columns and options of the source; they need pyarrow, and no Spark."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -11,6 +13,7 @@ from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import Change, Operation, RangeId
+from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
@@ -52,7 +55,7 @@ def test_a_change_and_a_column_of_the_log_make_the_same_row() -> None:
         "committed_at": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
         "generation": 2,
     }
-    for piece in ([change], columns):
+    for piece in ([change], Rows.of([change]), columns):
         batch = envelope.batch(R0, piece, 2)
         assert batch.schema == envelope.schema
         assert batch.to_pylist() == [row]
@@ -95,6 +98,15 @@ def test_bytes_that_are_no_text_are_escaped_in_bodies_and_images() -> None:
         batch = Envelope.of("body, previous").batch(R0, piece, 0)
         expected = [r'{"a": "\xff"}', "\u00e9", None]
         assert batch["body"].to_pylist() == batch["previous"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("bodies", [["{}", "[1]"], ["{}", "", "\u00e9"], [], ["", ""]])
+def test_bodies_that_come_side_by_side_are_cut_where_they_end(bodies: list[str]) -> None:
+    raws = [msgspec.Raw(x.encode()) for x in bodies]
+    rows = replace(Rows.of([]), sequences=range(len(raws)), bodies=raws)
+    made = Envelope.of("body").batch(R0, rows, 0)["body"]
+    made.validate(full=True)
+    assert made.to_pylist() == [x or None for x in bodies]
 
 
 def test_a_key_that_is_no_text_is_damage() -> None:

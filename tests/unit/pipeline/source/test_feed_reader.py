@@ -1,0 +1,111 @@
+"""Pages of a feed that come in while others are made into columns."""
+
+import time
+from contextlib import nullcontext
+
+import pytest
+
+from changefeed.feeds.cosmos.backend import position_traits
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.raw_pages import RawPage, Rows
+from changefeed.pipeline.source.addresses import feed_kind
+from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.planning import first_offset, next_offset, slices
+from changefeed.pipeline.source.reader import Slice
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
+
+pytestmark = pytest.mark.real_time
+
+PATIENCE = 10.0
+PAGE = 5
+
+
+class Pages(ShiftingReader):
+    """Gives small pages, and keeps a list of what it was asked for and what it has cut."""
+
+    def __init__(self, store: ShiftingStore) -> None:
+        super().__init__(store)
+        self.did: list[str] = []
+
+    async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
+        self.did.append(f"fetch {after}")
+        return await super().fetch(range_id, after, min(PAGE, limit))
+
+    def rows(self, range_id: RangeId, page: RawPage) -> Rows:
+        self.did.append(f"cut {page.continuation}")
+        return super().rows(range_id, page)
+
+
+def opened(feed: ShiftingReader) -> FeedAccess:
+    return FeedAccess(lambda: nullcontext(feed), feed_kind(position_traits()), patience=0.2)
+
+
+def planned(access: FeedAccess) -> Slice:
+    start = first_offset(access, "beginning")
+    (piece,) = slices(access, start, next_offset(access, start), changes=1000)
+    return piece
+
+
+def a_store(changes: int) -> ShiftingStore:
+    store = ShiftingStore()
+    for n in range(changes):
+        store.append("k", b"%d" % n)
+    return store
+
+
+def test_a_page_is_on_its_way_while_the_one_before_is_cut_and_used() -> None:
+    feed = Pages(a_store(12))
+    access = opened(feed)
+    try:
+        piece = planned(access)
+        pages = access.read(piece)
+        next(pages)
+        deadline = time.monotonic() + PATIENCE
+        while 'fetch "5"' not in feed.did:
+            assert time.monotonic() < deadline, "nothing was asked for ahead"
+        found = [next(pages), next(pages)]
+        assert [len(x) for _, x in found] == [5, 2]
+        assert next(pages, None) is None
+    finally:
+        access.close()
+    assert [x for x in feed.did if "fetch" in x] == [f'fetch "{n}"' for n in (0, 5, 10)]
+    assert [x for x in feed.did if "cut" in x] == [f'cut "{n}"' for n in (5, 10, 12)]
+
+
+def test_what_was_asked_for_ahead_is_left_where_it_is_when_nobody_wants_it() -> None:
+    feed = Pages(a_store(12))
+    access = opened(feed)
+    pages = access.read(planned(access))
+    next(pages)
+    pages.close()  # type: ignore[attr-defined] # it is a generator
+    access.close()
+    assert len([x for x in feed.did if "cut" in x]) == 1
+
+
+def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -> None:
+    class Stuck(Pages):
+        async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
+            page = await super().fetch(range_id, after, limit)
+            return RawPage(continuation=after, body=page.body)
+
+    feed = Stuck(a_store(12))
+    access = opened(feed)
+    try:
+        found = [y for _, x in access.read(planned(access)) for y in x]  # type: ignore[union-attr]
+    finally:
+        access.close()
+    assert [int(x.body) for x in found] == [*range(12)]  # by the contract of feeds
+
+
+def test_an_error_in_a_page_is_that_of_its_reader() -> None:
+    class Broken(Pages):
+        def rows(self, range_id: RangeId, page: RawPage) -> Rows:
+            raise FeedRefused(f"{page.continuation} of {range_id} is no page")
+
+    access = opened(Broken(a_store(3)))
+    try:
+        with pytest.raises(FeedRefused, match="of 0 is no page"):
+            next(access.read(planned(access)))
+    finally:
+        access.close()
