@@ -15,6 +15,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from changefeed.feeds.cosmos.address import AddressWrong
+from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
@@ -104,6 +105,9 @@ class Translator:
         except AddressWrong as error:
             raise self.refused(str(error)) from error
         except (AzureError, OSError) as error:
+            certificate = certificate_failure(error)
+            if certificate is not None:
+                raise self.refused(f"{where}: {certificate}; {SYSTEM_ADVICE}") from error
             text = f"{where}: no answer ({one_line(str(error))})"
             raise self.unavailable(text, None) from error
         except RecursionError as error:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
 _MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
 _NO_CONTAINER = "ContainerNotFound"
@@ -33,6 +34,9 @@ def translate_errors(where: str) -> Iterator[None]:
     except HttpResponseError as error:
         raise _answered(error, where) from error
     except (AzureError, OSError) as error:
+        certificate = certificate_failure(error)
+        if certificate is not None:
+            raise ContainerRefused(f"{where}: {certificate}; {SYSTEM_ADVICE}") from error
         raise ContainerUnavailable(f"{where}: no answer ({_line(error)})") from error
 
 

@@ -5,6 +5,7 @@ PostgreSQL's own clients take: several hosts (``HOST1,HOST2``), ``sslmode=verify
 ``PGHOST``, ``PGUSER``, ``PGPASSWORD`` or ``~/.pgpass`` for what the address leaves out.
 """
 
+import os
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -14,6 +15,7 @@ DEFAULT_FLEET = "changefeed"
 DEFAULT_SCHEMA = "changefeed"
 _OURS = {"fleet", "schema", "statement_cache_size"}
 _STATEMENTS = 100
+_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,13 @@ class PostgresAddress:
     schema: str = DEFAULT_SCHEMA
     statement_cache_size: int = _STATEMENTS
     """0 behind a PgBouncer that pools transactions and knows no prepared statements."""
+
+    @property
+    def files(self) -> list[str]:
+        """Files of certificates and keys that the address or the environment names."""
+        named = dict(parse_qsl(urlsplit(self.dsn).query))
+        given = (named.get(x) or os.environ.get(f"PG{x.upper()}") for x in _FILES)
+        return [x for x in given if x]
 
     def __str__(self) -> str:
         parts = urlsplit(self.dsn)

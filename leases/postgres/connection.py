@@ -17,6 +17,7 @@ import asyncpg
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres.address import PostgresAddress
 from changefeed.leases.postgres.errors import is_read_only, translate_errors
+from changefeed.runtime.tls import unreadable_file
 
 Row = Mapping[str, Any]
 
@@ -67,6 +68,9 @@ async def connect(
     address: PostgresAddress, access: PostgresAccess | None = None
 ) -> AsyncIterator[Database]:
     """Open the database as long as the block lasts; it has answered by then."""
+    unreadable = unreadable_file(address.files)
+    if unreadable is not None:  # the client would take it for a server that is away
+        raise ContainerRefused(f"{address}: {unreadable}")
     try:
         pool = asyncpg.create_pool(
             address.dsn,

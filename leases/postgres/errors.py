@@ -11,8 +11,15 @@ from contextlib import contextmanager
 import asyncpg
 
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.runtime.tls import certificate_failure
 
 _READ_ONLY = "25006"
+_WITHOUT_TLS = "rejected SSL upgrade"
+_CERTIFICATE_ADVICE = (
+    "name the authority that signed the server's in the address (sslrootcert=FILE), the server "
+    "by a name that its certificate has, and your own where it asks for one (sslcert=FILE, "
+    "sslkey=FILE); and look at the clock of this machine"
+)
 _MAY_PASS: Mapping[str, str] = {
     # Classes of SQLSTATE, and what to look at.
     "08": "the connection was lost",
@@ -41,22 +48,39 @@ def translate_errors(where: str) -> Iterator[None]:
     """Turn the errors of the client into ours; ``where`` is the address, for people."""
     try:
         yield
-    except asyncpg.TargetServerAttributeNotMatched as error:
-        raise ContainerUnavailable(
-            f"{where}: only a read-only standby answers; leases are written on the primary. "
-            "Name all servers in the address (HOST1,HOST2), and wait for the failover"
-        ) from error
-    except asyncpg.PostgresError as error:
-        raise _answered(error, where) from error
-    except asyncpg.ClientConfigurationError as error:
-        raise ContainerRefused(f"{where}: {error}") from error
-    except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-        raise ContainerUnavailable(f"{where}: no answer ({_line(error)})") from error
+    except (
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+        OSError,
+    ) as error:
+        raise _translated(error, where) from error
 
 
 def is_read_only(error: BaseException) -> bool:
     """Whether a server that took writes before has become a standby."""
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate == _READ_ONLY
+
+
+def _translated(error: Exception, where: str) -> ContainerError:
+    certificate = certificate_failure(error)
+    if certificate is not None:
+        return ContainerRefused(f"{where}: {certificate}; {_CERTIFICATE_ADVICE}")
+    match error:
+        case asyncpg.TargetServerAttributeNotMatched():
+            return ContainerUnavailable(
+                f"{where}: only a read-only standby answers; leases are written on the "
+                "primary. Name all servers in the address (HOST1,HOST2), and wait for the "
+                "failover"
+            )
+        case asyncpg.PostgresError():
+            return _answered(error, where)
+        case asyncpg.ClientConfigurationError():
+            return ContainerRefused(f"{where}: {_line(error)}")
+    text = _line(error)
+    if _WITHOUT_TLS in text:
+        return ContainerRefused(f"{where}: {text}; switch TLS on there, or leave sslmode= out")
+    return ContainerUnavailable(f"{where}: no answer ({text})")
 
 
 def _answered(error: asyncpg.PostgresError, where: str) -> ContainerError:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from changefeed.leases.errors import ContainerRefused
 
 DEFAULT_FLEET = "changefeed"
+_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _BRACES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
 
@@ -20,6 +21,12 @@ class RedisAddress:
     url: str
     fleet: str = DEFAULT_FLEET
     cluster: bool = False
+
+    @property
+    def files(self) -> list[str]:
+        """Files of certificates and keys that the address names."""
+        named = dict(parse_qsl(urlsplit(self.url).query))
+        return [named[x] for x in _FILES if named.get(x)]
 
     def __str__(self) -> str:
         parts = urlsplit(self.url)

@@ -14,6 +14,7 @@ from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.redis.address import RedisAddress
 from changefeed.leases.redis.errors import translate_errors
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.tls import unreadable_file
 
 _OPTIONS: dict[str, Any] = {
     "socket_connect_timeout": 5,
@@ -60,6 +61,9 @@ async def connect(
     address: RedisAddress, access: RedisAccess | None = None
 ) -> AsyncIterator[Any]:
     """Open a client as long as the block lasts. Nothing has been asked yet."""
+    unreadable = unreadable_file(address.files)
+    if unreadable is not None:  # the client would take it for a server that is away
+        raise ContainerRefused(f"{address}: {unreadable}")
     options = {**_OPTIONS, "retry": Retry(NoBackoff(), _TRIES)}
     if access is not None and access.password is not None:
         options["password"] = access.password
@@ -69,7 +73,11 @@ async def connect(
             client = RedisCluster.from_url(address.url, **options)
         else:
             client = Redis.from_url(address.url, **options)
-    except (ValueError, TypeError) as error:
+            client.connection_pool.make_connection()  # looks at options that it does not know
+    except TypeError as error:
+        text = f"{address}: the client does not know an option of the address ({error})"
+        raise ContainerRefused(text) from error
+    except ValueError as error:
         raise ContainerRefused(f"{address}: {error}") from error
     try:
         yield client

@@ -8,6 +8,7 @@ from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import TimeoutError as NoAnswer
 
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.runtime.tls import certificate_failure
 
 _MAY_PASS: Mapping[str, str] = {
     "READONLY": "it is a replica now; the primary is elsewhere, or will be",
@@ -24,9 +25,10 @@ _MAY_PASS: Mapping[str, str] = {
     "UNKILLABLE": "another script keeps the server busy",
 }
 _WRONG_TYPE = "another program has this key: give this fleet another name (fleet=)"
-_UNKNOWN_CERTIFICATE = (
-    "name the authority that signed it in the address (ssl_ca_certs=FILE), and the server by "
-    "a name that its certificate has"
+_CERTIFICATE_ADVICE = (
+    "name the authority that signed the server's in the address (ssl_ca_certs=FILE), the "
+    "server by a name that its certificate has, and your own where it asks for one "
+    "(ssl_certfile=FILE, ssl_keyfile=FILE); and look at the clock of this machine"
 )
 
 
@@ -52,13 +54,14 @@ def translate_errors(where: str) -> Iterator[None]:
 
 
 def _answered(error: RedisError, where: str) -> ContainerError:
+    certificate = certificate_failure(error)
+    if certificate is not None:
+        return ContainerRefused(f"{where}: {certificate}; {_CERTIFICATE_ADVICE}")
     text = " ".join(str(error).split())
     word = text.partition(" ")[0]
     hint = _MAY_PASS.get(word) or _MAY_PASS.get(type(error).__name__)
     if hint is not None:
         return ContainerUnavailable(f"{where}: {text}; {hint}")
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return ContainerUnavailable(f"{where}: {text}; {_UNKNOWN_CERTIFICATE}")
     if isinstance(error, (NoConnection, NoAnswer)):
         return ContainerUnavailable(f"{where}: no answer ({text or type(error).__name__})")
     if isinstance(error, ResponseError) and "WRONGTYPE" in text:

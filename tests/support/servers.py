@@ -179,6 +179,13 @@ class Postgres(Server):
             *(x for setting in settings for x in ("-c", setting)),
         ]
 
+    def place(self, file: Path, name: str) -> None:
+        """Copy a file into the data directory, readable by the server alone."""
+        placed = shutil.copyfile(file, self.data / name)
+        placed.chmod(0o600)
+        if self.user is not None:
+            shutil.chown(placed, self.user, self.user)
+
     def ready(self) -> bool:
         asked = subprocess.run(
             [self._binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)],
@@ -239,18 +246,22 @@ class Azurite(Server):
         "/K1SZFPTOtr/KBHBeksoGMGw=="
     )
 
-    def __init__(self) -> None:
-        self._binary = _azurite()
+    def __init__(self, *options: str) -> None:
+        self._binary, self._options = _azurite(), options
         super().__init__()
 
     @property
+    def _scheme(self) -> str:
+        return "https" if "--cert" in self._options else "http"
+
+    @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}/{self.account}"
+        return f"{self._scheme}://127.0.0.1:{self.port}/{self.account}"
 
     @property
     def connection_string(self) -> str:
         return (
-            f"DefaultEndpointsProtocol=http;AccountName={self.account};"
+            f"DefaultEndpointsProtocol={self._scheme};AccountName={self.account};"
             f"AccountKey={self.key};BlobEndpoint={self.endpoint};"
         )
 
@@ -259,6 +270,7 @@ class Azurite(Server):
             *(self._binary, "--blobHost", "127.0.0.1", "--blobPort", str(self.port)),
             *("--location", self.directory, "--silent", "--disableTelemetry"),
             "--skipApiVersionCheck",
+            *self._options,
         ]
 
     def ready(self) -> bool:

@@ -58,6 +58,8 @@ def test_the_page_shows_addresses_of_every_scheme() -> None:
         ("fleet=NAME", "redis://h", "fleet", "NAME"),
         ("cluster=true", "redis://h", "cluster", True),
         ("ssl_ca_certs=FILE", "rediss://h", "url", "rediss://h?ssl_ca_certs=FILE"),
+        ("ssl_certfile=FILE&ssl_keyfile=FILE", "rediss://h", "files", ["FILE", "FILE"]),
+        ("sslmode=verify-full&sslrootcert=FILE", "postgresql://h/db", "files", ["FILE"]),
     ],
 )
 def test_an_option_of_addresses_is_on_the_page_and_does_something(
@@ -70,7 +72,10 @@ def test_an_option_of_addresses_is_on_the_page_and_does_something(
 
 def test_every_option_on_the_page_is_tried_here() -> None:
     shown = set(re.findall(r"^\| `\?([a-z_]+)=", TEXT, re.MULTILINE))
-    assert shown == {"fleet", "schema", "statement_cache_size", "cluster", "ssl_ca_certs"}
+    assert shown == {
+        *("fleet", "schema", "statement_cache_size", "cluster"),
+        *("sslmode", "ssl_ca_certs", "ssl_certfile"),
+    }
 
 
 def test_every_variable_on_the_page_is_a_secret_of_its_backend() -> None:

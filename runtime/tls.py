@@ -1,0 +1,56 @@
+"""What keeps TLS from coming about, and no other attempt can mend: certificates.
+
+Clients count it as a connection that failed, as they do a server that is away. A host
+would then try for ever what a person has to change.
+"""
+
+import re
+import ssl
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_BY_THE_SERVER = re.compile(
+    r"ALERT_(\w*CERTIFICATE\w*|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|PROTOCOL_VERSION)$"
+)
+_IN_A_FILE = re.compile("NO_CERTIFICATE_OR_CRL_FOUND|NO_START_LINE|MISMATCH|PEM|ASN1")
+
+SYSTEM_ADVICE = (
+    "name the authority that signed it in SSL_CERT_FILE, or add it to those of the system; "
+    "look at the host name in the address, and at the clock of this machine"
+)
+"""For clients that take the authorities that OpenSSL does."""
+
+
+def certificate_failure(error: BaseException) -> str | None:
+    """Say what is wrong with certificates, if that is why ``error`` was raised."""
+    for one in _causes(error):
+        if isinstance(one, ssl.SSLCertVerificationError):
+            why = getattr(one, "verify_message", one)
+            return f"its certificate is not trusted ({why})"
+        reason = (getattr(one, "reason", "") or "") if isinstance(one, ssl.SSLError) else ""
+        shown = reason.replace("_", " ").lower()
+        if _BY_THE_SERVER.search(reason):
+            return f"it does not take the certificate of this client, or wants one ({shown})"
+        if _IN_A_FILE.search(reason):
+            return f"a certificate or key that the address names cannot be used ({shown})"
+    return None
+
+
+def unreadable_file(paths: Iterable[str]) -> str | None:
+    """Say of the first file that cannot be read which it is, and why."""
+    for path in paths:
+        try:
+            with Path(path).open("rb"):
+                pass
+        except OSError as error:
+            return f"{path} cannot be read ({error.strerror})"
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in seen:
+        yield at
+        seen.append(at)
+        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
