@@ -5,6 +5,7 @@
               the ranges whose observers fail or do not come back: a restart mends none
     /metrics  for Prometheus
     /leases   the leases of this host, as it knows them, and which ranges are paused, and why
+    /         a page that shows all of this, and the fleet; see ``changefeed.host.page``
 
 A program that embeds a host mounts them in its own server, as a sub-application of aiohttp
 (``endpoints``) or as an ASGI application (``asgi_endpoints``): FastAPI, Starlette and others
@@ -22,6 +23,9 @@ from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry
 
 from changefeed.host.host import Host
+from changefeed.host.page.host_source import known_of, own_version
+from changefeed.host.page.of_host import HostPage
+from changefeed.host.page.view import NOTHING, Known
 from changefeed.host.problems import problems_of_health
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.health import NOTHING_KNOWN
@@ -134,6 +138,7 @@ def application(answers: Answers) -> web.Application:
 
     made = web.Application()
     made.add_routes([web.get(path, respond) for path in PATHS])
+    HostPage(lambda: answers.host).serve_with(made)
     return made
 
 
@@ -200,24 +205,31 @@ def leases_of(host: Host) -> dict[str, object]:
     """Return the document of ``/leases``. A lag that was not measured yet is null, and so is
     what has not happened: ``last_error`` and ``failing_since`` of a range that gets on.
     """
-    lags = host.lags
+    known = known_of(host)
     return {
         "host": host.name,
         "incarnation": host.incarnation,
+        "version": own_version(),
+        "started_at": host.activity.started_at,
+        "loop_lag": host.activity.loop_lag,
         "leases": [
             {
                 "range": name,
                 "epoch": lease.epoch,
                 "renewals": lease.renewals,
                 "renewed_at": lease.stamp,
-                "lag": lags[name].changes if name in lags else None,
-                "lag_seconds": lags[name].seconds if name in lags else None,
+                **_as_reported(known.get(name, NOTHING)),
                 **asdict(host.range_health.get(name, NOTHING_KNOWN)),
             }
             for name, lease in sorted(host.leases.items())
         ],
         "paused": dict(sorted(host.paused.items())),
     }
+
+
+def _as_reported(known: Known) -> dict[str, object]:
+    values = asdict(known)
+    return {"lag_seconds": values.pop("late"), **values}
 
 
 def _troubled_ranges(host: Host) -> list[dict[str, object]]:

@@ -177,12 +177,30 @@ class ObserverSettings(Section):
 
 
 class WebSettings(Section):
-    """Liveness, readiness, metrics and leases over HTTP."""
+    """Liveness, readiness, metrics and leases over HTTP, and a page that shows the fleet."""
 
     enabled: bool = True
     bind: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
     """0 takes any free port; the log and ``changefeed status`` show which."""
+    token: SecretStr | None = Field(default=None, min_length=16)
+    """Who has it can act from the page: pause, resume, release, reset, replay, discard. Without
+    one, the page can only be looked at. Better set in the environment, or kept in a file."""
+    token_file: Path | None = None
+    """A file that holds the token, as Kubernetes and Docker mount secrets."""
+    pipelines: list[str] = Field(default_factory=list)
+    """Where pipelines answer, as ``http://HOST:PORT``: the page shows them beside the hosts."""
+
+    @model_validator(mode="after")
+    def _say_the_token_once(self) -> Self:
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("set token or token_file, not both")
+        return self
+
+    @property
+    def secret(self) -> str | None:
+        """The token. Raise ``UserError`` for a file that cannot be read."""
+        return _secret(self.token, self.token_file)
 
 
 class CosmosSettings(Section):

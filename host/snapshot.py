@@ -57,7 +57,8 @@ class LeaseStatus:
     too; it is ``None`` where the feed could not count, or was not asked: of what has ended.
     ``lag_seconds`` is the age of the first change that is not checkpointed, 0 if there is none,
     ``None`` where it is not known. ``paused`` is the reason, ``None`` where it is not paused.
-    The last four are how its observer gets on, as its owner last wrote it: see ``RangeHealth``.
+    From ``last_progress`` to ``last_error`` it is how its observer gets on, as its owner last
+    wrote it: see ``RangeHealth``. ``low`` and ``high`` bound its keys: see ``FeedRange``.
     """
 
     range: str
@@ -77,6 +78,8 @@ class LeaseStatus:
     failing_since: datetime | None = None
     stuck_since: datetime | None = None
     last_error: str | None = None
+    low: str = ""
+    high: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +229,8 @@ def _lease_seen(lease: Lease, behind: Backlog | None, now: float) -> LeaseStatus
         failing_since=time_of(lease.health.failing_since),
         stuck_since=time_of(lease.health.stuck_since),
         last_error=lease.health.last_error,
+        low=lease.range.low,
+        high=lease.range.high,
     )
 
 

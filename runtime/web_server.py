@@ -2,9 +2,9 @@
 
 aiohttp waits for the rest of a request for an hour, and takes as many connections as come.
 Here there are few at once, and each has a limit of time for its request, for its answer
-and between the two. Where one too many comes, the one that has waited longest for its client
-is closed. So a probe gets its answer also while others hold connections open, and the process
-keeps its descriptors for its stores.
+and between the two; an answer that has to take longer says so (``take_time``). Where one too
+many comes, the one that has waited longest for its client is closed. So a probe gets its answer
+also while others hold connections open, and the process keeps its descriptors for its stores.
 
 Limits: a client that holds ``most`` connections, and asks without end on each, gets them all
 the time that others do not come.
@@ -14,13 +14,15 @@ import asyncio
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+_serving: "ContextVar[Connections | None]" = ContextVar("serving", default=None)
 _BACKLOG = 16
 """So many connections are accepted in one turn of the loop, before any can be refused."""
 
@@ -90,6 +92,17 @@ async def serving(
         await runner.cleanup()
 
 
+def take_time(request: web.Request, seconds: float) -> None:
+    """Let the answer to this request take so long: events that come as they happen, say.
+
+    Where one connection too many comes, it is closed before any whose answer is under way.
+    Under another server, this does nothing.
+    """
+    connections = _serving.get()
+    if connections is not None and request.transport is not None:
+        connections.take_time(request.transport, seconds)
+
+
 async def _close_after_answer(_: web.Request, response: web.StreamResponse) -> None:
     response.force_close()
 
@@ -113,17 +126,23 @@ class Connections:
         self._most = most
         self._limits = limits
         self._waiting: dict[asyncio.Transport, asyncio.TimerHandle] = {}
+        self._taking_time: dict[asyncio.Transport, asyncio.TimerHandle] = {}
         self._answering: dict[asyncio.Transport, asyncio.TimerHandle] = {}
 
+    @property
+    def _states(self) -> Sequence[dict[asyncio.Transport, asyncio.TimerHandle]]:
+        """In the order in which they give way."""
+        return self._waiting, self._taking_time, self._answering
+
     def add(self, transport: asyncio.Transport) -> None:
-        while len(self._waiting) + len(self._answering) >= self._most:
-            longest = next(iter(self._waiting or self._answering))
+        while sum(map(len, self._states)) >= self._most:
+            longest = next(transport for state in self._states for transport in state)
             self.remove(longest)
             longest.abort()
         self._wait(transport, self._limits.request)
 
     def remove(self, transport: asyncio.Transport) -> None:
-        for state in (self._waiting, self._answering):
+        for state in self._states:
             timer = state.pop(transport, None)
             if timer is not None:
                 timer.cancel()
@@ -134,6 +153,7 @@ class Connections:
         transport = request.transport
         if transport is None:
             return await handler(request)
+        _serving.set(self)
         if request.content.is_eof():
             self._answer(transport)
         else:
@@ -142,6 +162,11 @@ class Connections:
             return await handler(request)
         finally:
             self._answered(transport)
+
+    def take_time(self, transport: asyncio.Transport, seconds: float) -> None:
+        if self._is_open(transport):
+            self.remove(transport)
+            self._taking_time[transport] = self._timer(transport, seconds)
 
     def _answer(self, transport: asyncio.Transport) -> None:
         if self._is_open(transport):
@@ -158,7 +183,7 @@ class Connections:
         self._waiting[transport] = self._timer(transport, seconds)
 
     def _is_open(self, transport: asyncio.Transport) -> bool:
-        return transport in self._waiting or transport in self._answering
+        return any(transport in state for state in self._states)
 
     def _timer(self, transport: asyncio.Transport, seconds: float) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, transport.abort)

@@ -144,7 +144,7 @@ GUARDS = (
     Mutant(
         name="a web server takes as many connections as come",
         file="runtime/web_server.py",
-        before="while len(self._waiting) + len(self._answering) >= self._most:",
+        before="while sum(map(len, self._states)) >= self._most:",
         after="while False:",
         rule=0,
         tests=(_WEB, "tests/integration/test_web.py"),
@@ -152,8 +152,8 @@ GUARDS = (
     Mutant(
         name="one connection too many cuts off an answer",
         file="runtime/web_server.py",
-        before="next(iter(self._waiting or self._answering))",
-        after="next(iter(self._answering or self._waiting))",
+        before="return self._waiting, self._taking_time, self._answering",
+        after="return self._answering, self._taking_time, self._waiting",
         rule=0,
         tests=(_WEB,),
     ),

@@ -1,0 +1,1 @@
+"""The page that hosts and ``changefeed dashboard`` serve at ``/``."""

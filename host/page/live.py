@@ -1,0 +1,181 @@
+"""One look at a fleet serves all who watch the page, however many, and however slowly.
+
+A look is taken while somebody watches or asks, at most one each few seconds. What has changed
+since the one before is encoded once, and each watcher is sent the same bytes. A watcher that
+has not read for a while misses some: it is sent word to ask for everything again, which is
+one answer for all, too. So a watcher costs its connection, and nothing waits for it.
+"""
+
+import asyncio
+import gzip
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from secrets import randbits
+
+import msgspec
+
+from changefeed.feeds.errors import FeedError
+from changefeed.host.page.view import View, difference
+from changefeed.leases.errors import ContainerError, ContainerUnavailable
+from changefeed.runtime.logs import get_logger
+
+_log = get_logger()
+_KEPT = 8
+"""So many differences are kept for watchers that are a little behind."""
+_STILL_HERE = 15.0
+_LOOK_UP = 1.0
+_SHORTEST = 0.05
+_MOST = 32
+_LEVEL = 3
+
+ASK_AGAIN = b"event: again\ndata: {}\n\n"
+STILL_HERE = b": still here\n\n"
+
+
+class TooManyWatchers(Exception):
+    """There are as many as are served at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    number: int
+    event: bytes
+
+
+@dataclass(slots=True)
+class _Whole:
+    number: int
+    document: bytes
+    packed: bytes | None = None
+
+
+class Live:
+    """``look`` makes a view; ``every`` is how many seconds lie between two looks, at least."""
+
+    def __init__(self, look: Callable[[], Awaitable[View]], *, every: float) -> None:
+        self._look = look
+        self._every = every
+        self._looking = asyncio.Lock()
+        self._making = asyncio.Lock()
+        self._looked_at = float("-inf")
+        self._view: View | None = None
+        self._trouble: str | None = None
+        self._number = randbits(40)  # no watcher of an earlier process takes it for its own
+        self._steps: deque[_Step] = deque(maxlen=_KEPT)
+        self._news = asyncio.Event()
+        self._whole: _Whole | None = None
+        self._watchers = 0
+        self._watched = asyncio.Event()
+        self._closing = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
+
+    @property
+    def watchers(self) -> int:
+        return self._watchers
+
+    async def whole(self, *, compressed: bool) -> bytes:
+        """Return everything, as one JSON document. Raise what the first look raised."""
+        await self.look_if_old()
+        if self._view is None:
+            raise ContainerUnavailable(self._trouble or "there was no look yet")
+        async with self._making:
+            made = self._whole
+            if made is None or made.number != self._number:
+                made = self._whole = _Whole(self._number, self._document(self._view))
+            if compressed and made.packed is None:
+                loop = asyncio.get_running_loop()
+                made.packed = await loop.run_in_executor(
+                    self._thread, gzip.compress, made.document, _LEVEL
+                )
+            return made.packed if compressed and made.packed is not None else made.document
+
+    def _document(self, view: View) -> bytes:
+        return msgspec.json.encode(
+            {"number": self._number, "trouble": self._trouble, "view": view}
+        )
+
+    async def look_if_old(self) -> None:
+        """Look, unless there was a look a moment ago; others who ask meanwhile share it."""
+        clock = asyncio.get_running_loop().time
+        async with self._looking:
+            if clock() - self._looked_at < self._every:
+                return
+            try:
+                self._take(await self._look(), None)
+            except (ContainerError, FeedError, OSError) as error:
+                self._take(self._view, str(error) or type(error).__name__)
+            self._looked_at = clock()
+
+    def _take(self, view: View | None, trouble: str | None) -> None:
+        before, self._view = self._view, view
+        news = {} if before is None or view is None else difference(before, view)
+        self._trouble = trouble
+        self._number += 1
+        change = msgspec.json.encode({"number": self._number, "trouble": trouble, **news})
+        event = b"event: change\ndata: " + change + b"\n\n"
+        self._steps.append(_Step(self._number, event if before is not None else ASK_AGAIN))
+        self._news.set()
+        self._news = asyncio.Event()
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[None]:
+        """Look on and on while the block runs, if someone watches."""
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._keep_looking())
+            try:
+                yield
+            finally:
+                task.cancel()
+                self.close()
+
+    async def _keep_looking(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self._watched.wait()
+            await asyncio.sleep(max(_SHORTEST, self._looked_at + self._every - clock()))
+            await self.look_if_old()
+
+    def close(self) -> None:
+        """Let every watcher go."""
+        self._closing = True
+        self._news.set()
+        self._thread.shutdown(wait=False)
+
+    async def events(self, after: int, gone: Callable[[], bool]) -> AsyncGenerator[bytes]:
+        """Yield what happens after that look, as server-sent events, until it is closed, or the
+        watcher is ``gone``. Raise ``TooManyWatchers``.
+        """
+        if self._watchers >= _MOST:
+            raise TooManyWatchers
+        self._watchers += 1
+        self._watched.set()
+        try:
+            quiet = 0.0
+            while not (self._closing or gone()):
+                sent = self._after(after)
+                if sent is None and quiet >= _STILL_HERE:
+                    sent = STILL_HERE
+                if sent is not None:
+                    after, quiet = self._number, 0.0
+                    yield sent
+                    continue
+                try:
+                    async with asyncio.timeout(_LOOK_UP):
+                        await self._news.wait()
+                except TimeoutError:
+                    quiet += _LOOK_UP
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._watched.clear()
+
+    def _after(self, number: int) -> bytes | None:
+        if number == self._number:
+            return None
+        steps = [x for x in self._steps if x.number > number]
+        if number > self._number or len(steps) != self._number - number:
+            return ASK_AGAIN
+        return b"".join(x.event for x in steps)

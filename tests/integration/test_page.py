@@ -1,0 +1,220 @@
+"""The page of a host over HTTP: what is served, under which rules, and to how many."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.endpoints import Answers, endpoints
+from changefeed.host.host import Host
+from changefeed.host.page.files import INDEX, page_file
+from changefeed.host.settings import WebSettings, load_settings
+from changefeed.host.web import listening_socket, serving, serving_application, url_of
+from changefeed.leases.memory import MemoryLeases
+from changefeed.runtime.web_server import WebLimits
+from tests.support.fleet import Log, LoggingObserver
+
+pytestmark = pytest.mark.real_time
+
+QUICK = {
+    "balance_interval": 0.05,
+    "renew_interval": 0.1,
+    "expiration": 2.0,
+    "rebalance_delay": 0.0,
+}
+
+
+def a_host(name: str, feed: MemoryFeed, leases: MemoryLeases, address: str = "") -> Host:
+    observer = LoggingObserver(Log())
+    return Host(
+        load_settings(
+            None, {"host": {"name": name}, "leases": QUICK, "feed": {"poll_interval": 0.05}}
+        ),
+        feed=feed,
+        container=leases,
+        make_observer=lambda *_: observer,
+        address=address,
+    )
+
+
+@asynccontextmanager
+async def running(*hosts: Host) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(x.run()) for x in hosts]
+    try:
+        yield
+    finally:
+        for host in hosts:
+            host.stop()
+        await asyncio.gather(*tasks)
+
+
+@asynccontextmanager
+async def served(answers: Answers, limits: WebLimits | None = None) -> AsyncIterator[str]:
+    with listening_socket(WebSettings()) as listening:
+        async with serving(listening, answers, limits):
+            yield url_of(listening)
+
+
+async def fetched(url: str, **headers: str) -> tuple[aiohttp.ClientResponse, bytes]:
+    async with (
+        aiohttp.ClientSession(auto_decompress=False) as session,
+        session.get(url, headers=headers) as answer,
+    ):
+        return answer, await answer.read()
+
+
+async def state(url: str) -> Any:
+    plain = {"Accept-Encoding": "identity"}
+    return json.loads((await fetched(f"{url}/page/state", **plain))[1])
+
+
+async def test_every_answer_allows_a_browser_no_other_source_and_no_inline_script() -> None:
+    async with served(Answers("anna", None)) as url:
+        for path in ("/", "/page/page.js", "/page/page.css", "/page/none", "/page/state"):
+            answer, _ = await fetched(url + path)
+            policy = answer.headers["Content-Security-Policy"]
+            assert policy.startswith("default-src 'none'; script-src 'self';"), path
+            assert "unsafe" not in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert page_file("../view.py") is None
+    index = page_file(INDEX)
+    assert index is not None
+    assert b"<script>" not in index.body
+    assert b"style=" not in index.body
+    assert b"//" not in index.body.replace(b"://www.w3.org", b""), "nothing is from elsewhere"
+
+
+async def test_a_file_is_sent_once_and_compressed() -> None:
+    async with served(Answers("anna", None)) as url:
+        plain, body = await fetched(f"{url}/page/page.js", **{"Accept-Encoding": "identity"})
+        packed, small = await fetched(f"{url}/page/page.js", **{"Accept-Encoding": "gzip"})
+        assert gzip.decompress(small) == body
+        assert packed.headers["Content-Type"] == "text/javascript; charset=utf-8"
+        tag = plain.headers["ETag"]
+        again, nothing = await fetched(f"{url}/page/page.js", **{"If-None-Match": tag})
+        assert (again.status, nothing) == (304, b"")
+
+
+async def test_before_there_is_a_host_the_page_is_there_and_says_so() -> None:
+    async with served(Answers("anna", None)) as url:
+        assert (await fetched(f"{url}/"))[0].status == 200
+        answer, body = await fetched(f"{url}/page/state")
+        assert answer.status == 503
+        assert "not been opened yet" in json.loads(body)["error"]
+
+
+async def until_owned(host: Host, count: int) -> None:
+    for _ in range(1000):
+        if len(host.leases) == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"it owns {sorted(host.leases)}")
+
+
+async def test_a_host_shows_the_fleet_with_what_each_other_host_answers() -> None:
+    feed, leases = MemoryFeed(4), MemoryLeases()
+    answers, others = Answers("anna", None), Answers("ben", None)
+    async with served(answers) as url, served(others) as other_url:
+        anna = answers.host = a_host("anna", feed, leases, url)
+        ben = others.host = a_host("ben", feed, leases, other_url)
+        async with running(anna, ben):
+            await until_owned(anna, 2)
+            await until_owned(ben, 2)
+            for n in range(20):
+                feed.append(f"key-{n}", b"{}")
+            await asyncio.sleep(0.3)
+            view = (await state(url))["view"]
+    assert (view["me"], view["acts"]) == ("anna", False)
+    hosts = {x["name"]: x for x in view["hosts"]}
+    assert [(x, y["state"], y["ranges"]) for x, y in sorted(hosts.items())] == [
+        ("anna", "running", 2),
+        ("ben", "running", 2),
+    ]
+    assert hosts["ben"]["version"] == hosts["anna"]["version"] is not None
+    assert hosts["ben"]["since"] == pytest.approx(ben.activity.started_at)
+    owned = {x["name"]: x for x in view["ranges"]}
+    assert {x["owner"] for x in owned.values()} == {"anna", "ben"}
+    assert all(x["since"] is not None for x in owned.values()), "as its owner answers"
+    assert sum(int(x["position"]) for x in owned.values()) == 20
+    assert all(x["checkpoint_at"] is not None for x in owned.values() if x["position"] != "0")
+    kinds = {x["kind"] for x in view["moves"]}
+    assert "acquired" in kinds
+
+
+async def test_events_come_as_they_happen() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    answers = Answers("anna", None)
+    async with served(answers) as url, aiohttp.ClientSession() as session:
+        host = answers.host = a_host("anna", feed, leases, url)
+        async with running(host):
+            await until_owned(host, 2)
+            number = (await state(url))["number"]
+            async with session.get(f"{url}/page/events?after={number}") as stream:
+                assert stream.content_type == "text/event-stream"
+                lease = await leases.read(next(iter(host.leases)))
+                assert lease is not None
+                await leases.replace(lease.paused_because("the disk is full"))
+                async with asyncio.timeout(10):
+                    async for line in stream.content:
+                        if b"the disk is full" in line:
+                            break
+                    else:
+                        raise AssertionError("the stream ended")
+
+
+async def test_a_probe_has_its_answer_while_many_watch() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    answers = Answers("anna", None)
+    async with served(answers, WebLimits(most=40)) as url:
+        host = answers.host = a_host("anna", feed, leases, url)
+        async with running(host), aiohttp.ClientSession() as session:
+            await until_owned(host, 2)
+            streams = [await session.get(f"{url}/page/events") for _ in range(32)]
+            assert {x.status for x in streams} == {200}
+            assert (await session.get(f"{url}/page/events")).status == 503
+            more = [await session.get(f"{url}/livez") for _ in range(20)]
+            assert {x.status for x in more} == {200}
+            for stream in streams:
+                stream.close()
+
+
+async def test_a_stream_outlives_the_time_of_other_answers_and_gives_way_to_them() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    answers = Answers("anna", None)
+    async with served(answers, WebLimits(most=4, answer=0.3)) as url:
+        host = answers.host = a_host("anna", feed, leases, url)
+        async with running(host):
+            await until_owned(host, 2)
+            port = int(url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /page/events HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            await asyncio.sleep(1)
+            assert not reader.at_eof()
+            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+            assert (await fetched(f"{url}/livez"))[0].status == 200
+            for _, other in held:
+                other.transport.abort()
+            writer.transport.abort()
+
+
+async def test_the_page_can_be_mounted_in_another_application() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    host = a_host("anna", feed, leases)
+    app = aiohttp.web.Application()
+    app.add_subapp("/changefeed/", endpoints(host))
+    with listening_socket(WebSettings()) as listening:
+        async with serving_application(listening, app), running(host):
+            await until_owned(host, 2)
+            url = f"{url_of(listening)}/changefeed"
+            answer, body = await fetched(f"{url}/", **{"Accept-Encoding": "identity"})
+            assert b'src="page/page.js"' in body, "relative, wherever it is mounted"
+            assert (await fetched(f"{url}/page/page.js"))[0].status == 200
+            assert (await state(url))["view"]["me"] == "anna"
+            assert answer.status == 200
