@@ -6,8 +6,9 @@ traces. Each of those it has a link to, where the bodies say their contexts. The
 while the observer works, so that what it calls is below it. Failed attempts and dead letters
 are events of it.
 
-Limits: a span keeps the last 128 links, unless ``OTEL_SPAN_LINK_COUNT_LIMIT`` says more. Links
-are added to a span that is recorded only, so that a sampler does not see them.
+Limits: a span has 128 links, unless ``OTEL_SPAN_LINK_COUNT_LIMIT`` says more, and no more
+bodies are read than it takes to find so many. Links are added to a span that is recorded only,
+so that a sampler does not see them.
 """
 
 import asyncio
@@ -15,9 +16,11 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 from opentelemetry.context import Context as TraceContext
+from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, use_span
 
 from changefeed.feeds.feed import Change
@@ -26,6 +29,7 @@ from changefeed.observers.errors import ObserverError, kind_of, text_of
 from changefeed.observers.observer import Context
 from changefeed.observers.trace_context import TraceContextPointer
 
+_MOST_LINKS = 128
 _CUT_OFF = "cut off: the host stops, or has lost the lease"
 
 _batch: ContextVar[Span | None] = ContextVar("changefeed_batch", default=None)
@@ -36,6 +40,7 @@ _batch: ContextVar[Span | None] = ContextVar("changefeed_batch", default=None)
 class BatchTracing:
     """Makes the spans of one host. ``system`` is the kind of its feed, ``feed`` its address,
     and ``pointer`` where bodies say the contexts of those that made them, if they do.
+    ``most_links`` is what OpenTelemetry keeps of a span.
     """
 
     tracer: Tracer
@@ -43,6 +48,7 @@ class BatchTracing:
     feed: str
     host: str
     pointer: TraceContextPointer | None = None
+    most_links: int = field(default_factory=lambda: SpanLimits().max_links or _MOST_LINKS)
 
     @contextmanager
     def batch(self, context: Context, changes: Sequence[Change]) -> Iterator[None]:
@@ -65,7 +71,7 @@ class BatchTracing:
             },
         )
         if self.pointer is not None and span.is_recording():
-            for producer in self.pointer.producers(changes):
+            for producer in islice(self.pointer.producers(changes), self.most_links):
                 span.add_link(producer)
         token = _batch.set(span)
         try:

@@ -1,0 +1,126 @@
+"""A host that pushes what it knows to a receiver of OTLP, which may be in trouble."""
+
+import json
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import PLACES, QUICK, changefeed, owners, running
+from tests.support.otlp import Received, attributes, otlp_receiver
+
+pytestmark = pytest.mark.real_time
+
+RUN = ("run", *PLACES, *QUICK, "--name=anna")
+TRACES = [f"{n:032x}" for n in range(1, 5)]
+ORDERS = """
+def takes(changes):
+    for change in changes:
+        if change.value()["n"] == 7 and not told:
+            told.append(7)
+            raise ValueError("not yet")
+
+told = []
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lines = "".join(
+        json.dumps({"k": f"k{n % 9}", "n": n, "trace": f"00-{TRACES[n % 4]}-{n + 1:016x}-01"})
+        + "\n"
+        for n in range(40)
+    )
+    folder = tmp_path_factory.mktemp("made")
+    done = changefeed("produce", "log", "--key=k", "--parts=2", cwd=folder, stdin=lines)
+    assert done.returncode == 0, done.stderr
+    (folder / "orders.py").write_text(ORDERS)
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Path:
+    """A folder with a log of 40 changes of four traces, in two ranges, for this test alone."""
+    return Path(shutil.copytree(made, tmp_path / "place"))
+
+
+@pytest.fixture
+def receiver() -> Iterator[Received]:
+    with otlp_receiver() as received:
+        yield received
+
+
+async def test_spans_metrics_and_logs_arrive(place: Path, receiver: Received) -> None:
+    more = ("--observer=orders:takes", "--set=observer.trace_context=/trace")
+    env = {**receiver.env, "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test"}
+    async with running(*RUN, *more, cwd=place, env=env) as host:
+        await host.reaches(lambda: _handed_over(receiver) == 40)
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+
+    spans = receiver.spans()
+    assert {x.name for x in spans} == {"process eventlog:log"}
+    linked = [x for span in spans for x in span.links]
+    assert {x.trace_id.hex() for x in linked} == set(TRACES)
+    assert len({x.span_id for x in linked}) == 40
+    (failed,) = [x for span in spans for x in span.events]
+    assert attributes(failed)["exception.message"] == "not yet"
+
+    changes = [
+        point.as_int
+        for metric in receiver.metrics()
+        if metric.name == "changefeed.changes"
+        for point in metric.sum.data_points
+    ]
+    assert max(changes) == max(sum(x) for x in zip(changes, strict=True))
+    assert {"changefeed.lag", "changefeed.observer.duration"} <= {
+        x.name for x in receiver.metrics()
+    }
+    (said,) = [x for x in receiver.logs() if x.body.string_value == "observer.failed"]
+    assert said.trace_id in {x.trace_id for x in spans}, "the line is in the trace of its batch"
+    for resource in receiver.resources():
+        assert resource["service.name"] == "changefeed"
+        assert resource["service.instance.id"] == "anna"
+        assert resource["deployment.environment.name"] == "test"
+
+
+def _handed_over(receiver: Received) -> int:
+    return sum(attributes(x)["messaging.batch.message_count"] for x in receiver.spans())
+
+
+@pytest.mark.parametrize("trouble", ["away", "slow", "answers 500"])
+async def test_a_receiver_in_trouble_costs_a_host_neither_leases_nor_its_stop(
+    place: Path, receiver: Received, trouble: str
+) -> None:
+    receiver.hangs, receiver.status = trouble == "slow", 500
+    env = receiver.env
+    if trouble == "away":
+        env["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{_a_port_nobody_has()}"
+    jsonl = ("--observer=jsonl", "--option=path=out.jsonl")
+    async with running(*RUN, *jsonl, cwd=place, env=env) as host:
+        await host.reaches(lambda: _lines(place / "out.jsonl") == 40)
+        await host.says('"event": "lease.acquired"', times=2)
+        if trouble != "away":
+            await host.reaches(lambda: len(receiver.requests) >= 3)
+        began = time.monotonic()
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.ends() == 0
+        took = time.monotonic() - began
+    assert owners(place) == [None, None]
+    assert host.events("lease.lost", "host.failed", "call.failed") == []
+    assert took < 8, "a stop waits for no receiver"
+
+
+def _lines(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def _a_port_nobody_has() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
+        return port
