@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    NoPermissionError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import TimeoutError as NoAnswer
 
@@ -24,7 +30,16 @@ _MAY_PASS: Mapping[str, str] = {
     "NOREPLICAS": "the server has fewer replicas than it wants (min-replicas-to-write)",
     "UNKILLABLE": "another script keeps the server busy",
 }
-_WRONG_TYPE = "another program has this key: give this fleet another name (fleet=)"
+_RIGHTS = (
+    "this user needs +@read +@write +@scripting +@connection +info on the keys changefeed:*, "
+    "and +cluster in a cluster"
+)
+_ADVICE: Mapping[str, str] = {
+    "executing the script can't run": _RIGHTS,
+    "WRONGTYPE": "another program has this key: give this fleet another name (fleet=)",
+    "cluster support disabled": "leave cluster=true out of the address",
+}
+_OTHERWISE = "is this a Redis of version 5 or newer?"
 _CERTIFICATE_ADVICE = (
     "name the authority that signed the server's in the address (ssl_ca_certs=FILE), the "
     "server by a name that its certificate has, and your own where it asks for one "
@@ -37,35 +52,46 @@ def translate_errors(where: str) -> Iterator[None]:
     """Turn the errors of the client into ours; ``where`` is the address, for people."""
     try:
         yield
-    except AuthenticationError as error:
-        raise ContainerRefused(
-            f"{where}: {error}; check the user in the address and the password "
-            "(CHANGEFEED_BACKENDS__REDIS__PASSWORD)"
-        ) from error
-    except NoPermissionError as error:
-        raise ContainerRefused(
-            f"{where}: {error}; this user needs +@read +@write +@scripting +@connection +info "
-            "on the keys changefeed:*"
-        ) from error
-    except RedisError as error:
-        raise _answered(error, where) from error
-    except OSError as error:
-        raise ContainerUnavailable(f"{where}: no answer ({error})") from error
+    except (RedisError, RedisClusterException, OSError) as error:
+        raise _translated(error, where) from error
+
+
+def _translated(error: BaseException, where: str) -> ContainerError:
+    match error:
+        case AuthenticationError():
+            return ContainerRefused(
+                f"{where}: {error}; check the user in the address and the password "
+                "(CHANGEFEED_BACKENDS__REDIS__PASSWORD)"
+            )
+        case NoPermissionError():
+            return ContainerRefused(f"{where}: {error}; {_RIGHTS}")
+        case RedisClusterException():
+            # No RedisError: it stands for what the last node that was asked has answered.
+            cause = error.__cause__ or error.__context__
+            if isinstance(cause, (RedisError, RedisClusterException, OSError)):
+                return _translated(cause, where)
+            return ContainerUnavailable(f"{where}: {_line(error)}; the cluster is not whole")
+        case RedisError():
+            return _answered(error, where)
+    return ContainerUnavailable(f"{where}: no answer ({error})")
 
 
 def _answered(error: RedisError, where: str) -> ContainerError:
     certificate = certificate_failure(error)
     if certificate is not None:
         return ContainerRefused(f"{where}: {certificate}; {_CERTIFICATE_ADVICE}")
-    text = " ".join(str(error).split())
+    text = _line(error)
     word = text.partition(" ")[0]
     hint = _MAY_PASS.get(word) or _MAY_PASS.get(type(error).__name__)
     if hint is not None:
         return ContainerUnavailable(f"{where}: {text}; {hint}")
     if isinstance(error, (NoConnection, NoAnswer)):
         return ContainerUnavailable(f"{where}: no answer ({text or type(error).__name__})")
-    if isinstance(error, ResponseError) and "WRONGTYPE" in text:
-        return ContainerRefused(f"{where}: {text}; {_WRONG_TYPE}")
     if isinstance(error, ResponseError):
-        return ContainerRefused(f"{where}: {text}; is this a Redis of version 5 or newer?")
+        advice = (y for x, y in _ADVICE.items() if x in text)
+        return ContainerRefused(f"{where}: {text}; {next(advice, _OTHERWISE)}")
     return ContainerUnavailable(f"{where}: {text or type(error).__name__}")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,4 +1,7 @@
-"""How hosts are let in to PostgreSQL and Azure Blob, and what a check says of it."""
+"""How hosts are let in to PostgreSQL, Redis and Azure Blob, and what a check says of it."""
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,15 +13,18 @@ from changefeed.leases.postgres.connection import connect
 from changefeed.runtime.diagnostics import Severity
 from tests.integration.test_store_leases import (
     azurite,
+    one_node_cluster,
     opening,
+    own,
     postgres,
+    redis,
     severities,
     works,
 )
-from tests.support.servers import Azurite, Postgres
+from tests.support.servers import Azurite, Postgres, Redis, free_port
 
 pytestmark = pytest.mark.real_time
-__all__ = ["azurite", "postgres"]  # the fixtures
+__all__ = ["azurite", "postgres", "redis"]  # the fixtures
 
 
 async def test_a_role_whose_commits_are_not_waited_for_is_warned_of(postgres: Postgres) -> None:
@@ -34,6 +40,32 @@ async def test_a_role_whose_commits_are_not_waited_for_is_warned_of(postgres: Po
     assert found["durability"].severity is Severity.WARNING
     assert "half a second" in found["durability"].text
     assert {x.severity for x in found.values()} == {Severity.FINE, Severity.WARNING}
+
+
+PAGE = Path(__file__).parents[2] / "docs/stores.md"
+
+
+@pytest.mark.parametrize("cluster", [False, True], ids=["one server", "cluster"])
+async def test_a_user_of_redis_needs_the_rights_that_the_page_says_and_no_others(
+    redis: Redis, *, cluster: bool
+) -> None:
+    del redis  # skipped where there is none
+    (rights,) = re.findall(r"`(~changefeed[^`]+)`, and `(\+cluster)`", PAGE.read_text())
+    options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    secret = OpenOptions(backends={"redis": {"password": "secret"}})
+    with own(lambda: Redis(*(options if cluster else ()))) as server:
+        if cluster:
+            await one_node_cluster(server)
+        address = server.url.replace("//", "//app@") + ("?cluster=true" if cluster else "")
+        wanted = " ".join(rights if cluster else rights[:1]).split()
+        assert server.ask("ACL", "SETUSER", "app", "on", ">secret", *wanted).startswith("+OK")
+        await works(address, secret)
+        assert Severity.PROBLEM not in (await severities(address, secret)).values()
+        for right in (x for x in wanted if x.startswith("+")):
+            server.ask("ACL", "SETUSER", "app", right.replace("+", "-", 1))
+            with pytest.raises(ContainerRefused, match="this user needs"):
+                await works(address, secret)
+            server.ask("ACL", "SETUSER", "app", right)
 
 
 def opened_by(text: str, *, create: bool = True) -> OpenOptions:

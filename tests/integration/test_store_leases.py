@@ -389,8 +389,35 @@ async def test_a_fleet_in_a_redis_cluster(redis: Redis) -> None:
     del redis  # skipped where there is none
     options = ("--cluster-enabled", "yes", "--cluster-port", str(servers.free_port()))
     with own(lambda: Redis(*options)) as node:
+        address = f"{node.url}?cluster=true&fleet=" + "{a}"
+        with pytest.raises(ContainerUnavailable, match="the cluster is not whole"):
+            await works(address, opening())
         await one_node_cluster(node)
-        await works(f"{node.url}?cluster=true&fleet=" + "{a}", opening())
+        await works(address, opening())
+
+
+async def test_a_redis_cluster_that_is_away_is_waited_for(redis: Redis) -> None:
+    del redis  # skipped where there is none
+    options = ("--cluster-enabled", "yes", "--cluster-port", str(servers.free_port()))
+    with own(lambda: Redis(*options)) as node:
+        await one_node_cluster(node)
+        address = f"{node.url}?cluster=true"
+        async with open_container(address, opening()) as leases:
+            await leases.create(lease())
+            node.kill()
+            for _ in range(2):
+                with pytest.raises(ContainerUnavailable, match="no answer"):
+                    await leases.list()
+            with pytest.raises(ContainerUnavailable, match="no answer"):
+                await works(address, opening())
+            node.start()
+            await one_node_cluster(node)
+            assert list(await leases.list()) == []
+
+
+async def test_a_redis_that_is_no_cluster_is_refused_as_one(redis: Redis) -> None:
+    with pytest.raises(ContainerRefused, match="leave cluster=true out"):
+        await works(f"{redis.url}?cluster=true", opening())
 
 
 @pytest.mark.parametrize("cluster", [False, True], ids=["one server", "cluster"])
