@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from changefeed.feeds.addresses import open_feed
+    from changefeed.feeds.brokers.sender import ProducerOptions
     from changefeed.feeds.errors import (
         FeedError,
         FeedRefused,
         FeedUnavailable,
         RangeUnknown,
     )
-    from changefeed.feeds.eventlog.producer import Producer, open_producer
     from changefeed.feeds.eventlog.records import Record
     from changefeed.feeds.feed import (
         Change,
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
         Successor,
     )
     from changefeed.feeds.memory import MemoryFeed
+    from changefeed.feeds.producer import Producer
+    from changefeed.feeds.producing import open_producer
+    from changefeed.feeds.sync_producer import SyncProducer, open_sync_producer
     from changefeed.host.balancing.membership import NameTaken
     from changefeed.host.endpoints import AsgiApp, asgi_endpoints, endpoints
     from changefeed.host.health import Health
@@ -108,9 +111,12 @@ _GROUPS = {
         "LogSettings": "runtime.settings",
     },
     "Producing": {
-        "open_producer": "feeds.eventlog.producer",
-        "Producer": "feeds.eventlog.producer",
+        "open_producer": "feeds.producing",
+        "Producer": "feeds.producer",
         "Record": "feeds.eventlog.records",
+        "ProducerOptions": "feeds.brokers.sender",
+        "open_sync_producer": "feeds.sync_producer",
+        "SyncProducer": "feeds.sync_producer",
     },
     "Feeds": {
         "Feed": "feeds.feed",
@@ -191,6 +197,7 @@ __all__ = [
     "Operation",
     "Page",
     "Producer",
+    "ProducerOptions",
     "RangeEnded",
     "RangeId",
     "RangeUnknown",
@@ -199,6 +206,7 @@ __all__ = [
     "Settings",
     "StartAt",
     "Successor",
+    "SyncProducer",
     "UserError",
     "WebSettings",
     "asgi_endpoints",
@@ -209,6 +217,7 @@ __all__ = [
     "open_feed",
     "open_host",
     "open_producer",
+    "open_sync_producer",
 ]
 
 

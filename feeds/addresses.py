@@ -1,4 +1,5 @@
-"""Opening a feed by its address: ``eventlog:PATH``, ``cosmos://HOST/DATABASE/CONTAINER``.
+"""Opening a feed by its address: ``eventlog:PATH``, ``cosmos://HOST/DATABASE/CONTAINER``,
+``brokers://HOST:PORT/COLLECTION``.
 
 The scheme names the backend, the rest is for that backend to read. Other packages add
 theirs by the entry point ``changefeed.feeds``; see ``changefeed.feeds.backend``.
@@ -14,6 +15,7 @@ from changefeed.feeds.feed import Feed
 from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
 from changefeed.runtime.diagnostics import Diagnostic
 
+_BROKERS = BuiltIn(target="changefeed.feeds.brokers.backend:BACKEND")
 _COSMOS = BuiltIn(target="changefeed.feeds.cosmos.backend:BACKEND")
 
 FEEDS = BackendTable(
@@ -24,6 +26,8 @@ FEEDS = BackendTable(
         "eventlog": BuiltIn(target="changefeed.feeds.eventlog.backend:BACKEND"),
         "cosmos": _COSMOS,
         "cosmos+http": _COSMOS,
+        "brokers": _BROKERS,
+        "brokers+tls": _BROKERS,
         "memory": BuiltIn(target="changefeed.feeds.memory:BACKEND", listed=False),
     },
     refuse=FeedRefused,

@@ -10,75 +10,44 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS, create_log
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
-from changefeed.feeds.feed import Operation
+from changefeed.feeds.producer import Producer
 
 _BATCH = 1000
 
 _Waiting = tuple[Sequence[Record], asyncio.Future[None]]
 
 
-class Producer:
-    """Appends changes to an event log; the one writer of it. Make it with ``open_producer``.
-
-    To be used from tasks of the loop that made it. Changes of one key keep the order in which
-    they were sent.
-    """
+class EventLogProducer(Producer):
+    """Appends changes to an event log; the one writer of it."""
 
     def __init__(self, writer: EventLogWriter) -> None:
         self._writer = writer
         self._waiting: deque[_Waiting] = deque()
+        self._unfinished: dict[asyncio.Future[None], None] = {}
         self._some = asyncio.Event()
         self._closing = False
 
-    async def send(
-        self,
-        key: str,
-        value: Any = None,
-        *,
-        id: str | None = None,  # noqa: A002 - the name of the field it fills
-        operation: Operation = Operation.INSERT,
-        previous: Any = None,
-    ) -> None:
-        """Append one change, and return once it is durable.
-
-        ``key`` orders and places it. ``value`` is JSON text as ``bytes``, or anything that
-        JSON can say (``None``: no body, as of a delete); so is ``previous``, the image before
-        the change. ``id`` is the key if not given.
-
-        Raise ``FeedRefused`` for a change that cannot be stored, and ``FeedUnavailable`` if it
-        could not be written and may be sent again. A task that is cancelled does not learn
-        whether its change was written.
-        """
-        await self.send_many(
-            [
-                Record(
-                    key=key,
-                    body=_json(value),
-                    id=id,
-                    operation=operation,
-                    previous=None if previous is None else _json(previous),
-                )
-            ]
-        )
-
-    async def send_many(self, records: Sequence[Record]) -> None:
-        """Append some changes in one transaction: all of them, or none. Else as ``send``."""
-        if not records:
-            return
+    async def submit(self, records: Sequence[Record]) -> asyncio.Future[None]:
         if self._closing:
             raise FeedUnavailable("the producer was closed: open another")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((records, done))
-        self._some.set()
-        await done
+        if records:
+            self._waiting.append((records, done))
+            self._unfinished[done] = None
+            done.add_done_callback(self._unfinished.pop)
+            self._some.set()
+        else:
+            done.set_result(None)
+        return done
+
+    async def flush(self) -> None:
+        if self._unfinished:
+            await asyncio.wait([*self._unfinished])
 
     async def _run(self) -> None:
         """Append what is sent until ``_close``, and what was sent before it."""
@@ -130,31 +99,16 @@ def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
             done.set_exception(error)
 
 
-def _json(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    try:
-        return b"" if value is None else msgspec.json.encode(value)
-    except (TypeError, ValueError) as error:
-        raise FeedRefused(f"the value cannot be written as JSON: {error}") from error
-
-
 @asynccontextmanager
-async def open_producer(
+async def open_log_producer(
     log: str | Path, *, create: bool = True, parts: int = DEFAULT_PARTS
-) -> AsyncIterator[Producer]:
-    """Write to the event log at ``log`` (``eventlog:data/log``, or the directory) until the
-    block is left, which waits for what was sent.
-
-    The log is made if there is none, with so many ``parts``, unless ``create`` is false. Raise
-    ``FeedUnavailable``, naming the process, while another one writes there, and
-    ``FeedRefused`` for what is no log.
-    """
+) -> AsyncIterator[EventLogProducer]:
+    """Write to the event log in a directory; see ``feeds.producing.open_producer``."""
     home = await asyncio.to_thread(_home, log)
     if create and await asyncio.to_thread(_has_nothing, home):
         await create_log(home, parts)
     async with EventLogWriter.open(home) as writer:
-        producer = Producer(writer)
+        producer = EventLogProducer(writer)
         running = asyncio.create_task(producer._run())  # noqa: SLF001 - of this module
         try:
             yield producer

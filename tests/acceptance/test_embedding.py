@@ -18,6 +18,7 @@ import pytest
 
 from changefeed import FeedRefused, Operation, open_container, open_producer
 from changefeed.feeds.eventlog import EventLog
+from changefeed.feeds.eventlog.producer import EventLogProducer
 from samples.embedding.producing import produce
 
 pytestmark = pytest.mark.real_time
@@ -160,6 +161,7 @@ async def test_what_python_produced_is_in_the_log_in_the_order_of_its_key(log: P
 
 async def test_what_is_sent_at_once_is_written_in_few_transactions(tmp_path: Path) -> None:
     async with open_producer(f"eventlog:{tmp_path / 'log'}", parts=2) as producer:
+        assert isinstance(producer, EventLogProducer)
         writes = 0
         append = producer._writer.append
 

@@ -30,6 +30,7 @@ from changefeed.testing.feed_suite import (
     FeedAbility,
     FeedHarness,
 )
+from tests.support.broker_cluster import through_brokers
 from tests.support.cosmos_feeds import in_cosmos
 from tests.support.succession import replace_partitions
 from tests.support.thirdparty import importable, site_with_shelf
@@ -143,10 +144,17 @@ async def in_shelf(path: Path) -> AsyncIterator[FeedHarness]:
             yield InShelf(path, feed)
 
 
+@asynccontextmanager
+async def in_brokers(_path: Path) -> AsyncIterator[FeedHarness]:
+    async with through_brokers(RANGES) as harness:
+        yield harness
+
+
 FEEDS = [
     pytest.param(in_memory, id="memory"),
     pytest.param(in_event_log, id="event-log"),
     pytest.param(in_emulator, id="cosmos"),
+    pytest.param(in_brokers, id="brokers"),
     pytest.param(in_shelf, id="third-party"),
 ]
 

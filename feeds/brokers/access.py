@@ -1,0 +1,75 @@
+"""What opens the brokers of a cluster: a token, and whom to trust over TLS."""
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from changefeed.feeds.backend import backend_sections
+from changefeed.feeds.errors import FeedRefused
+from changefeed.runtime.backends import own_settings
+
+
+class BrokersSettings(BaseModel):
+    """``[backends.brokers]``: a token is better set in the environment than in a file."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    token: SecretStr | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    wait: float = Field(default=0.5, ge=0, le=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAccess:
+    """``wait`` is how long a read waits for a first change, in seconds.
+
+    Without ``ca_file`` the authorities that this machine trusts are asked.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    wait: float = 0.5
+
+    @classmethod
+    def of(cls, settings: BrokersSettings) -> "BrokerAccess":
+        """Raise ``FeedRefused`` for a file of a token that cannot be read."""
+        return cls(token=_token(settings), ca_file=settings.ca_file, wait=settings.wait)
+
+    @classmethod
+    def of_environment(cls, environ: Mapping[str, str] | None = None) -> "BrokerAccess":
+        """Take what ``CHANGEFEED_BACKENDS__BROKERS__TOKEN`` and its like say."""
+        from changefeed.feeds.brokers.backend import BACKEND  # noqa: PLC0415 - it names us
+
+        sections = backend_sections(os.environ if environ is None else environ)
+        return cls.of(own_settings(BACKEND, sections))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+    def tls(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise FeedRefused(
+                f"the certificates in {self.ca_file} cannot be read: {error}. Name a file of "
+                f"PEM certificates in backends.brokers.ca_file"
+            ) from error
+
+
+def _token(settings: BrokersSettings) -> str | None:
+    if settings.token is not None:
+        return settings.token.get_secret_value()
+    if settings.token_file is None:
+        return None
+    try:
+        return settings.token_file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FeedRefused(
+            f"the token of the brokers cannot be read from {settings.token_file}: {error}"
+        ) from error

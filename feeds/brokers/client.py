@@ -1,0 +1,243 @@
+"""The HTTP client of brokers, for readers, producers and commands.
+
+Any broker can answer any question, so one that does not answer is passed over: it is asked
+last for some seconds. Errors become those of feeds (``feeds.errors``).
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from io import BytesIO
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.protocol import Answer, Batch, ReadResult, Topology
+from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.wire import (
+    CONTENT_TYPE,
+    End,
+    Refusal,
+    Since,
+    WireDamaged,
+    framed_append,
+    parsed_read,
+)
+from changefeed.feeds.errors import (
+    FeedError,
+    FeedRefused,
+    FeedUnavailable,
+    RangeDamaged,
+    RangeRefused,
+    RangeUnknown,
+)
+from changefeed.feeds.feed import RangeId
+
+T = TypeVar("T")
+
+_CONNECT = 2.0
+_ANSWER = 5.0
+_ASIDE = 5.0  # a broker that did not answer is asked last for so long, in seconds
+_OK = 200
+_SERVER = 500
+_TOO_MANY = 429
+
+
+class BrokerClient:
+    """Asks the brokers of one collection. Make it with ``open``."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, address: BrokersAddress, access: BrokerAccess
+    ) -> None:
+        self._session = session
+        self._address = address
+        self._access = access
+        self._urls: Sequence[str] = address.urls
+        self._aside: dict[str, float] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, address: BrokersAddress, access: BrokerAccess
+    ) -> "AsyncIterator[BrokerClient]":
+        tls = access.tls() if any(x.startswith("https:") for x in address.urls) else False
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls or True)
+        async with aiohttp.ClientSession(
+            connector=connector,
+            headers=access.headers,
+            skip_auto_headers=("User-Agent",),
+        ) as session:
+            yield cls(session, address, access)
+
+    @property
+    def collection(self) -> str:
+        return self._address.collection
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """The brokers of the newest topology that was seen, and those of the address."""
+        return self._urls
+
+    async def routes(self, *, at_least: int = 0) -> Routes:
+        """Return the topology that one of the brokers knows.
+
+        One that knows an older catalog than ``at_least`` looks for a newer one first.
+        """
+        wanted = {"at_least": str(at_least)} if at_least else {}
+        body = await self._ask("GET", self._urls, self._path(), wanted)
+        found = Routes(_decoded(body, Topology), self._address.urls[0].partition(":")[0])
+        self._urls = tuple(dict.fromkeys((*found.urls, *self._address.urls)))
+        return found
+
+    async def append(
+        self, url: str, log: str, batches: Sequence[Batch], *, seconds: float
+    ) -> Sequence[Answer]:
+        """Send batches to one broker; return what became of each.
+
+        Raise ``FeedUnavailable`` where their fate is unknown.
+        """
+        answer = await self._once(
+            "POST",
+            f"{url}{self._path('records')}",
+            {"log": log},
+            body=BytesIO(b"".join(framed_append(batches))),
+            seconds=seconds,
+        )
+        found = _decoded(answer, list[Answer])
+        if [x.partition for x in found] != [x.partition for x in batches]:
+            raise FeedRefused(f"{url} answered {len(found)} of {len(batches)} batches")
+        return found
+
+    async def read(
+        self,
+        urls: Iterable[str],
+        log: str,
+        partition: RangeId,
+        *,
+        after: int,
+        most: int,
+        wait: float,
+    ) -> ReadResult:
+        """Return records after a sequence: about ``most`` bytes, or what there is.
+
+        With nothing there, wait for so many seconds.
+        """
+        path = self._path("partitions", partition, "records")
+        asked = {"log": log, "after": str(after), "bytes": str(most), "wait": f"{wait:g}"}
+        body = await self._ask("GET", urls, path, asked, seconds=wait + _ANSWER, of=partition)
+        try:
+            return parsed_read(body)
+        except WireDamaged as error:
+            raise FeedUnavailable(f"a broker's answer was damaged: {error}") from error
+
+    async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> End:
+        path = self._path("partitions", partition, "end")
+        return _decoded(await self._ask("GET", urls, path, {"log": log}, of=partition), End)
+
+    async def sequence_before(
+        self, urls: Iterable[str], log: str, partition: RangeId, time_us: int
+    ) -> int:
+        """Return the last sequence before the first record committed at or after a time."""
+        path = self._path("partitions", partition, "since")
+        asked = {"log": log, "time_us": str(time_us)}
+        return _decoded(await self._ask("GET", urls, path, asked, of=partition), Since).sequence
+
+    def _path(self, *more: str) -> str:
+        parts = ("v1", "collections", self.collection, *more)
+        return "".join(f"/{quote(x, safe='')}" for x in parts)
+
+    async def _ask(
+        self,
+        method: str,
+        urls: Iterable[str],
+        path: str,
+        query: Mapping[str, str],
+        *,
+        seconds: float = _ANSWER,
+        of: RangeId | None = None,
+    ) -> bytes:
+        """Ask one broker after the other until one answers."""
+        failed: FeedUnavailable | None = None
+        for url in self._in_order(urls):
+            try:
+                return await self._once(method, f"{url}{path}", query, seconds=seconds, of=of)
+            except FeedUnavailable as error:
+                self._aside[url] = time.monotonic() + _ASIDE
+                failed = error
+        raise failed or FeedUnavailable(f"no broker of {self.collection!r} is known")
+
+    def _in_order(self, urls: Iterable[str]) -> Sequence[str]:
+        now = time.monotonic()
+        return sorted(urls, key=lambda x: self._aside.get(x, 0) > now)
+
+    async def _once(
+        self,
+        method: str,
+        url: str,
+        query: Mapping[str, str],
+        *,
+        seconds: float,
+        body: BytesIO | None = None,
+        of: RangeId | None = None,
+    ) -> bytes:
+        headers = {} if body is None else {"Content-Type": CONTENT_TYPE}
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT)
+        try:
+            async with self._session.request(
+                method, url, params=query, data=body, headers=headers, timeout=limits
+            ) as answer:
+                content = await answer.read()
+                if answer.status != _OK:
+                    _refuse(url, answer, content, of)
+                return content
+        except TimeoutError as error:
+            raise FeedUnavailable(f"{url} did not answer within {seconds:g} s") from error
+        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
+            raise FeedUnavailable(f"{url} does not answer: {error or type(error)}") from error
+
+
+def _refuse(
+    url: str, answer: aiohttp.ClientResponse, content: bytes, of: RangeId | None
+) -> NoReturn:
+    """Raise what an answer that is no success means."""
+    try:
+        said = msgspec.json.decode(content, type=Refusal)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        said = Refusal(error="", message=f"it answered {answer.status} {answer.reason}")
+    if answer.status >= _SERVER or answer.status == _TOO_MANY:
+        raise FeedUnavailable(f"{url}: {said.message}", _retry_after(answer))
+    raise _error(said, of)
+
+
+def _error(said: Refusal, of: RangeId | None) -> FeedError:
+    if of is not None:
+        match said.error:
+            case "unknown-partition":
+                return RangeUnknown(of)
+            case "damaged":
+                return RangeDamaged(of, said.message)
+            case "gone" | "beyond":
+                return RangeRefused(of, said.message)
+    return FeedRefused(f"the brokers refused: {said.message}")
+
+
+def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
+    try:
+        return float(answer.headers.get("Retry-After", ""))
+    except ValueError:
+        return None
+
+
+def _decoded(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        shown: Any = body[:80]
+        raise FeedRefused(
+            f"what answers there is no broker of this version: {shown!r} ({error})"
+        ) from error

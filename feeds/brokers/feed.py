@@ -1,0 +1,250 @@
+"""Reading a collection through brokers: a feed, whose ranges are the partitions.
+
+A broker answers with whole flushes, which are more than a page of changes. What is left of an
+answer is kept for the next page, for all ranges together so many bytes at the most.
+
+A read that finds nothing waits at its broker for a first change, so changes come at once and
+cost no requests meanwhile. Each such read holds a connection: only some at a time do, and the
+others return empty.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.protocol import Block, PartitionInfo
+from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
+from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
+from changefeed.feeds.eventlog.ids import (
+    is_of,
+    is_of_another,
+    is_position,
+    position,
+    sequence_of,
+)
+from changefeed.feeds.feed import (
+    Change,
+    Continuation,
+    FeedRange,
+    Page,
+    RangeEnded,
+    RangeId,
+    StartAt,
+    Successor,
+)
+from changefeed.feeds.timestamps import instant_us
+
+_PAGE_BYTES = 1024 * 1024
+_KEPT_BYTES = 64 * 1024 * 1024
+_WAITING = 64
+
+
+class BrokersFeed:
+    """A feed over the brokers of a cluster. Make it with ``open``.
+
+    ``ranges`` names every partition that there ever was and that a record is left of, and
+    those that are open.
+    """
+
+    def __init__(self, client: BrokerClient, routes: Routes, *, wait: float) -> None:
+        self._client = client
+        self._routes = routes
+        self._wait = wait
+        self._waiting = asyncio.Semaphore(_WAITING)
+        self._kept = _Kept()
+        self._reached: dict[RangeId, int] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, address: BrokersAddress, access: BrokerAccess
+    ) -> "AsyncIterator[BrokersFeed]":
+        """Read until the block is left.
+
+        Raise ``FeedRefused`` for a collection that is not there or may not be read.
+        """
+        async with BrokerClient.open(address, access) as client:
+            yield cls(client, await client.routes(), wait=access.wait)
+
+    @property
+    def identity(self) -> str:
+        return self._routes.identity
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        await self._refresh()
+        return [x.range for x in self._routes.topology.partitions]
+
+    async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
+        time_us = None if isinstance(start, str) else instant_us(start)
+        partition = await self._partition(range_id)
+        urls = self._routes.to_read(partition)
+        if time_us is not None:
+            before = await self._client.sequence_before(urls, self.identity, range_id, time_us)
+            return self._position(before)
+        end = await self._client.end(urls, self.identity, range_id)
+        return self._position(end.start if start == "beginning" else end.last)
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        assert limit > 0, "a page holds at least one change"
+        partition = await self._partition(range_id)
+        last = self._sequence(range_id, after)
+        changes = self._kept.take(range_id, last, limit)
+        if not changes:
+            changes = await self._read(partition, last, limit)
+        if not changes:
+            return Page(changes=(), continuation=after)
+        return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+
+    def continuation_after(self, change: Change) -> Continuation:
+        return self._position(change.sequence)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        partition = await self._partition(range_id)
+        last = self._sequence(range_id, after)
+        urls = self._routes.to_read(partition)
+        end = await self._client.end(urls, self.identity, range_id)
+        if last > end.last:
+            await self._check_reached(partition, last)
+        return max(end.last - last, 0)
+
+    async def _read(self, partition: PartitionInfo, last: int, limit: int) -> Sequence[Change]:
+        range_id = partition.range.id
+        wait = 0.0 if partition.last is not None or self._waiting.locked() else self._wait
+        async with self._waiting if wait else _no_limit():
+            found = await self._client.read(
+                self._routes.to_read(partition),
+                self.identity,
+                range_id,
+                after=last,
+                most=_PAGE_BYTES,
+                wait=wait,
+            )
+        changes = _decoded(range_id, last, found.blocks)
+        if not changes and found.ended:
+            starts = (Successor(range=x, start=self._position(0)) for x in found.successors)
+            raise RangeEnded(range_id, tuple(starts))
+        if not changes:
+            await self._check_reached(partition, last)
+            return ()
+        self._reached[range_id] = changes[-1].sequence
+        size = sum(len(x.columns.bodies) + len(x.columns.keys) for x in found.blocks)
+        self._kept.put(range_id, changes[limit:], size)
+        return changes[:limit]
+
+    async def _check_reached(self, partition: PartitionInfo, last: int) -> None:
+        """Refuse a position that the range has not reached, which only its writer knows."""
+        range_id = partition.range.id
+        if last <= self._reached.get(range_id, 0):
+            return
+        end = partition.last
+        if end is None:
+            writer = self._routes.to_write(partition)
+            if not writer:
+                raise FeedUnavailable(f"the broker that writes range {range_id!r} is not there")
+            end = (await self._client.end([writer], self.identity, range_id)).last
+        if last > end:
+            raise _beyond(range_id, self._position(last), end)
+        self._reached[range_id] = last
+
+    async def _partition(self, range_id: RangeId) -> PartitionInfo:
+        if range_id not in self._routes.by_id:
+            await self._refresh()  # it may have been opened since
+        return self._routes.partition(range_id)
+
+    async def _refresh(self) -> None:
+        known = self._routes.topology.catalog
+        found = await self._client.routes(at_least=known)
+        if found.identity != self.identity:
+            raise FeedRefused(
+                f"the collection {self._client.collection!r} was deleted and created again "
+                f"while it was open: start again, after resetting the leases of this feed"
+            )
+        if found.topology.catalog >= known:
+            self._routes = found
+
+    def _sequence(self, range_id: RangeId, after: Continuation) -> int:
+        if not is_position(after):
+            raise RangeRefused(
+                range_id,
+                f"range {range_id!r} cannot be read from {after!r}, which is no position in an "
+                f"event log: it is of another kind of feed, or was damaged. Reset the lease of "
+                f"this range",
+            )
+        if not is_of(after, self.identity):
+            raise RangeRefused(range_id, is_of_another(after, self.identity))
+        return sequence_of(after, self.identity)
+
+    def _position(self, sequence: int) -> Continuation:
+        return position(self.identity, sequence)
+
+
+class _Kept:
+    """Changes that came with a page and were too many for it, by the sequence before them.
+
+    Those that were kept longest make room.
+    """
+
+    def __init__(self) -> None:
+        self._by_place: OrderedDict[tuple[RangeId, int], tuple[Sequence[Change], int]]
+        self._by_place = OrderedDict()
+        self._bytes = 0
+
+    def take(self, range_id: RangeId, last: int, limit: int) -> Sequence[Change]:
+        found = self._by_place.pop((range_id, last), None)
+        if found is None:
+            return ()
+        changes, size = found
+        self._bytes -= size
+        self.put(range_id, changes[limit:], size * max(len(changes) - limit, 0) // len(changes))
+        return changes[:limit]
+
+    def put(self, range_id: RangeId, changes: Sequence[Change], size: int) -> None:
+        if not changes:
+            return
+        place = (range_id, changes[0].sequence - 1)
+        _, before = self._by_place.pop(place, ((), 0))
+        self._by_place[place] = changes, size
+        self._bytes += size - before
+        while self._bytes > _KEPT_BYTES:
+            _, (_, size) = self._by_place.popitem(last=False)
+            self._bytes -= size
+
+
+def _decoded(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Sequence[Change]:
+    """Make the changes behind a sequence of blocks that follow each other."""
+    if not blocks:
+        return ()
+    first = expected = blocks[0].first
+    for block in blocks:
+        if block.first != expected or first > last + 1:
+            raise FeedUnavailable(
+                f"a broker left out changes of range {range_id!r} before {block.first}"
+            )
+        expected += block.count
+    try:
+        layout = joined(x.columns for x in blocks)
+        changes = changes_of(range_id, first, expected - first, layout)
+    except BlockDamaged as error:
+        raise FeedUnavailable(
+            f"a broker's answer about range {range_id!r} cannot be read: {error}"
+        ) from error
+    return changes[last + 1 - first :]
+
+
+def _beyond(range_id: RangeId, after: Continuation, last: int) -> RangeRefused:
+    return RangeRefused(
+        range_id,
+        f"the position {after!r} lies beyond the end of range {range_id!r}, which has {last} "
+        f"changes: it is of another range, or of another cluster. Reset the lease of this "
+        f"range",
+    )
+
+
+@asynccontextmanager
+async def _no_limit() -> AsyncIterator[None]:
+    yield

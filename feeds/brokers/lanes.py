@@ -1,0 +1,284 @@
+"""What a producer has to send, by the partition that takes it. Decisions only, no I/O.
+
+A lane holds the records of one partition in their order, and has one batch on its way at a
+time: that makes order by key plain, and a batch is sent again exactly as it was, under the
+same number, until its fate is known. Only then the next one follows.
+
+A partition that is closed keeps its lane, and its keys, until the fate of its last batch is
+known: any broker knows what a closed partition has. Then what it has not stored goes on to
+the partitions that have its keys now, before what is newer.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from changefeed.feeds.brokers.protocol import Batch, PartitionInfo
+from changefeed.feeds.brokers.routes import Place, Routes
+from changefeed.feeds.eventlog.block_format import lay_out
+from changefeed.feeds.eventlog.records import Encoded
+from changefeed.feeds.feed import RangeId
+
+BATCH_BYTES = 1024 * 1024
+"""A batch takes no more records once it has so many bytes."""
+
+
+class Delivery:
+    """What one caller waits for: its records, in as many batches as it takes."""
+
+    __slots__ = ("done", "left")
+
+    def __init__(self, count: int, done: asyncio.Future[None]) -> None:
+        self.left = count
+        self.done = done
+
+    def stored(self, count: int) -> None:
+        self.left -= count
+        if not self.left and not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, count: int, error: BaseException) -> None:
+        self.left -= count
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some records of one delivery for one partition. ``since``: when they were handed over."""
+
+    records: Sequence[Encoded]
+    places: Sequence[Place]
+    size: int
+    delivery: Delivery
+    since: float
+
+    def without(self, count: int) -> "Chunk":
+        """Return what follows its first so many records."""
+        if not count:
+            return self
+        rest = self.records[count:]
+        size = sum(x[-1] for x in rest)
+        return Chunk(rest, self.places[count:], size, self.delivery, self.since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnItsWay:
+    """What is sent under one number, and stays as it is until its fate is known."""
+
+    batch: Batch
+    chunks: tuple[Chunk, ...]
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The records of one partition. ``sent`` is the batch whose fate is not known.
+
+    ``waiting_bytes`` are those of what was not sent yet. ``generation`` is part of the name
+    under which it numbers its batches: another one after a batch was given up, whose numbers
+    may or may not be taken. ``attempts`` counts those without success, one after the other.
+    """
+
+    partition: PartitionInfo
+    next: int = 1
+    generation: int = 0
+    waiting: deque[Chunk] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    sent: OnItsWay | None = None
+    sent_to: str = ""
+    in_flight: bool = False
+    attempts: int = 0
+
+    @property
+    def id(self) -> RangeId:
+        return self.partition.range.id
+
+    @property
+    def is_closed(self) -> bool:
+        return self.partition.last is not None
+
+    @property
+    def has_work(self) -> bool:
+        return self.sent is not None or bool(self.waiting)
+
+    @property
+    def next_bytes(self) -> int:
+        """Return the bytes of the batch to send next, or a little more."""
+        if self.sent is not None:
+            return self.sent.size
+        if not self.waiting:
+            return 0
+        return max(self.waiting[0].size, min(self.waiting_bytes, BATCH_BYTES))
+
+    def add(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            self.waiting.append(chunk)
+            self.waiting_bytes += chunk.size
+
+    def batch(self, producer: str) -> Batch:
+        """Return what to send now: what was sent before, or else the next batch."""
+        if self.sent is None:
+            chunks: list[Chunk] = []
+            size = 0
+            while self.waiting and (not chunks or size + self.waiting[0].size <= BATCH_BYTES):
+                chunks.append(self._next())
+                size += chunks[-1].size
+            records = [x for chunk in chunks for x in chunk.records]
+            batch = Batch(
+                partition=self.id,
+                producer=f"{producer}.{self.generation}",
+                sequence=self.next,
+                count=len(records),
+                columns=lay_out(records),
+            )
+            self.sent = OnItsWay(batch=batch, chunks=tuple(chunks), size=size)
+        return self.sent.batch
+
+    def stored(self) -> int:
+        """The batch was stored: the next number is the one behind it. Return its bytes."""
+        sent = self._sent()
+        self.attempts = 0
+        self.next += sent.batch.count
+        for chunk in sent.chunks:
+            chunk.delivery.stored(len(chunk.records))
+        return sent.size
+
+    def stored_up_to(self, reached: int) -> int:
+        """A closed partition has stored what it has, and will never store more.
+
+        What it has not is the first that ``leave`` returns. Return the bytes of the rest.
+        """
+        sent = self._sent()
+        stored = min(max(reached - sent.batch.sequence + 1, 0), sent.batch.count)
+        freed = 0
+        left: list[Chunk] = []
+        for chunk in sent.chunks:
+            done, stored = min(stored, len(chunk.records)), max(stored - len(chunk.records), 0)
+            if done:
+                chunk.delivery.stored(done)
+            rest = chunk.without(done)
+            freed += chunk.size - rest.size
+            if rest.records:
+                left.append(rest)
+        self.waiting.extendleft(reversed(left))
+        self.waiting_bytes += sum(x.size for x in left)
+        return freed
+
+    def begin_again(self) -> None:
+        """Number from 1, under another name: what was sent is not stored."""
+        sent = self._sent()
+        self.waiting.extendleft(reversed(sent.chunks))
+        self.waiting_bytes += sent.size
+        self.generation, self.next = self.generation + 1, 1
+
+    def fail(self, error: BaseException) -> int:
+        """Give up what was sent, whose fate stays unknown; return its bytes."""
+        sent = self._sent()
+        self.generation, self.next = self.generation + 1, 1
+        for chunk in sent.chunks:
+            chunk.delivery.fail(len(chunk.records), error)
+        return sent.size
+
+    def fail_older(self, since: float, error: BaseException) -> int:
+        """Give up what was handed over before a time; return its bytes."""
+        freed = 0
+        if self.sent is not None and self.sent.chunks[0].since <= since:
+            freed += self.fail(error)
+        while self.sent is None and self.waiting and self.waiting[0].since <= since:
+            chunk = self._next()
+            chunk.delivery.fail(len(chunk.records), error)
+            freed += chunk.size
+        return freed
+
+    def leave(self) -> Iterator[Chunk]:
+        """Take everything out, in order."""
+        assert self.sent is None, "its fate is known"
+        while self.waiting:
+            yield self._next()
+
+    def _next(self) -> Chunk:
+        chunk = self.waiting.popleft()
+        self.waiting_bytes -= chunk.size
+        return chunk
+
+    def _sent(self) -> OnItsWay:
+        sent, self.sent = self.sent, None
+        assert sent is not None, "something was sent"
+        return sent
+
+
+class Lanes:
+    """All lanes of a producer, and which one takes a key."""
+
+    def __init__(self, routes: Routes) -> None:
+        self.routes = routes
+        self._by_id: dict[RangeId, Lane] = {}
+        self._by_place: dict[Place, Lane] = {}
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter([*self._by_id.values()])
+
+    def put(
+        self, records: Iterable[tuple[Place, Encoded]], delivery: Delivery, now: float
+    ) -> Sequence[Lane]:
+        """Add records behind those that are there; return the lanes they went to.
+
+        Raise ``FeedUnavailable``, with nothing added, where no partition is open for one.
+        """
+        grouped: dict[Lane, tuple[list[Encoded], list[Place]]] = {}
+        for place, record in records:
+            lane = self._by_place.get(place) or self._lane_of(place)
+            found = grouped.get(lane)
+            if found is None:
+                found = grouped[lane] = ([], [])
+            found[0].append(record)
+            found[1].append(place)
+        for lane, (encoded, places) in grouped.items():
+            lane.add(_chunks(encoded, places, delivery, now))
+        return list(grouped)
+
+    def adopt(self, routes: Routes) -> None:
+        """Learn a newer topology: who owns what, and what was closed."""
+        self.routes = routes
+        for lane in self:
+            lane.partition = routes.by_id.get(lane.id, lane.partition)
+
+    def move_on(self, lane: Lane) -> Sequence[Lane]:
+        """Dissolve a lane whose partition is closed, and that has nothing on its way.
+
+        Return the lanes that what it had not sent went to. Raise ``FeedUnavailable``, with
+        nothing changed, where no partition is open for one of its keys.
+        """
+        places = [x for x, y in self._by_place.items() if y is lane]
+        for place in places:
+            self.routes.open_at(place)
+        del self._by_id[lane.id]
+        for place in places:
+            del self._by_place[place]
+        moved: dict[Lane, None] = {}
+        for chunk in lane.leave():
+            pairs = zip(chunk.places, chunk.records, strict=True)
+            moved.update(dict.fromkeys(self.put(pairs, chunk.delivery, chunk.since)))
+        return list(moved)
+
+    def _lane_of(self, place: Place) -> Lane:
+        partition = self.routes.open_at(place)
+        lane = self._by_id.get(partition.range.id)
+        if lane is None:
+            lane = self._by_id[partition.range.id] = Lane(partition)
+        self._by_place[place] = lane
+        return lane
+
+
+def _chunks(
+    records: Sequence[Encoded], places: Sequence[Place], delivery: Delivery, now: float
+) -> Iterator[Chunk]:
+    """Cut what is larger than a batch should be."""
+    begin = size = 0
+    for n, record in enumerate(records, 1):
+        size += record[-1]
+        if size >= BATCH_BYTES or n == len(records):
+            yield Chunk(records[begin:n], places[begin:n], size, delivery, now)
+            begin, size = n, 0

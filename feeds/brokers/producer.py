@@ -1,0 +1,141 @@
+"""Producing through brokers: batched, idempotent, in the order of each key.
+
+Records are hashed and encoded as they are handed over, and wait in lanes, one for each
+partition (``lanes``). Each broker gets one request at a time, with a batch of every lane that
+has something for it: what comes meanwhile makes up the next one. A request goes out once its
+first record has waited for ``linger``, or there is enough for it.
+
+A batch whose fate is unknown is sent again under the same number, so it is stored once. Where
+its partition was closed meanwhile, the answer says how much of it is stored, and the rest goes
+to the partitions that follow: nothing is lost, stored twice or overtaken by later records of
+its key, through any number of eras, splits and merges (``sender``).
+
+Limits: a process that dies does not know the fate of its last batches. Records that were given
+up after ``delivery_timeout`` may be stored all the same.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from time import time_ns
+
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.lanes import Delivery, Lanes
+from changefeed.feeds.brokers.routes import Place, Routes
+from changefeed.feeds.brokers.sender import ProducerOptions, Sender
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog.hashing import place_of
+from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
+from changefeed.feeds.producer import Producer
+
+_SLICE = 1000
+"""So many records are encoded in one turn of the loop."""
+
+
+class BrokersProducer(Producer):
+    """Appends changes to a collection. Make it with ``open_producer``."""
+
+    def __init__(
+        self,
+        client: BrokerClient,
+        routes: Routes,
+        options: ProducerOptions,
+        *,
+        clock: Callable[[], int] = time_ns,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._parts = routes.topology.parts
+        self._used = 0
+        self._room = asyncio.Event()
+        self._entering = asyncio.Lock()
+        self._deliveries: dict[asyncio.Future[None], None] = {}
+        self._closing = False
+        self._sender = Sender(client, Lanes(routes), options, freed=self._free)
+
+    async def submit(self, records: Sequence[Record]) -> asyncio.Future[None]:
+        async with self._entering:  # who comes first is sent first
+            encoded = await self._encoded(records)
+            size = sum(x[-1] for _, x in encoded)
+            while self._used and self._used + size > self._options.memory:
+                self._room.clear()
+                await self._room.wait()
+            if self._closing:
+                raise FeedUnavailable("the producer was closed: open another")
+            return self._enter(encoded, size)
+
+    async def flush(self) -> None:
+        if self._deliveries:
+            with self._sender.hurrying():
+                await asyncio.wait([*self._deliveries])
+
+    async def close(self) -> None:
+        """Send what there is, and wait for it."""
+        self._closing = True
+        await self.flush()
+
+    async def abandon(self) -> None:
+        """Stop everything; what is on its way is cancelled."""
+        self._closing = True
+        await self._sender.stop()
+        for done in [*self._deliveries]:
+            done.cancel()
+
+    async def _encoded(self, records: Sequence[Record]) -> list[tuple[Place, Encoded]]:
+        """Hash and encode; a few at a time, so that answers are taken meanwhile."""
+        now_us = self._clock() // 1000
+        encoded: list[tuple[Place, Encoded]] = []
+        for begin in range(0, len(records), _SLICE):
+            if begin:
+                await asyncio.sleep(0)
+            for record in records[begin : begin + _SLICE]:
+                try:
+                    place = place_of(record.key, self._parts)
+                    encoded.append((place, encode_record(record, now_us)))
+                except UnicodeEncodeError as error:
+                    raise FeedRefused(
+                        f"the key or id of {record!r:.200} has no UTF-8: half a surrogate pair "
+                        f"is in it"
+                    ) from error
+        return encoded
+
+    def _enter(
+        self, encoded: Sequence[tuple[Place, Encoded]], size: int
+    ) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not encoded:
+            done.set_result(None)
+            return done
+        self._sender.put(encoded, Delivery(len(encoded), done))
+        self._used += size
+        self._deliveries[done] = None
+        done.add_done_callback(self._deliveries.pop)
+        return done
+
+    def _free(self, size: int) -> None:
+        self._used -= size
+        self._room.set()
+
+
+@asynccontextmanager
+async def open_brokers_producer(
+    address: BrokersAddress,
+    access: BrokerAccess,
+    options: ProducerOptions | None = None,
+    *,
+    clock: Callable[[], int] = time_ns,
+) -> AsyncIterator[BrokersProducer]:
+    """Write to a collection until the block is left, which waits for what was sent.
+
+    A block that is left by an error waits for nothing.
+    """
+    async with BrokerClient.open(address, access) as client:
+        routes = await client.routes()
+        producer = BrokersProducer(client, routes, options or ProducerOptions(), clock=clock)
+        try:
+            yield producer
+            await producer.close()
+        finally:
+            await producer.abandon()

@@ -1,0 +1,72 @@
+"""Which broker to ask about which partition, as one topology has it. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from changefeed.feeds.brokers.protocol import PartitionInfo, Topology
+from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
+from changefeed.feeds.feed import RangeId
+
+Place = tuple[int, int]
+"""A part, counted from 0, and a virtual part."""
+
+
+class Routes:
+    """A topology with what clients look up in it; ``scheme`` is http or https."""
+
+    def __init__(self, topology: Topology, scheme: str) -> None:
+        self.topology = topology
+        self._urls = {x.name: f"{scheme}://{x.address}" for x in topology.brokers}
+
+    @property
+    def identity(self) -> str:
+        return self.topology.identity
+
+    @property
+    def urls(self) -> Sequence[str]:
+        return tuple(self._urls.values())
+
+    @cached_property
+    def by_id(self) -> Mapping[RangeId, PartitionInfo]:
+        return {x.range.id: x for x in self.topology.partitions}
+
+    @cached_property
+    def _open(self) -> Mapping[Place, PartitionInfo]:
+        return {
+            (x.part, virtual): x
+            for x in self.topology.partitions
+            if x.last is None
+            for virtual in range(x.low, x.high + 1)
+        }
+
+    def partition(self, wanted: RangeId) -> PartitionInfo:
+        found = self.by_id.get(wanted)
+        if found is None:
+            raise RangeUnknown(wanted)
+        return found
+
+    def open_at(self, place: Place) -> PartitionInfo:
+        """Return the partition that takes the keys of a place."""
+        found = self._open.get(place)
+        if found is None:
+            raise FeedUnavailable(
+                f"no partition of {self.topology.collection!r} is open for part "
+                f"{place[0] + 1}: no broker has taken it yet"
+            )
+        return found
+
+    def to_write(self, partition: PartitionInfo) -> str:
+        """Return the URL of the broker that takes its records, empty if none does now."""
+        return "" if partition.last is not None else self._urls.get(partition.broker, "")
+
+    def to_read(self, partition: PartitionInfo) -> Sequence[str]:
+        """Return the URLs of brokers in the order in which to ask them.
+
+        Any can serve any partition; who writes one, or is its home, has it in memory.
+        """
+        first = partition.home if partition.last is not None else partition.broker
+        return self._known((first, partition.broker, *self._urls))
+
+    def _known(self, names: Iterable[str]) -> Sequence[str]:
+        found = (self._urls.get(x) for x in names)
+        return list(dict.fromkeys(x for x in found if x))

@@ -1,0 +1,194 @@
+"""What clients and brokers say to each other over HTTP. Pure: bytes and values.
+
+Records travel as columns (``feeds.eventlog.block_format``), between a head of msgpack and
+nothing else::
+
+    4 bytes, little-endian   the size of the head
+    the head                 what the columns belong to, how long each is, their CRC-32
+    the columns              one after the other, without a gap
+
+A broker joins columns and reads no record. Everything else is JSON.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from changefeed.feeds.brokers.protocol import Batch, Block, ReadResult
+from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.feed import FeedRange, RangeId
+
+CONTENT_TYPE: Final = "application/vnd.changefeed.columns"
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""The largest body of a request: more than the largest record."""
+MOST_HEAD: Final = 1024 * 1024
+
+_SIZE = struct.Struct("<I")
+_COLUMNS = len(Layout._fields)
+
+
+class WireDamaged(ValueError):
+    """A body is not what this page says. The text says where."""
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The head of one batch: ``sequence`` is the producer's number for its first record."""
+
+    partition: RangeId
+    producer: str
+    sequence: int
+    count: int
+    sizes: tuple[int, ...]
+
+
+class BlockHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The head of records that follow each other, from the sequence ``first`` on."""
+
+    first: int
+    count: int
+    sizes: tuple[int, ...]
+
+
+class AppendHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    check: int
+    batches: tuple[Sent, ...]
+
+
+class ReadHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """See ``protocol.ReadResult``."""
+
+    check: int
+    last: int
+    ended: bool
+    successors: tuple[FeedRange, ...]
+    blocks: tuple[BlockHead, ...]
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every answer that is no success. ``error`` is for programs."""
+
+    error: str
+    message: str
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """Sequences of a partition: the last deleted by retention, and the last."""
+
+    start: int
+    last: int
+
+
+class Since(msgspec.Struct, frozen=True, kw_only=True):
+    """The last sequence before a time."""
+
+    sequence: int
+
+
+_Head = TypeVar("_Head", AppendHead, ReadHead)
+_Sized = TypeVar("_Sized", Sent, BlockHead)
+
+
+def _frame(head: msgspec.Struct, columns: Iterable[bytes]) -> list[bytes]:
+    """Return the pieces of a body. The head must carry the checksum of the columns."""
+    encoded = msgspec.msgpack.encode(head)
+    return [_SIZE.pack(len(encoded)), encoded, *columns]
+
+
+def _checksum(columns: Iterable[bytes]) -> int:
+    found = 0
+    for column in columns:
+        found = zlib.crc32(column, found)
+    return found
+
+
+def framed_append(batches: Sequence[Batch]) -> list[bytes]:
+    """Return the pieces of a body that appends some batches."""
+    columns = [column for x in batches for column in x.columns]
+    heads = tuple(
+        Sent(
+            partition=x.partition,
+            producer=x.producer,
+            sequence=x.sequence,
+            count=x.count,
+            sizes=tuple(map(len, x.columns)),
+        )
+        for x in batches
+    )
+    return _frame(AppendHead(check=_checksum(columns), batches=heads), columns)
+
+
+def parsed_append(body: bytes) -> list[Batch]:
+    """Raise ``WireDamaged`` for what is no body of batches. What is in them is unchecked."""
+    head, columns = _split(body, AppendHead)
+    return [
+        Batch(
+            partition=sent.partition,
+            producer=sent.producer,
+            sequence=sent.sequence,
+            count=sent.count,
+            columns=layout,
+        )
+        for sent, layout in _cut(columns, head.check, head.batches)
+    ]
+
+
+def framed_read(result: ReadResult) -> list[bytes]:
+    columns = [column for x in result.blocks for column in x.columns]
+    blocks = tuple(
+        BlockHead(first=x.first, count=x.count, sizes=tuple(map(len, x.columns)))
+        for x in result.blocks
+    )
+    head = ReadHead(
+        check=_checksum(columns),
+        last=result.last,
+        ended=result.ended,
+        successors=result.successors,
+        blocks=blocks,
+    )
+    return _frame(head, columns)
+
+
+def parsed_read(body: bytes) -> ReadResult:
+    head, columns = _split(body, ReadHead)
+    blocks = [
+        Block(first=x.first, count=x.count, columns=layout)
+        for x, layout in _cut(columns, head.check, head.blocks)
+    ]
+    return ReadResult(
+        blocks=blocks, last=head.last, ended=head.ended, successors=head.successors
+    )
+
+
+def _split(body: bytes, kind: type[_Head]) -> tuple[_Head, memoryview]:
+    if len(body) < _SIZE.size:
+        raise WireDamaged("the body ends before its head")
+    (size,) = _SIZE.unpack_from(body)
+    if size > MOST_HEAD or _SIZE.size + size > len(body):
+        raise WireDamaged(f"the head is to have {size} bytes, and the body {len(body)}")
+    view = memoryview(body)
+    try:
+        head = msgspec.msgpack.decode(view[_SIZE.size : _SIZE.size + size], type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise WireDamaged(f"the head cannot be read: {error}") from error
+    return head, view[_SIZE.size + size :]
+
+
+def _cut(
+    columns: memoryview, check: int, heads: Iterable[_Sized]
+) -> Iterator[tuple[_Sized, Layout]]:
+    if zlib.crc32(columns) != check:
+        raise WireDamaged("the columns changed on the way: their checksum is another")
+    begin = 0
+    for head in heads:
+        if len(head.sizes) != _COLUMNS or min(head.sizes) < 0:
+            raise WireDamaged(f"{_COLUMNS} sizes of columns were to come, not {head.sizes!r}")
+        pieces = []
+        for size in head.sizes:
+            pieces.append(bytes(columns[begin : begin + size]))
+            begin += size
+        yield head, Layout(*pieces)
+    if begin != len(columns):
+        raise WireDamaged(f"columns of {begin} bytes were to come, {len(columns)} did")

@@ -1,0 +1,296 @@
+"""A broker over real HTTP: what it takes, what it refuses, and that a refusal wrote nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from io import BytesIO
+from random import Random
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from changefeed import Record
+from changefeed.brokers import operations
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.memory_store import MemoryStore
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.feed import BrokersFeed
+from changefeed.feeds.brokers.producer import open_brokers_producer
+from changefeed.feeds.brokers.protocol import Appended, Batch
+from changefeed.feeds.brokers.sender import ProducerOptions
+from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
+from changefeed.feeds.eventlog.block_format import Layout, lay_out
+from changefeed.feeds.eventlog.records import encode_record
+from changefeed.feeds.feed import Continuation, Feed, RangeEnded, RangeId
+from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
+
+pytestmark = pytest.mark.real_time
+
+
+@dataclass(frozen=True)
+class Given:
+    core: BrokerCore
+    store: MemoryStore
+    address: str
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}/v1/collections/{COLLECTION}"
+
+    async def asks(
+        self, verb: str, path: str, body: bytes | BytesIO | None = None, **headers: str
+    ) -> tuple[int, Any]:
+        sent = {"Authorization": f"Bearer {TOKEN}", **headers}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(verb, self.url + path, data=body, headers=sent) as answer,
+        ):
+            return answer.status, msgspec.json.decode(await answer.read())
+
+    @property
+    def written(self) -> list[str]:
+        return [x for x in self.store.objects if x.startswith("wal/")]
+
+
+@pytest.fixture
+async def given() -> AsyncIterator[Given]:
+    store = MemoryStore()
+    async with broker(store) as (core, address):
+        await operations.create_collection(core.catalogs, COLLECTION, parts=2)
+        yield Given(core, store, address)
+
+
+def batch(columns: Layout | None = None, **other: Any) -> Batch:
+    laid = lay_out([encode_record(Record(key="k", body=b"1"), 7)])
+    fields = {
+        "partition": RangeId("e1.p01.v00-ff"),
+        "producer": "p",
+        "sequence": 1,
+        "count": 1,
+        "columns": columns or laid,
+    }
+    return Batch(**{**fields, **other})
+
+
+def body(*batches: Batch) -> bytes:
+    return b"".join(framed_append(batches))
+
+
+RECORDS = {"Content-Type": CONTENT_TYPE}
+LAID = lay_out([encode_record(Record(key="k", body=b"1"), 7)])
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        (b"", "bad-body"),
+        (b"gibberish and more of it", "bad-body"),
+        (body(), "bad-body"),
+        (body(batch())[:-1], "bad-body"),
+        (body(batch(count=2)), "bad-batch"),
+        (body(batch(count=0)), "bad-batch"),
+        (body(batch(sequence=0)), "bad-batch"),
+        (body(batch(producer="")), "bad-batch"),
+        (body(batch(producer="a b")), "bad-batch"),
+        (body(batch(LAID._replace(keys=b"\xff"))), "bad-batch"),
+        (body(batch(LAID._replace(kinds=b"\x07"))), "bad-batch"),
+        (body(batch(LAID._replace(times=b""))), "bad-batch"),
+        (body(batch(LAID._replace(ids=b"more"))), "bad-batch"),
+        (body(batch(), batch(sequence=2, count=9)), "bad-batch"),
+    ],
+    ids=str,
+)
+async def test_a_body_that_is_wrong_is_refused_whole_and_nothing_is_written(
+    given: Given, sent: bytes, error: str
+) -> None:
+    before = given.written
+    status, said = await given.asks("POST", "/records", sent, **RECORDS)
+    assert (status, said["error"]) == (400, error)
+    assert said["message"]
+    assert given.written == before
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "sent", "status", "error"),
+    [
+        ("POST", "/records", b"{}", 415, "content-type"),
+        ("POST", "/records?log=another", b"", 409, "foreign"),
+        ("GET", "/partitions/e1.p01.v00-ff/records?log=another", None, 409, "foreign"),
+        ("GET", "/partitions/e9.p01.v00-ff/records", None, 404, "unknown-partition"),
+        ("GET", "/partitions/e1.p01.v00-ff/records?after=-1", None, 400, "bad-query"),
+        ("GET", "/partitions/e1.p01.v00-ff/records?after=x", None, 400, "bad-query"),
+        ("GET", "/partitions/e1.p01.v00-ff/records?wait=nan", None, 400, "bad-query"),
+        ("GET", "/partitions/e1.p01.v00-ff/since", None, 400, "bad-query"),
+        ("GET", "-of-nothing", None, 404, "unknown-collection"),
+        ("GET", "/nowhere", None, 404, "http"),
+        ("PUT", "", b'{"parts": 3}', 409, "cluster"),
+        ("PUT", "-2", b'{"parts": 0}', 409, "cluster"),
+        ("PUT", "-2", b'{"prats": 3}', 400, "bad-body"),
+        ("PUT", "-A B", b"{}", 409, "cluster"),
+        ("POST", "/split", b'{"partition": "nowhere"}', 404, "unknown-partition"),
+        ("POST", "/merge", b"[", 400, "bad-body"),
+        ("POST", "/retain", b'{"seconds": -1}', 409, "cluster"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(  # noqa: PLR0917
+    given: Given, verb: str, path: str, sent: bytes | None, status: int, error: str
+) -> None:
+    catalog, before = given.core.catalog.number, given.written
+    headers = RECORDS if "log=" in path else {}
+    found, said = await given.asks(verb, path, sent, **headers)
+    assert (found, said["error"]) == (status, error)
+    assert said["message"]
+    assert (given.core.catalog.number, given.written) == (catalog, before)
+
+
+async def test_a_body_larger_than_any_is_refused(given: Given) -> None:
+    status, said = await given.asks("POST", "/records", BytesIO(bytes(33 << 20)), **RECORDS)
+    assert (status, said["error"]) == (413, "http")
+
+
+@pytest.mark.parametrize("token", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", "\x80é"])
+async def test_without_the_token_nothing_is_answered_but_health(
+    given: Given, token: str
+) -> None:
+    status, said = await given.asks("GET", "", Authorization=token)
+    assert (status, said["error"]) == (401, "token")
+    for path in ("livez", "readyz", "metrics"):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{given.address}/{path}") as answer,
+        ):
+            assert answer.status == 200
+    wrong = BrokerAccess(token="wrong")
+    with pytest.raises(FeedRefused, match="BROKERS__TOKEN"):
+        async with BrokersFeed.open(address_of(given.address), wrong):
+            pass
+
+
+async def test_any_bytes_are_answered_with_a_refusal_and_the_broker_goes_on(
+    given: Given,
+) -> None:
+    random = Random(7)
+    good = body(batch())
+    for _ in range(150):
+        sent = bytearray(good)
+        for _ in range(random.randint(1, 4)):
+            sent[random.randrange(len(sent))] = random.randrange(256)
+        status, _ = await given.asks("POST", "/records", bytes(sent), **RECORDS)
+        assert status in (200, 400)
+    status, (answer,) = await given.asks(
+        "POST", "/records", body(batch(producer="fresh")), **RECORDS
+    )
+    assert (status, answer["type"]) == (200, "Appended")
+
+
+async def test_a_batch_that_is_sent_twice_is_stored_once(given: Given) -> None:
+    async with BrokerClient.open(address_of(given.address), ACCESS) as client:
+        log = (await client.routes()).identity
+        url = f"http://{given.address}"
+        (first,) = await client.append(url, log, [batch()], seconds=5)
+        (again,) = await client.append(url, log, [batch()], seconds=5)
+    assert isinstance(first, Appended)
+    assert isinstance(again, Appended)
+    assert (first.first, first.duplicate) == (1, False)
+    assert again.duplicate
+
+
+async def values(feed: Feed) -> dict[str, list[int]]:
+    """Read all ranges to their ends, parents first."""
+    found: dict[str, list[int]] = {}
+    for r in await feed.ranges():
+        after = await feed.resolve_start(r.id, "beginning")
+        try:
+            while (page := await feed.read(r.id, after, 100)).changes:
+                after = page.continuation
+                for change in page.changes:
+                    found.setdefault(change.key, []).append(change.value())
+        except RangeEnded:
+            continue
+    return found
+
+
+async def test_order_by_key_is_kept_while_brokers_join_and_leave_under_load() -> None:
+    store = MemoryStore()
+    async with broker(store, "broker-1") as (first, address):
+        await operations.create_collection(first.catalogs, COLLECTION, parts=4)
+        at = address_of(address)
+        async with (
+            BrokersFeed.open(at, ACCESS) as feed,
+            open_brokers_producer(at, ACCESS, ProducerOptions(linger=0.001)) as producer,
+        ):
+            stop = asyncio.Event()
+            count = 0
+
+            async def produce() -> None:
+                nonlocal count
+                while not stop.is_set():
+                    await producer.send_many(
+                        [Record(key=f"k{k}", body=b"%d" % count) for k in range(40)]
+                    )
+                    count += 1
+
+            producing = asyncio.create_task(produce())
+            async with broker(store, "broker-2") as (second, _):
+                await asyncio.sleep(0.3)
+                assert {x.broker for x in second.topology(COLLECTION).partitions} == {
+                    "broker-1",
+                    "broker-2",
+                }
+                await operations.split(first.catalogs, COLLECTION)
+                await asyncio.sleep(0.3)
+            await asyncio.sleep(0.5)  # broker-2 is gone as by a crash
+            seen = count
+            async with asyncio.timeout(20):
+                while count < seen + 20:  # noqa: ASYNC110 - what counts is a plain number
+                    await asyncio.sleep(0.05)
+            stop.set()
+            await producing
+            assert first.status().era >= 4
+            assert await values(feed) == {f"k{k}": list(range(count)) for k in range(40)}
+
+
+async def test_a_read_waits_for_a_change_and_has_it_at_once(given: Given) -> None:
+    at = address_of(given.address)
+    access = BrokerAccess(token=TOKEN, wait=20.0)
+    async with BrokersFeed.open(at, access) as feed, open_brokers_producer(at, ACCESS) as p:
+        await p.send("k", 1)
+        (range_id,) = [
+            x.id
+            for x in await feed.ranges()
+            if await feed.lag(x.id, await at_start(feed, x.id))
+        ]
+        now = await feed.resolve_start(range_id, "now")
+        reading = asyncio.create_task(feed.read(range_id, now, 10))
+        await asyncio.sleep(0.1)
+        assert not reading.done()
+        await p.send("k", 2)
+        async with asyncio.timeout(5):
+            assert [x.value() for x in (await reading).changes] == [2]
+
+
+async def at_start(feed: Feed, range_id: RangeId) -> Continuation:
+    return await feed.resolve_start(range_id, "beginning")
+
+
+async def test_positions_of_another_cluster_are_refused(given: Given) -> None:
+    async with BrokersFeed.open(address_of(given.address), ACCESS) as feed:
+        (r, *_) = await feed.ranges()
+        with pytest.raises(RangeRefused, match="another log"):
+            await feed.read(r.id, Continuation("00000000/3"), 10)
+
+
+async def test_no_broker_at_the_address_is_unavailable_and_a_stranger_is_refused(
+    given: Given,
+) -> None:
+    nowhere = address_of("127.0.0.1:1")
+    with pytest.raises(FeedUnavailable, match=r"127\.0\.0\.1:1"):
+        async with BrokersFeed.open(nowhere, ACCESS):
+            pass
+    both = address_of("127.0.0.1:1", given.address)
+    async with BrokersFeed.open(both, ACCESS) as feed:
+        assert len(await feed.ranges()) == 2

@@ -1,0 +1,107 @@
+"""Brokers in this process: over one store in memory, and reached over real HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from opentelemetry.sdk.metrics import MeterProvider
+from prometheus_client import CollectorRegistry
+
+from changefeed.brokers import operations
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.memory_store import MemoryStore
+from changefeed.brokers.meters import BrokerMeters
+from changefeed.brokers.run_core import open_core
+from changefeed.brokers.server import LIMITS, BrokerServer
+from changefeed.brokers.store import ObjectStore
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.feed import BrokersFeed
+from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_producer
+from changefeed.feeds.brokers.sender import ProducerOptions
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.feed import RangeId
+from changefeed.runtime.scrape import Scrape
+from changefeed.runtime.web_server import serving, take_port
+from changefeed.testing.feed_suite import NEW_YEAR_US, FeedAbility
+
+QUICK = CoreSettings(
+    linger=0.001,
+    heartbeat=0.1,
+    expiration=1.0,
+    settle=0.05,
+    catalog_interval=0.02,
+    seal_patience=0.5,
+    retry_delay=0.02,
+)
+TOKEN = "a token of tests"
+ACCESS = BrokerAccess(token=TOKEN, wait=0.0)
+COLLECTION = "orders"
+
+
+@asynccontextmanager
+async def broker(
+    store: ObjectStore, name: str = "broker-1", settings: CoreSettings = QUICK
+) -> AsyncIterator[tuple[BrokerCore, str]]:
+    """Run a broker, and give it with its address once it takes records."""
+    with take_port("127.0.0.1", 0) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        async with open_core(store, name, address=address, settings=settings) as core:
+            meters = BrokerMeters(MeterProvider())
+            scrape = Scrape(CollectorRegistry())
+            server = BrokerServer(core, meters, scrape, token=TOKEN, problems=list)
+            async with serving(server.application(), LIMITS, listening):
+                await core.wait_until_writing()
+                yield core, address
+
+
+def address_of(*addresses: str) -> BrokersAddress:
+    return BrokersAddress(urls=tuple(f"http://{x}" for x in addresses), collection=COLLECTION)
+
+
+class ThroughBrokers:
+    """A feed over one broker, as the contract suite wants it."""
+
+    can = frozenset(FeedAbility)
+
+    def __init__(self, core: BrokerCore, feed: BrokersFeed, producer: BrokersProducer) -> None:
+        self.feed = feed
+        self._core = core
+        self._producer = producer
+
+    async def append(self, records: Sequence[Record]) -> None:
+        await self._producer.send_many(records)
+
+    async def split(self, range_id: RangeId) -> None:
+        era = self._era
+        await operations.split(self._core.catalogs, COLLECTION, range_id)
+        await self._reaches(era + 1)
+
+    async def merge(self, range_ids: Sequence[RangeId]) -> None:
+        era = self._era
+        await operations.merge(self._core.catalogs, COLLECTION, range_ids[0])
+        await self._reaches(era + 1)
+
+    @property
+    def _era(self) -> int:
+        return self._core.status().era
+
+    async def _reaches(self, era: int) -> None:
+        async with asyncio.timeout(20):
+            while self._era < era or not self._core.status().writing:
+                await self._core.writer.changed.wait()
+
+
+@asynccontextmanager
+async def through_brokers(parts: int) -> AsyncIterator[ThroughBrokers]:
+    async with broker(MemoryStore()) as (core, address):
+        await operations.create_collection(core.catalogs, COLLECTION, parts=parts)
+        at, options = address_of(address), ProducerOptions(linger=0.0)
+        async with (
+            BrokersFeed.open(at, ACCESS) as feed,
+            open_brokers_producer(
+                at, ACCESS, options, clock=lambda: NEW_YEAR_US * 1000
+            ) as producer,
+        ):
+            yield ThroughBrokers(core, feed, producer)

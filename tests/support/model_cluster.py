@@ -1,0 +1,164 @@
+"""Brokers as the protocol describes them, in memory and at fault on purpose.
+
+A fake at the place of the client: what a producer is tested against for any number of eras.
+It stores batches, numbers included, and answers as ``feeds.brokers.protocol`` says.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from changefeed.feeds.brokers.protocol import (
+    Answer,
+    Appended,
+    Batch,
+    BrokerInfo,
+    NotAppended,
+    PartitionInfo,
+    Topology,
+)
+from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.eventlog.block_format import changes_of
+from changefeed.feeds.eventlog.ids import range_id
+from changefeed.feeds.feed import Change, FeedRange, RangeId
+
+IDENTITY = "f" * 32
+
+
+@dataclass(kw_only=True)
+class ModelPartition:
+    id: RangeId
+    era: int
+    part: int
+    low: int
+    high: int
+    broker: str
+    closed: bool = False
+    changes: list[Change] = field(default_factory=list)
+    reached: dict[str, int] = field(default_factory=dict)
+
+    def info(self) -> PartitionInfo:
+        return PartitionInfo(
+            range=FeedRange(id=self.id),
+            era=self.era,
+            part=self.part,
+            low=self.low,
+            high=self.high,
+            broker=self.broker,
+            home=self.broker,
+            last=len(self.changes) if self.closed else None,
+        )
+
+
+class ModelCluster:
+    """Stands for a ``BrokerClient``. ``faults`` is how likely each call is to go wrong."""
+
+    collection = "orders"
+
+    def __init__(
+        self, parts: int, brokers: int, random: Random, *, faults: float = 0.0
+    ) -> None:
+        self.parts = parts
+        self.faults = faults
+        self.frozen: set[str] = set()
+        self.catalog = 0
+        self.requests = 0
+        self._random = random
+        self._era = 0
+        self.partitions: list[ModelPartition] = []
+        self._brokers = 0
+        self.cuts = [[0] for _ in range(parts)]
+        self.begin_era(brokers)
+
+    @property
+    def urls(self) -> Sequence[str]:
+        return [f"http://b{n}" for n in range(self._brokers)]
+
+    def begin_era(self, brokers: int) -> None:
+        """Close all that is open, and open the partitions of the cuts at so many brokers."""
+        for x in self.partitions:
+            x.closed = True
+        self._era, self._brokers = self._era + 1, brokers
+        self.catalog += 1
+        for part, lows in enumerate(self.cuts):
+            for low, end in zip(lows, [*lows[1:], 256], strict=True):
+                name = range_id(era=self._era, part=part + 1, low=low, high=end - 1)
+                self.partitions.append(
+                    ModelPartition(
+                        id=name,
+                        era=self._era,
+                        part=part,
+                        low=low,
+                        high=end - 1,
+                        broker=f"b{self._random.randrange(brokers)}",
+                    )
+                )
+
+    def reshape(self) -> None:
+        """Cut some parts in pieces, and make others whole."""
+        for cuts in self.cuts:
+            if len(cuts) > 1 and self._random.random() < 0.5:
+                del cuts[1:]
+            else:
+                cuts[:] = [0, *sorted(self._random.sample(range(1, 256), 2))]
+
+    def changes(self) -> list[Change]:
+        """Return all that was stored, the partitions of older eras first."""
+        return [x for partition in self.partitions for x in partition.changes]
+
+    async def routes(self, *, at_least: int = 0) -> Routes:
+        del at_least
+        await self._travel()
+        topology = Topology(
+            cluster="c" * 32,
+            collection=self.collection,
+            identity=IDENTITY,
+            parts=self.parts,
+            catalog=self.catalog,
+            era=self._era,
+            ending=False,
+            partitions=tuple(x.info() for x in self.partitions),
+            brokers=tuple(
+                BrokerInfo(name=f"b{n}", incarnation="i", address=f"b{n}")
+                for n in range(self._brokers)
+            ),
+        )
+        return Routes(topology, "http")
+
+    async def append(
+        self, url: str, log: str, batches: Sequence[Batch], *, seconds: float
+    ) -> Sequence[Answer]:
+        assert log == IDENTITY
+        self.requests += 1
+        if url.removeprefix("http://") in self.frozen:
+            await asyncio.sleep(seconds)
+            raise FeedUnavailable("frozen")
+        await self._travel()
+        answers = [self._append(url.removeprefix("http://"), x) for x in batches]
+        await self._travel()  # the answer may be lost, too
+        return answers
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(self._random.random() * 0.02)
+        if self._random.random() < self.faults:
+            raise FeedUnavailable("lost on the way")
+
+    def _append(self, broker: str, batch: Batch) -> Answer:
+        found = next(x for x in self.partitions if x.id == batch.partition)
+        reached = found.reached.get(batch.producer, 0)
+        if found.closed:
+            return NotAppended(partition=found.id, reason="moved", reached=reached)
+        if found.broker != broker:
+            return NotAppended(partition=found.id, reason="elsewhere")
+        if self._random.random() < self.faults:
+            return NotAppended(partition=found.id, reason="busy")
+        if batch.sequence + batch.count - 1 <= reached:
+            return Appended(partition=found.id, first=None, count=batch.count, duplicate=True)
+        if batch.sequence != reached + 1:
+            return NotAppended(partition=found.id, reason="gap", reached=reached)
+        first = len(found.changes) + 1
+        found.changes += changes_of(found.id, first, batch.count, batch.columns)
+        found.reached[batch.producer] = batch.sequence + batch.count - 1
+        return Appended(partition=found.id, first=first, count=batch.count)

@@ -1,0 +1,196 @@
+"""The producer against brokers that lose requests and answers, and change eras all the time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from changefeed.feeds.brokers.lanes import Delivery, Lanes
+from changefeed.feeds.brokers.producer import BrokersProducer
+from changefeed.feeds.brokers.sender import ProducerOptions
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog.records import Record
+from tests.support.model_cluster import ModelCluster
+
+
+@asynccontextmanager
+async def producing(cluster: ModelCluster, **options: Any) -> AsyncIterator[BrokersProducer]:
+    routes = await cluster.routes()
+    producer = BrokersProducer(cast("Any", cluster), routes, ProducerOptions(**options))
+    try:
+        yield producer
+        await producer.close()
+    finally:
+        await producer.abandon()
+
+
+def stored(cluster: ModelCluster) -> dict[str, list[int]]:
+    """Return the numbers of each key, in the order in which a reader gets them."""
+    found: dict[str, list[int]] = {}
+    for change in cluster.changes():
+        found.setdefault(change.key, []).append(int(change.body))
+    return found
+
+
+async def test_what_was_sent_is_stored_once_and_in_the_order_of_each_key() -> None:
+    cluster = ModelCluster(12, 3, Random(1))
+    async with producing(cluster) as producer:
+        for n in range(50):
+            await producer.send_many([Record(key=f"k{k}", body=b"%d" % n) for k in range(20)])
+    assert stored(cluster) == {f"k{k}": list(range(50)) for k in range(20)}
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_nothing_is_lost_doubled_or_overtaken_through_faults_eras_splits_and_merges(
+    seed: int,
+) -> None:
+    random = Random(seed)
+    cluster = ModelCluster(4, 2, random, faults=0.0)
+    sent = 0
+
+    async def produce(producer: BrokersProducer, keys: range) -> None:
+        nonlocal sent
+        for n in range(60):
+            await producer.submit([Record(key=f"k{k}", body=b"%d" % n) for k in keys])
+            sent += len(keys)
+            await asyncio.sleep(random.random() * 0.1)
+
+    async def change() -> None:
+        for _ in range(12):
+            await asyncio.sleep(random.random() * 0.6)
+            if random.random() < 0.5:
+                cluster.reshape()
+            cluster.begin_era(random.randint(1, 4))
+
+    async with asyncio.timeout(600), producing(cluster) as producer:
+        cluster.faults = 0.15
+        async with asyncio.TaskGroup() as group:
+            for begin in range(0, 30, 10):
+                group.create_task(produce(producer, range(begin, begin + 10)))
+            group.create_task(change())
+        await producer.flush()
+        cluster.faults = 0.0
+    assert stored(cluster) == {f"k{k}": list(range(60)) for k in range(30)}
+    assert len(cluster.changes()) == sent
+
+
+async def test_records_that_come_while_a_request_is_under_way_share_the_next_one() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    async with producing(cluster) as producer:
+        await asyncio.gather(*(producer.send("k", n) for n in range(1000)))
+    assert stored(cluster) == {"k": list(range(1000))}
+    assert cluster.requests < 10
+
+
+async def test_a_frozen_broker_holds_up_its_keys_until_the_era_ends_and_no_longer() -> None:
+    cluster = ModelCluster(4, 2, Random(3))
+    async with producing(cluster) as producer:
+        await producer.send_many([Record(key=f"k{k}", body=b"0") for k in range(20)])
+        cluster.frozen = {"b0"}
+        done = await producer.submit([Record(key=f"k{k}", body=b"1") for k in range(20)])
+        await asyncio.sleep(5)
+        assert not done.done()
+        cluster.begin_era(2)
+        for x in cluster.partitions:
+            x.broker = "b1"
+        began = asyncio.get_running_loop().time()
+        await done
+        assert asyncio.get_running_loop().time() - began < 1.5
+    assert stored(cluster) == {f"k{k}": [0, 1] for k in range(20)}
+
+
+async def test_what_no_broker_takes_in_time_is_given_up_and_what_follows_is_stored() -> None:
+    cluster = ModelCluster(2, 1, Random(1))
+    async with producing(cluster, delivery_timeout=3.0, request_timeout=1.0) as producer:
+        await producer.send("k", 1)
+        cluster.frozen = {"b0"}
+        with pytest.raises(FeedUnavailable, match="within 3 s"):
+            await producer.send("k", 2)
+        cluster.frozen = set()
+        await producer.send("k", 3)
+    assert stored(cluster) == {"k": [1, 3]}
+
+
+async def test_who_hands_over_too_much_waits_until_there_is_room() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    async with producing(cluster, memory=5000) as producer:
+        first = await producer.submit([Record(key="k", body=b'"' + b"x" * 4000 + b'"')])
+        second = asyncio.create_task(
+            producer.submit([Record(key="k", body=b'"' + b"x" * 4000 + b'"')])
+        )
+        await asyncio.sleep(0)
+        assert not second.done()
+        await first
+        await (await second)
+    assert len(cluster.changes()) == 2
+
+
+async def test_a_record_that_cannot_be_stored_is_refused_and_no_other() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    async with producing(cluster) as producer:
+        with pytest.raises(FeedRefused, match="16777216 is the most"):
+            await producer.send_many(
+                [Record(key="k", body=b"1"), Record(key="k", body=b"x" * 17_000_000)]
+            )
+        with pytest.raises(FeedRefused, match="no UTF-8"):
+            await producer.send("\ud800", 1)
+        await producer.send("k", 2)
+    assert stored(cluster) == {"k": [2]}
+
+
+async def test_a_callback_learns_of_a_delivery() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    heard: list[bool] = []
+    async with producing(cluster) as producer:
+        done = await producer.submit([Record(key="k", body=b"1")])
+        done.add_done_callback(lambda x: heard.append(x.exception() is None))
+        assert heard == []
+        await producer.flush()
+        await asyncio.sleep(0)
+        assert heard == [True]
+
+
+async def test_a_producer_that_is_forgotten_by_brokers_numbers_from_one_again() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    async with producing(cluster) as producer:
+        await producer.send("k", 1)
+        cluster.partitions[0].reached.clear()
+        await producer.send("k", 2)
+    assert stored(cluster) == {"k": [1, 2]}
+
+
+async def test_a_block_that_ends_by_an_error_waits_for_nothing() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    cluster.frozen = {"b0"}
+    sent: list[asyncio.Future[None]] = []
+
+    async def fail() -> None:
+        async with producing(cluster) as producer:
+            sent.append(await producer.submit([Record(key="k", body=b"1")]))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert sent[0].cancelled()
+
+
+async def test_what_a_closed_partition_has_of_a_batch_is_not_sent_on() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    lanes = Lanes(await cluster.routes())
+    async with producing(cluster) as producer:
+        encoded = await producer._encoded([Record(key="k", body=b"%d" % n) for n in range(5)])
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    (lane,) = lanes.put(encoded, Delivery(5, done), 0.0)
+    lane.batch("p")
+    freed = lane.stored_up_to(3)
+    assert freed == sum(x[-1] for _, x in encoded[:3])
+    cluster.begin_era(1)
+    lanes.adopt(await cluster.routes())
+    (child,) = lanes.move_on(lane)
+    assert child.batch("p").count == 2
+    assert child.batch("p").sequence == 1
+    assert child.stored() == sum(x[-1] for _, x in encoded[3:])
+    assert done.done()
