@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         RangeUnknown,
     )
     from changefeed.feeds.eventlog.records import Record
+    from changefeed.feeds.eventlog.sealing import SealPolicy
     from changefeed.feeds.feed import (
         Change,
         Continuation,
@@ -117,6 +118,7 @@ _GROUPS = {
         "ProducerOptions": "feeds.brokers.sender",
         "open_sync_producer": "feeds.sync_producer",
         "SyncProducer": "feeds.sync_producer",
+        "SealPolicy": "feeds.eventlog.sealing",
     },
     "Feeds": {
         "Feed": "feeds.feed",
@@ -203,6 +205,7 @@ __all__ = [
     "RangeUnknown",
     "Record",
     "RetrySettings",
+    "SealPolicy",
     "Settings",
     "StartAt",
     "Successor",

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "release": "changefeed.cli.release:release",
     "reset": "changefeed.cli.reset:reset",
     "produce": "changefeed.cli.produce:produce",
+    "log": "changefeed.cli.log:log",
     "init-config": "changefeed.cli.init_config:init_config",
     "check": "changefeed.cli.check:check",
     "doctor": "changefeed.cli.doctor:doctor",

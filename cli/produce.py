@@ -29,7 +29,14 @@ from changefeed.cli.exit_codes import (
 from changefeed.cli.io.blocks import Blocks
 from changefeed.cli.io.json_lines import BadLine, Fields, Lines, record_of
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.eventlog import DEFAULT_PARTS, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog import (
+    BACKGROUND,
+    DEFAULT_PARTS,
+    EventLogWriter,
+    Record,
+    SealPolicy,
+    create_log,
+)
 from changefeed.feeds.eventlog.catalog import read_catalog
 from changefeed.runtime.errors import UserError
 
@@ -71,6 +78,10 @@ def produce(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Count bad lines and continue.")
     ] = False,
+    seal: Annotated[
+        bool,
+        typer.Option("--seal", help="Seal what lies behind meanwhile; see log seal."),
+    ] = False,
 ) -> None:
     """Append JSON lines to an event log, each as one change.
 
@@ -94,6 +105,7 @@ def produce(
                     show,
                     parts=parts,
                     create=create,
+                    sealing=BACKGROUND if seal else None,
                 )
             )
     raise typer.Exit(code)
@@ -115,9 +127,10 @@ async def _produce(
     *,
     parts: int | None,
     create: bool,
+    sealing: SealPolicy | None,
 ) -> int:
     await _prepare(home, parts, create=create)
-    async with EventLogWriter.open(home) as writer:
+    async with EventLogWriter.open(home, sealing=sealing) as writer:
         began, blocks = time.monotonic(), Blocks(source)
         with _stopping(blocks):
             code, reason = await _append_all(writer, blocks, plan, tally, show)

@@ -3,6 +3,7 @@
     catalog.db             which log this is, its parts, eras, brokers and partitions
     brokers/1/records.db   the changes of the partitions that broker 1 writes
     brokers/1/writer.lock  held by the one process that writes there
+    segments/RANGE/        changes of a range that were sealed: files of Parquet
 
 A collection has a fixed number of *parts*, 12 by default, and 256 *virtual
 parts* in each. The hash of a key gives both. A *partition* is a part with an interval of
@@ -19,13 +20,18 @@ accord; the files have room for both. ``docs/design/event-log.md`` gives the rea
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS, create_log
 from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.sealer import Sealed
+from changefeed.feeds.eventlog.sealing import BACKGROUND, SealPolicy
 from changefeed.feeds.eventlog.writer import Appended, EventLogWriter
 
 __all__ = [
+    "BACKGROUND",
     "DEFAULT_PARTS",
     "Appended",
     "EventLog",
     "EventLogWriter",
     "Record",
+    "SealPolicy",
+    "Sealed",
     "create_log",
 ]

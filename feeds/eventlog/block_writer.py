@@ -80,7 +80,7 @@ def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
     last, latest_us, size = tail.last, tail.latest_us, tail.size
     room = tail.first + BLOCK_RECORDS - 1  # the last sequence that the block may hold
     if tail.is_full:
-        tail, room, size = _next_block(tail), last + BLOCK_RECORDS, 0
+        tail, room, size = next_block(tail), last + BLOCK_RECORDS, 0
     for record in records:
         last += 1
         size += record[-1]
@@ -89,7 +89,7 @@ def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
         if last >= room or size >= BLOCK_BYTES:
             tail, addition = _grown(tail, pending, last, latest_us, size)
             additions.append(addition)
-            tail, pending, size = _next_block(tail), [], 0
+            tail, pending, size = next_block(tail), [], 0
             room = last + BLOCK_RECORDS
     if pending:
         tail, addition = _grown(tail, pending, last, latest_us, size)
@@ -97,7 +97,8 @@ def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
     return tail, additions
 
 
-def _next_block(tail: Tail) -> Tail:
+def next_block(tail: Tail) -> Tail:
+    """Return the end before a block that has nothing yet."""
     return replace(tail, first=tail.last + 1, size=0, checks=checksums.NONE)
 
 

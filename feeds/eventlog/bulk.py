@@ -11,11 +11,11 @@ known without reading them; ``ends`` and ``position`` are all that planning take
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.errors import FeedRefused, RangeDamaged
 from changefeed.feeds.eventlog.block_format import Layout, joined
 from changefeed.feeds.eventlog.catalog import (
     Catalog,
@@ -28,6 +28,12 @@ from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import advised, opened
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.eventlog.schema import RECORDS
+from changefeed.feeds.eventlog.sealed import (
+    read_sealed,
+    sealed_since,
+    sealed_with,
+    sequence_in_segment,
+)
 from changefeed.feeds.eventlog.stored_blocks import (
     BLOCK,
     END,
@@ -116,6 +122,10 @@ class BulkLog:
         with _records(self.catalog, partition.broker) as (records, version):
             where = (partition.number, time_us)
             blocks = records.execute(_SINCE[version.format], where).fetchall()
+            # Asked later, so what was sealed meanwhile is found here.
+            segment = sealed_since(self.catalog, records, partition, time_us)
+        if segment is not None:
+            return sequence_in_segment(self.catalog, segment, time_us)
         if not blocks:
             return self.ends()[range_id].last
         return sequence_since(blocks[0], self.catalog, partition, time_us, version)
@@ -141,27 +151,61 @@ class BulkReader:
         Raise ``FeedRefused`` if they are not all there, as the log is another one, and
         ``RangeDamaged`` if they are not what was written.
         """
-        if after >= end:
-            return
         partition = self._catalog.partition(range_id)
+        while after < end:
+            for columns in self._pieces(partition, after, end, batch):
+                after += columns.count
+                yield columns
+
+    def _pieces(
+        self, partition: Partition, after: int, end: int, batch: int
+    ) -> Iterator[Columns]:
+        """Yield what one segment holds behind a sequence, or what blocks hold; at least one
+        change.
+        """
+        done, damage = after, None
+        with advised(self._catalog.folder(partition.broker) / RECORDS, partition.id):
+            records, _ = self._records(partition.broker)
+            segment = sealed_with(self._catalog, records, partition, after + 1)
+            if segment is None:
+                try:
+                    for columns in self._in_blocks(partition, after, end, batch):
+                        done += columns.count
+                        yield columns
+                except RangeDamaged as error:
+                    damage = error
+                if done > after and damage is None:
+                    return
+                if done == after:  # what lay in blocks may have been sealed meanwhile
+                    segment = sealed_with(self._catalog, records, partition, after + 1)
+            if segment is not None:
+                for columns in read_sealed(self._catalog, segment, after + 1):
+                    if columns.first > end:
+                        return
+                    yield replace(columns, count=min(columns.count, end + 1 - columns.first))
+                return
+        raise damage or self._end_refused(partition, after, end)
+
+    def _in_blocks(
+        self, partition: Partition, after: int, end: int, batch: int
+    ) -> Iterator[Columns]:
+        records, version = self._records(partition.broker)
         where = {"partition": partition.number, "begin": after + 1, "end": end}
-        done = after
-        with advised(self._catalog.folder(partition.broker) / RECORDS, range_id):
-            records, version = self._records(partition.broker)
-            rows = _behind(records.execute(_BLOCKS[version.format], where), after)
-            found = whole_blocks(rows, self._catalog, partition, after + 1, version)
-            for blocks in _batches(found, batch):
-                columns = _columns(blocks, done + 1, end)
-                if columns.count > 0:
-                    done += columns.count
-                    yield columns
-        if done < end:
-            if self._end(partition) >= end:
-                raise damaged(self._catalog, range_id, done + 1, end)
-            raise FeedRefused(
-                f"range {range_id!r} has changes up to {done} only, {end} was wanted: the log "
-                f"was restored from an older copy. Start from the beginning"
-            )
+        rows = _behind(records.execute(_BLOCKS[version.format], where), after)
+        found = whole_blocks(rows, self._catalog, partition, after + 1, version)
+        for blocks in _batches(found, batch):
+            columns = _columns(blocks, after + 1, end)
+            if columns.count > 0:
+                after += columns.count
+                yield columns
+
+    def _end_refused(self, partition: Partition, done: int, end: int) -> FeedRefused:
+        if self._end(partition) >= end:
+            return damaged(self._catalog, partition.id, done + 1, end)
+        return FeedRefused(
+            f"range {partition.id!r} has changes up to {done} only, {end} was wanted: the log "
+            f"was restored from an older copy. Start from the beginning"
+        )
 
     def _end(self, partition: Partition) -> int:
         records, version = self._records(partition.broker)

@@ -9,7 +9,7 @@ from pathlib import Path
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.eventlog.database import opened
 from changefeed.feeds.eventlog.ids import position
-from changefeed.feeds.eventlog.schema import CATALOG, CHECKED, CHECKS, FORMAT, RECORDS
+from changefeed.feeds.eventlog.schema import CATALOG, CHECKED, CHECKS, RECORDS
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
 
 
@@ -170,7 +170,7 @@ def known_format(version: int, path: Path) -> int:
         return version
     advice = (
         "upgrade changefeed-host"
-        if version > FORMAT
+        if version > max(CHECKS)
         else "read it with the version that wrote it, or create the log again"
     )
     known = " and ".join(map(str, CHECKS))

@@ -4,6 +4,9 @@ A page is one statement, on one of a few connections that all ranges share: each
 thread of its own, and which one reads a range depends on its number only. Decoding is
 done on the event loop, about half a millisecond for a thousand changes. Two connections
 are enough, because Python runs one thread at a time anyway: see docs/design/event-log.md.
+
+The beginning of a range may lie in segments (``sealed``): pages of these are read and made
+in a thread, and only where a change is in no block is a segment looked for.
 """
 
 import asyncio
@@ -24,6 +27,7 @@ from changefeed.feeds.eventlog.catalog import (
     format_of_records,
     read_catalog,
 )
+from changefeed.feeds.eventlog.cursors import Cursors
 from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import (
     advised,
@@ -39,6 +43,17 @@ from changefeed.feeds.eventlog.ids import (
     sequence_of,
 )
 from changefeed.feeds.eventlog.schema import RECORDS
+from changefeed.feeds.eventlog.sealed import (
+    FORMAT,
+    has_segments,
+    segment_of,
+    sequence_in_segment,
+)
+from changefeed.feeds.eventlog.segment_rows import (
+    Segment,
+    segment_query,
+    segment_since_query,
+)
 from changefeed.feeds.eventlog.stored_blocks import (
     BLOCK,
     END,
@@ -91,6 +106,8 @@ class EventLog:
     def __init__(self, catalog: Catalog, brokers: "_Brokers") -> None:
         self._catalog = catalog
         self._brokers = brokers
+        self._cursors = Cursors()
+        self._segments: dict[int, Segment] = {}  # of each partition, the last one read
 
     @classmethod
     @asynccontextmanager
@@ -104,7 +121,9 @@ class EventLog:
             brokers = _Brokers(stack)
             for broker in catalog.folders:
                 await brokers.connect(catalog, broker)
-            yield cls(catalog, brokers)
+            log = cls(catalog, brokers)
+            stack.callback(log._cursors.close)
+            yield log
 
     @property
     def identity(self) -> str:
@@ -122,6 +141,12 @@ class EventLog:
             return self._position((await self._end(partition)).last)
         time_us = instant_us(start)
         rows = await self._fetch(partition, _SINCE, (partition.number, time_us))
+        # Asked later, so what was sealed meanwhile is found here.
+        query = segment_since_query(partition.number, time_us)
+        segment = await self._segment(partition, query)
+        if segment is not None:
+            at = await asyncio.to_thread(sequence_in_segment, self._catalog, segment, time_us)
+            return self._position(at)
         if not rows:
             return self._position((await self._end(partition)).last)
         records = (await self._connections(partition)).format
@@ -132,13 +157,44 @@ class EventLog:
         assert limit > 0, "a page holds at least one change"
         partition = await self._partition(range_id)
         last = self._sequence(range_id, after)
-        wanted = _page_of(partition, last, limit)
-        rows = await self._fetch(partition, _BLOCKS, wanted)
+        page = await self._piece(partition, after, last, limit)
+        if 0 < len(page.changes) < limit and self._is_sealed(partition, last + 1):
+            return await self._filled(partition, page, limit)
+        return page
+
+    async def _piece(
+        self, partition: Partition, after: Continuation, last: int, limit: int
+    ) -> Page:
+        """Read on, but not across a border between segments and blocks."""
+        if self._is_sealed(partition, last + 1):
+            return await self._sealed_page(self._segments[partition.number], last, limit)
+        rows = await self._fetch(partition, _BLOCKS, _page_of(partition, last, limit))
         if not rows:
-            return await self._nothing(partition, after, last)
+            return await self._not_in_blocks(partition, after, last, limit)
         records = (await self._connections(partition)).format
         changes = self._changes(partition, last, rows, records)[:limit]
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+
+    async def _filled(self, partition: Partition, page: Page, limit: int) -> Page:
+        """Add what lies behind a border: a page that is not full looks like the end."""
+        changes = list(page.changes)
+        begin = changes[0].sequence
+        while self._is_sealed(partition, begin) and len(changes) < limit:
+            begin = changes[-1].sequence + 1
+            after = self._position(begin - 1)
+            try:
+                more = await self._piece(partition, after, begin - 1, limit - len(changes))
+            except (RangeDamaged, RangeEnded):
+                break  # it is raised again at the next page
+            changes += more.changes
+            if not more.changes or sum(len(x.body) for x in changes) > _PAGE_BYTES:
+                break
+        return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+
+    def _is_sealed(self, partition: Partition, sequence: int) -> bool:
+        """Whether a change is in the segment of its range that was read last."""
+        segment = self._segments.get(partition.number)
+        return segment is not None and segment.file.first <= sequence <= segment.file.last
 
     def continuation_after(self, change: Change) -> Continuation:
         return self._position(change.sequence)
@@ -150,20 +206,43 @@ class EventLog:
         _refuse_beyond(partition, after, last, end)
         return end.last - last
 
-    async def _nothing(self, partition: Partition, after: Continuation, last: int) -> Page:
-        """Answer where no change lies after a position: yet, or ever, or never did."""
+    async def _not_in_blocks(
+        self, partition: Partition, after: Continuation, last: int, limit: int
+    ) -> Page:
+        """Answer where no block has a change after a position: yet, or ever, or any more."""
         end = await self._end(partition)  # asked later, so it may lie further on by now
         _refuse_beyond(partition, after, last, end)
         if end.last > last and not await self._fetch(
             partition, _BLOCKS, _page_of(partition, last, 1)
         ):
-            raise damaged(self._catalog, partition.id, last + 1, end.last)
+            query = segment_query(partition.number, last + 1)
+            segment = await self._segment(partition, query, last + 1)
+            if segment is None:
+                raise damaged(self._catalog, partition.id, last + 1, end.last)
+            self._segments[partition.number] = segment
+            return await self._sealed_page(segment, last, limit)
         if end.closed and end.last == last:
             await self._refresh()
             partition = self._catalog.partition(partition.id)
             if partition.closed:
                 raise RangeEnded(partition.id, self._catalog.successors(partition.id))
         return Page(changes=(), continuation=after)
+
+    async def _sealed_page(self, segment: Segment, last: int, limit: int) -> Page:
+        changes = await asyncio.to_thread(
+            self._cursors.page, self._catalog, segment, last + 1, limit
+        )
+        return Page(changes=changes, continuation=self._position(changes[-1].sequence))
+
+    async def _segment(
+        self, partition: Partition, query: tuple[str, Sequence[Any]], wanted: int | None = None
+    ) -> Segment | None:
+        connection = (await self._connections(partition)).of(partition)
+        with advised(self._catalog.folder(partition.broker) / RECORDS, partition.id):
+            if not has_segments(list(await connection.execute_fetchall(FORMAT))):
+                return None
+            rows = list(await connection.execute_fetchall(*query))
+        return segment_of(self._catalog, partition, rows, wanted)
 
     async def _partition(self, range_id: RangeId) -> Partition:
         try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS, create_log
 from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.eventlog.sealing import SealPolicy
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.producer import Producer
 
@@ -101,13 +102,17 @@ def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
 
 @asynccontextmanager
 async def open_log_producer(
-    log: str | Path, *, create: bool = True, parts: int = DEFAULT_PARTS
+    log: str | Path,
+    *,
+    create: bool = True,
+    parts: int = DEFAULT_PARTS,
+    sealing: SealPolicy | None = None,
 ) -> AsyncIterator[EventLogProducer]:
     """Write to the event log in a directory; see ``feeds.producing.open_producer``."""
     home = await asyncio.to_thread(_home, log)
     if create and await asyncio.to_thread(_has_nothing, home):
         await create_log(home, parts)
-    async with EventLogWriter.open(home) as writer:
+    async with EventLogWriter.open(home, sealing=sealing) as writer:
         producer = EventLogProducer(writer)
         running = asyncio.create_task(producer._run())  # noqa: SLF001 - of this module
         try:

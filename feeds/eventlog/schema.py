@@ -1,6 +1,7 @@
 """The files of an event log: their names, their tables, and the version of both.
 
-Frozen for format 3. Format 2 is the same without the columns ``checks``. The catalog says
+Frozen for formats 3 and 4. Format 2 is the same without the columns ``checks``; format 4 has
+segments, and a log gets it with its first one (``sealing``). The catalog says
 which log this is and which partitions it has had, in the order in which they were opened, so
 parents come before children; what goes on with a closed partition are those that name it as
 a parent. Each broker has a folder of its own with the records of the partitions it keeps.
@@ -12,9 +13,12 @@ from collections.abc import Iterable
 from changefeed.feeds.eventlog.block_writer import Tail
 
 FORMAT = 3
-CHECKS = {2: "NULL", 3: "checks"}
+"""The format of a new log."""
+SEGMENTED = 4
+"""The format of a log that has segments."""
+CHECKS = {2: "NULL", 3: "checks", SEGMENTED: "checks"}
 """By each format that can be read: what statements select as the checksums."""
-CHECKED = frozenset({3})
+CHECKED = frozenset({3, SEGMENTED})
 
 CATALOG = "catalog.db"
 RECORDS = "records.db"
@@ -94,6 +98,22 @@ CREATE TABLE unchecked (  -- where format 2 ends: blocks up to there have no che
     partition INTEGER PRIMARY KEY,
     last INTEGER NOT NULL
 );
+"""
+
+SEGMENTS_TABLE = """
+CREATE TABLE segments (  -- what was in blocks, and is in a file: see segment_rows
+    partition INTEGER NOT NULL,
+    first INTEGER NOT NULL,      -- these, and stored, are as those of blocks
+    last INTEGER NOT NULL,
+    latest_us INTEGER NOT NULL,
+    stored INTEGER NOT NULL,
+    size INTEGER NOT NULL,       -- of the file, in bytes
+    is_text INTEGER NOT NULL,    -- whether all bodies are UTF-8
+    tail_crc INTEGER NOT NULL,   -- of what lies behind the row groups
+    groups BLOB NOT NULL,        -- of each: last sequence, latest time, end in the file, CRC-32
+    checks INTEGER NOT NULL,     -- CRC-32 of this row
+    PRIMARY KEY (partition, first)
+) WITHOUT ROWID;
 """
 
 NEW_PARTITION = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"

@@ -1,18 +1,31 @@
-"""From format 2 to 3: checksums. The writer does it when it opens a log.
+"""From format 2 to 3: checksums. The writer does it when it opens a log. And to 4: segments.
 
 Blocks that are there stay as they are, without checksums, but for the last one of each
 partition, which may grow. The records are changed first, in one transaction, and then the
 catalog: a process that dies in between leaves a log that readers read and the next writer
 upgrades. Readers of versions that know format 2 only refuse the log from then on.
+
+Format 4 begins with the first segment, not before, so that a log without any is one that
+earlier versions read. There the catalog is changed first: what knows format 3 only refuses
+the log before a block is missing in it.
 """
 
 import sqlite3
+from collections.abc import Callable
 
 from changefeed.feeds.eventlog.block_format import COLUMNS
 from changefeed.feeds.eventlog.catalog import Catalog, check_records
 from changefeed.feeds.eventlog.checksums import NONE, extend, seal
 from changefeed.feeds.eventlog.database import opened
-from changefeed.feeds.eventlog.schema import CATALOG, FORMAT, RECORDS, UNCHECKED_TABLE
+from changefeed.feeds.eventlog.schema import (
+    CATALOG,
+    CHECKED,
+    FORMAT,
+    RECORDS,
+    SEGMENTED,
+    SEGMENTS_TABLE,
+    UNCHECKED_TABLE,
+)
 
 _LAST_BLOCK = f"""
 SELECT first, last, latest_us, stored, {COLUMNS} FROM blocks WHERE partition = ? AND first = ?
@@ -27,14 +40,32 @@ def upgrade(catalog: Catalog, broker: int) -> None:
     another log.
     """
     with opened(catalog.folder(broker) / RECORDS, "rw") as records:
-        if check_records(records, catalog, broker).format != FORMAT:
+        if check_records(records, catalog, broker).format not in CHECKED:
             records.execute("BEGIN IMMEDIATE")
             _add_checksums(records)
             records.execute("UPDATE log SET format = ?", (FORMAT,))
             records.execute("COMMIT")
-    if catalog.format != FORMAT:
+    if catalog.format not in CHECKED:
         with opened(catalog.home / CATALOG, "rw") as connection:
             connection.execute("UPDATE log SET format = ?", (FORMAT,))
+
+
+def make_room_for_segments(
+    catalog: Catalog, broker: int, reached: Callable[[str], None]
+) -> None:
+    """Bring a log to the format that has segments. Blocks; the caller holds the lock."""
+    with opened(catalog.home / CATALOG, "rw") as connection:
+        connection.execute("UPDATE log SET format = ?", (SEGMENTED,))
+    reached("the catalog says so")
+    with opened(catalog.folder(broker) / RECORDS, "rw") as records:
+        # The writer alone copies the write-ahead log into the file: see the known limits.
+        records.execute("PRAGMA wal_autocheckpoint = 0")
+        if check_records(records, catalog, broker).format != SEGMENTED:
+            records.execute("BEGIN IMMEDIATE")
+            records.execute(SEGMENTS_TABLE)
+            reached("there is a table")
+            records.execute("UPDATE log SET format = ?", (SEGMENTED,))
+            records.execute("COMMIT")
 
 
 def _add_checksums(records: sqlite3.Connection) -> None:

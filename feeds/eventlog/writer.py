@@ -4,21 +4,24 @@ A batch is one transaction: all of it is there, or nothing. Records are hashed, 
 and encoded in a thread first. The transaction then reads the ends of the partitions it
 touches, so nothing in memory can be out of step after a failure, and a partition that was
 closed meanwhile is noticed inside it.
+
+The writer also seals (``sealer``): the one transaction in which blocks become a segment is
+of its connection, between two appends.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiosqlite
 
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import COLUMNS, Layout
-from changefeed.feeds.eventlog.block_writer import Addition, Tail, fill
+from changefeed.feeds.eventlog.block_writer import Addition, Tail, fill, next_block
 from changefeed.feeds.eventlog.catalog import Catalog, read_catalog
 from changefeed.feeds.eventlog.checksums import NONE, is_sealed
 from changefeed.feeds.eventlog.damage import damaged_end
@@ -33,8 +36,14 @@ from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.lock import writer_lock
 from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
 from changefeed.feeds.eventlog.schema import LOCK, RECORDS
+from changefeed.feeds.eventlog.sealer import Sealed, Sealer, segments_module
+from changefeed.feeds.eventlog.sealing import SealPolicy
+from changefeed.feeds.eventlog.segment_rows import Segment
 from changefeed.feeds.eventlog.upgrade import upgrade
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.logs import get_logger
+
+_log = get_logger(__name__)
 
 _BROKER = 1  # the only one yet
 
@@ -57,6 +66,9 @@ WHERE partition = ?
 _TAILS = (
     "SELECT partition, last, latest_us, stored, first, size, closed, checks FROM partitions"
 )
+
+_GIVE_UP = "DELETE FROM blocks WHERE partition = ? AND first BETWEEN ? AND ?"
+_SEAL_EVERY = 15.0
 
 _Grouped = Mapping[int, Sequence[Encoded]]
 """By the number of the partition: the records it gets."""
@@ -85,6 +97,7 @@ class EventLogWriter:
         self._file = records_kept_open(self._path)
         self._clock = clock
         self._writing = asyncio.Lock()
+        self._sealing = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
@@ -94,12 +107,17 @@ class EventLogWriter:
         *,
         synchronous: Synchronous = "full",
         clock: Callable[[], float] = time.time,
+        sealing: SealPolicy | None = None,
+        seal_every: float = _SEAL_EVERY,
     ) -> "AsyncIterator[EventLogWriter]":
         """Write to a log until the block is left.
 
-        Raise ``FeedUnavailable``, naming the process, while another one writes, and
+        With ``sealing``, what it names is sealed in the background, every ``seal_every``
+        seconds. Raise ``FeedUnavailable``, naming the process, while another one writes, and
         ``FeedRefused`` for what is no log, or may not be written.
         """
+        if sealing is not None:
+            await asyncio.to_thread(segments_module)  # refused now, if it cannot be done
         catalog = await asyncio.to_thread(read_catalog, Path(path))
         folder = catalog.folder(_BROKER)
         async with AsyncExitStack() as stack:
@@ -107,7 +125,10 @@ class EventLogWriter:
             await asyncio.to_thread(upgrade, catalog, _BROKER)
             records = await stack.enter_async_context(connect(folder / RECORDS, "rw"))
             await _prepare(records, folder / RECORDS, synchronous)
-            yield cls(catalog, records, clock)
+            writer = cls(catalog, records, clock)
+            if sealing is not None:
+                await stack.enter_async_context(_sealed(writer, sealing, seal_every))
+            yield writer
 
     async def append(self, records: Sequence[Record]) -> Appended:
         """Append a batch, all of it or nothing, and return once it is durable.
@@ -124,6 +145,65 @@ class EventLogWriter:
             await asyncio.wait([writing])
             raise
 
+    async def seal(
+        self, policy: SealPolicy, *, reached: Callable[[str], None] = lambda _: None
+    ) -> Sequence[Sealed]:
+        """Make segments of what the policy names, and return them.
+
+        Appends go on meanwhile. Raise ``FeedRefused`` without pyarrow, ``FeedUnavailable`` if
+        the disk does not take it, and ``RangeDamaged`` if nothing was sealed for a damaged
+        block. ``reached`` is called, maybe in a thread, after each step. A caller that is
+        cancelled waits for the segment that is being made.
+        """
+        async with self._sealing:
+            sealer = Sealer(self._catalog, _BROKER, self, reached)
+            sealing = asyncio.ensure_future(sealer.seal(policy, self._clock()))
+            try:
+                return await asyncio.shield(sealing)
+            except asyncio.CancelledError:
+                sealer.stop()
+                await asyncio.wait([sealing])
+                raise
+
+    async def give_up_blocks(
+        self, segment: Segment, reached: Callable[[str], None] = lambda _: None
+    ) -> bool:
+        """See ``sealer.Border``."""
+        number, file = segment.partition, segment.file
+        async with self._writing, self._transaction():
+            tail = (await self._tails({number}))[number]
+            if not (file.last < tail.first or file.last == tail.last):
+                return False
+            await self._name(segment)
+            reached("the segment is named")
+            await self._records.execute_fetchall(_GIVE_UP, (number, file.first, file.last))
+            if file.last == tail.last:  # its last block does not grow any more
+                await self._store([next_block(tail)], ())
+            reached("the blocks are given up")
+        refuse_other_records(self._file)
+        return True
+
+    async def give_back(self) -> None:
+        """Give the disk back what sealed blocks took, if that is the most of the file.
+
+        Nothing can be appended meanwhile; readers go on.
+        """
+        async with self._writing:
+            with advised(self._path):
+                pages = await self._number("PRAGMA page_count")
+                if await self._number("PRAGMA freelist_count") * 2 > pages:
+                    await self._run("VACUUM")
+                    await self._run("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def _name(self, segment: Segment) -> None:
+        marks = ", ".join("?" * len(segment.row))
+        statement = f"INSERT INTO segments VALUES ({marks})"  # noqa: S608 - of marks alone
+        await self._records.execute_fetchall(statement, segment.row)
+
+    async def _number(self, statement: str) -> int:
+        (row,) = await self._records.execute_fetchall(statement)
+        return int(row[0])
+
     async def _append(self, records: Sequence[Record]) -> Appended:
         now_us = int(self._clock() * 1_000_000)
         async with self._writing:
@@ -139,17 +219,10 @@ class EventLogWriter:
 
     async def _write(self, records: Sequence[Record], now_us: int) -> Appended:
         encoded = await asyncio.to_thread(_encoded, self._catalog, records, now_us)
-        with advised(self._path):
-            await self._run("BEGIN IMMEDIATE")
-            try:
-                tails = await self._tails(encoded)
-                ends, additions = _filled(tails, encoded)
-                await self._store(ends, additions)
-                await self._run("COMMIT")
-            except BaseException:
-                if self._records.in_transaction:
-                    await self._run("ROLLBACK")
-                raise
+        async with self._transaction():
+            tails = await self._tails(encoded)
+            ends, additions = _filled(tails, encoded)
+            await self._store(ends, additions)
         refuse_other_records(self._file)  # once committed, not before
         return Appended(
             sequences={
@@ -159,6 +232,18 @@ class EventLogWriter:
                 for end in ends
             }
         )
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        with advised(self._path):
+            await self._run("BEGIN IMMEDIATE")
+            try:
+                yield
+                await self._run("COMMIT")
+            except BaseException:
+                if self._records.in_transaction:
+                    await self._run("ROLLBACK")
+                raise
 
     async def _run(self, statement: str) -> None:
         await self._records.execute_fetchall(statement)  # the one call that is one hop
@@ -190,6 +275,30 @@ class EventLogWriter:
             pass
         async with self._records.executemany(_END, tails):
             pass
+
+
+@asynccontextmanager
+async def _sealed(
+    writer: EventLogWriter, policy: SealPolicy, every: float
+) -> AsyncIterator[None]:
+    """Seal in the background until the block is left."""
+    sealing = asyncio.create_task(_keep_sealing(writer, policy, every))
+    try:
+        yield
+    finally:
+        sealing.cancel()
+        with suppress(asyncio.CancelledError):
+            await sealing
+
+
+async def _keep_sealing(writer: EventLogWriter, policy: SealPolicy, every: float) -> None:
+    while True:
+        try:
+            for made in await writer.seal(policy):
+                _log.info("segment.made", range=made.range_id, first=made.first, last=made.last)
+        except FeedError as error:
+            _log.warning("segment.not_made", reason=str(error))
+        await asyncio.sleep(every)
 
 
 async def _prepare(records: aiosqlite.Connection, path: Path, synchronous: Synchronous) -> None:

@@ -10,7 +10,6 @@
     position_order   puts positions in order, where the feed's contract does not
     retries          retries calls to a feed until it answers
     record_batches   the columns of a change, and record batches of them
-    arrow_columns    Arrow arrays over the blocks of an event log
     drain            ends a query between two batches
     options          the options that users set
     spark            the classes that Spark calls

@@ -18,7 +18,7 @@ from changefeed.feeds.errors import (
     RangeRefused,
     RangeUnknown,
 )
-from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
 from changefeed.feeds.feed import Feed, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.testing import feed_suite
@@ -82,6 +82,16 @@ class InEventLog:
         await replace_partitions(self._path, range_ids, [(part, 0, 255)])
 
 
+class InHalfSealed(InEventLog):
+    """Every append crosses a border: its first half is in segments, and its second is not."""
+
+    async def append(self, records: Sequence[Record]) -> None:
+        half = (len(records) + 1) // 2
+        await self._writer.append(records[:half])
+        await self._writer.seal(SealPolicy(everything=True))
+        await self._writer.append(records[half:])
+
+
 @asynccontextmanager
 async def in_memory(_path: Path) -> AsyncIterator[FeedHarness]:
     yield InMemory()
@@ -95,6 +105,16 @@ async def in_event_log(path: Path) -> AsyncIterator[FeedHarness]:
         EventLog.open(path) as log,
     ):
         yield InEventLog(path, log, writer)
+
+
+@asynccontextmanager
+async def in_half_sealed_event_log(path: Path) -> AsyncIterator[FeedHarness]:
+    await create_log(path, RANGES)
+    async with (
+        EventLogWriter.open(path, synchronous="off", clock=NEW_YEAR.timestamp) as writer,
+        EventLog.open(path) as log,
+    ):
+        yield InHalfSealed(path, log, writer)
 
 
 @asynccontextmanager
@@ -153,6 +173,7 @@ async def in_brokers(_path: Path) -> AsyncIterator[FeedHarness]:
 FEEDS = [
     pytest.param(in_memory, id="memory"),
     pytest.param(in_event_log, id="event-log"),
+    pytest.param(in_half_sealed_event_log, id="half-sealed-event-log"),
     pytest.param(in_emulator, id="cosmos"),
     pytest.param(in_brokers, id="brokers"),
     pytest.param(in_shelf, id="third-party"),

@@ -5,6 +5,7 @@ from .mutant import Mutant
 _DAMAGE = "tests/integration/test_eventlog_damage.py"
 _CONTRACT = "tests/contract/test_feeds.py"
 _RACES = "tests/integration/test_eventlog_races.py"
+_SEALING = "tests/integration/test_sealing.py"
 _EVENTLOG = "tests/integration/test_eventlog.py"
 
 FEEDS = (
@@ -81,8 +82,8 @@ FEEDS = (
     Mutant(
         name="half a batch is kept",
         file="feeds/eventlog/writer.py",
-        before='                    await self._run("ROLLBACK")\n',
-        after='                    await self._run("COMMIT")\n',
+        before='await self._run("ROLLBACK")\n',
+        after='await self._run("COMMIT")\n',
         rule=12,
         tests=(_RACES,),
     ),
@@ -128,6 +129,68 @@ FEEDS = (
         after="            return True",
         rule=12,
         tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a block that has grown is given up with its segment",
+        file="feeds/eventlog/writer.py",
+        before="if not (file.last < tail.first or file.last == tail.last):",
+        after="if file.last > tail.last:",
+        rule=12,
+        tests=(
+            f"{_SEALING}::test_a_block_that_grows_while_its_segment_is_made_is_not_given_up",
+        ),
+    ),
+    Mutant(
+        name="a block that was sealed grows on",
+        file="feeds/eventlog/writer.py",
+        before="            if file.last == tail.last:  # its",
+        after="            if file.last > tail.last:  # its",
+        rule=12,
+        tests=(
+            f"{_SEALING}::test_changes_that_go_on_behind_a_border_are_appended_and_sealed_again",
+        ),
+    ),
+    Mutant(
+        name="a reader does not look for a border that was made meanwhile",
+        file="feeds/eventlog/bulk.py",
+        before="                if done == after:  # what lay",
+        after="                if done < 0:  # what lay",
+        rule=12,
+        tests=(f"{_SEALING}::test_blocks_that_are_sealed_between_two_looks_are_found",),
+    ),
+    Mutant(
+        name="blocks are given up before their segment is read back",
+        file="feeds/eventlog/segments.py",
+        before="            if extend(NONE, joined(pieces)) != wanted:",
+        after="            if not pieces:",
+        rule=12,
+        tests=(f"{_SEALING}::test_a_disk_that_does_not_keep_a_segment_loses_no_block",),
+    ),
+    Mutant(
+        name="a segment is not checked before it is read",
+        file="feeds/eventlog/segments.py",
+        before="if _crc(file, begin, found.groups[number].end) != found.groups[number].crc:",
+        after="if begin > found.size:",
+        rule=12,
+        tests=(
+            f"{_SEALING}::test_of_a_damaged_segment_nothing_is_delivered_that_was_not_written",
+        ),
+    ),
+    Mutant(
+        name="a segment that is being named is swept",
+        file="feeds/eventlog/sealer.py",
+        before="path not in named",
+        after="path.exists()",
+        rule=12,
+        tests=(f"{_SEALING}::test_files_that_no_segment_names_are_removed_and_others_stay",),
+    ),
+    Mutant(
+        name="a page ends at the border",
+        file="feeds/eventlog/log.py",
+        before="if 0 < len(page.changes) < limit and self._is_sealed(partition, last + 1):",
+        after="if len(page.changes) > limit:",
+        rule=12,
+        tests=(f"{_CONTRACT}::test_reading_goes_on_after_any_change_with_the_next_one",),
     ),
     Mutant(
         name="a block that is gone is skipped",

@@ -3,11 +3,13 @@
 No row is looked at in Python, and bytes are not copied: sizes become offsets by one sum,
 and a text is checked to be UTF-8. What is damaged is noticed before Arrow could read where
 there is nothing. Numbers are taken to be little-endian, as the log has them.
+
+The way back, from Arrow to the columns of a log, is exact too: it gives the same bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import pyarrow as pa
@@ -26,8 +28,12 @@ _ZERO: Final = bytes(4)
 Arrays = Mapping[str, Callable[[], pa.Array]]
 """By the name of the column, what makes it."""
 
+Bodies = Literal["escaped", "text", "bytes"]
+r"""What becomes of bodies and images before, which may be any bytes: text with ``\xff`` for a
+byte that is no UTF-8, text that has to be UTF-8, or bytes."""
 
-def arrays(columns: Columns) -> Arrays:
+
+def arrays(columns: Columns, bodies: Bodies = "escaped") -> Arrays:
     """Return how to make each column of all records there are, wanted or not.
 
     To make one raises ``pa.ArrowInvalid`` or ``IndexError`` where the bytes do not fit.
@@ -41,9 +47,9 @@ def arrays(columns: Columns) -> Arrays:
         "id": lambda: _ids(layout, size),
         "operation": lambda: _OPERATIONS.take(pc.bit_wise_and(_kinds(layout), _OPERATION_BITS)),
         "body": lambda: _texts(
-            layout.body_sizes, layout.bodies, size, empty_is_null=True, users=True
+            layout.body_sizes, layout.bodies, size, empty_is_null=True, users=bodies
         ),
-        "previous": lambda: _previous(layout, size),
+        "previous": lambda: _previous(layout, size, bodies),
         "committed_at": lambda: _fixed(TIME, layout.times, 8, size),
     }
 
@@ -53,10 +59,10 @@ def _ids(layout: Layout, size: int) -> pa.Array:
     return _given(layout, HAS_ID, layout.id_sizes, layout.ids, keys)
 
 
-def _previous(layout: Layout, size: int) -> pa.Array:
-    none = pa.nulls(size, pa.string())
+def _previous(layout: Layout, size: int, bodies: Bodies) -> pa.Array:
+    none = pa.nulls(size, pa.binary() if bodies == "bytes" else pa.string())
     sizes, data = layout.previous_sizes, layout.previous
-    return _given(layout, HAS_PREVIOUS, sizes, data, none, users=True)
+    return _given(layout, HAS_PREVIOUS, sizes, data, none, users=bodies)
 
 
 def _given(
@@ -66,7 +72,7 @@ def _given(
     data: bytes,
     otherwise: pa.Array,
     *,
-    users: bool = False,
+    users: Bodies = "text",
 ) -> pa.Array:
     """Return the texts of those records whose kind has the bit, and others else."""
     if not sizes:
@@ -87,7 +93,7 @@ def _fixed(kind: pa.DataType, data: bytes, width: int, size: int) -> pa.Array:
 
 
 def _texts(
-    sizes: bytes, data: bytes, size: int, *, empty_is_null: bool = False, users: bool = False
+    sizes: bytes, data: bytes, size: int, *, empty_is_null: bool = False, users: Bodies = "text"
 ) -> pa.Array:
     """Cut texts. Those that are the user's may be anything, ours are damaged if no UTF-8."""
     lengths = _fixed(pa.uint32(), _ZERO + sizes, 4, size + 1)
@@ -100,9 +106,11 @@ def _texts(
     texts = pa.Array.from_buffers(
         pa.string(), size, [there, offsets.buffers()[1], pa.py_buffer(data)]
     )
+    if users == "bytes":
+        return texts.view(pa.binary())
     if data.isascii():
         return texts
-    if users:
+    if users == "escaped":
         return _readable(texts)
     texts.validate(full=True)
     return texts
@@ -141,3 +149,45 @@ def _escaped(values: Sequence[bytes | None]) -> pa.Array:
         [None if x is None else x.decode("utf-8", "backslashreplace") for x in values],
         pa.string(),
     )
+
+
+def layout_of(batch: pa.RecordBatch) -> Layout:
+    """Return the columns of a log that have become this batch, of all but ``sequence``.
+
+    Raise ``pa.ArrowInvalid`` for one that no log can have become.
+    """
+    size = batch.num_rows
+    key, id_, previous = (batch.column(x) for x in ("key", "id", "previous"))
+    operation = pc.index_in(batch.column("operation"), value_set=_OPERATIONS)
+    if operation.null_count or key.null_count or id_.null_count:
+        raise pa.ArrowInvalid("a change has no key, no id, or an operation there is not")
+    has_id, has_previous = pc.not_equal(id_, key), pc.is_valid(previous)
+    kinds = operation.cast(pa.uint8())
+    for bit, has in ((HAS_ID, has_id), (HAS_PREVIOUS, has_previous)):
+        marks = pc.multiply(has.cast(pa.uint8()), pa.scalar(bit, pa.uint8()))
+        kinds = pc.bit_wise_or(kinds, marks)
+    return Layout(
+        _bytes_of(kinds, 1, size),
+        _bytes_of(batch.column("committed_at"), 8, size),
+        *_laid(key),
+        *_laid(id_.filter(has_id)),
+        *_laid(batch.column("body")),
+        *_laid(previous.filter(has_previous)),
+    )
+
+
+def _bytes_of(array: pa.Array, width: int, size: int) -> bytes:
+    begin = array.offset * width
+    return bytes(memoryview(array.buffers()[1])[begin : begin + size * width])
+
+
+def _laid(array: pa.Array) -> tuple[bytes, bytes]:
+    size = len(array)
+    if not size:
+        return b"", b""
+    _, offsets, data = array.buffers()
+    ends = memoryview(offsets).cast("i")
+    begin, end = ends[array.offset], ends[array.offset + size]
+    sizes = pc.fill_null(pc.binary_length(array), 0)
+    texts = b"" if data is None else bytes(memoryview(data)[begin:end])
+    return _bytes_of(sizes, 4, size), texts

@@ -1,0 +1,274 @@
+"""Segments: changes of one range as a file of Parquet, written once and read for good.
+
+One row for each change, zstd, with the columns that pipelines have: ``range``, ``sequence``,
+``key``, ``id``, ``operation``, ``body`` (null where there is none), ``previous`` and
+``committed_at``. Rows lie in the order of ``sequence``, and row groups have its bounds, so
+whoever reads Parquet finds a piece without reading the rest.
+
+Bodies may be any bytes. Where all of a segment's are UTF-8 the file has them as strings,
+else as bytes: what is read is what was written, either way.
+
+Nothing here knows where the bytes are kept: a file will do, or an object of a store. What is
+to be known of a file is in ``SegmentFile``, and is kept elsewhere. This is the one module,
+with ``arrow_columns``, below pipelines that needs pyarrow: it is imported where a segment is
+written or read, and nowhere else.
+"""
+
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.eventlog.arrow_columns import TIME, Arrays, Bodies, arrays, layout_of
+from changefeed.feeds.eventlog.block_format import Layout, behind, joined
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.checksums import NONE, extend
+from changefeed.feeds.eventlog.segment_rows import Group, SegmentDamaged, SegmentFile
+from changefeed.feeds.feed import RangeId
+
+_PIECE: Final = 1024 * 1024
+_BATCH: Final = 8192
+_DICTIONARIES: Final = ["range", "operation", "key", "id"]
+_BOUNDED: Final = ["range", "sequence", "key", "committed_at"]
+_DELTAS: Final = {"sequence": "DELTA_BINARY_PACKED", "committed_at": "DELTA_BINARY_PACKED"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Records that follow each other, for one row group. ``latest_us`` is the latest commit
+    time in the range up to their end.
+    """
+
+    first: int
+    latest_us: int
+    layout: Layout
+
+
+Groups = Generator[Records, None, None]
+
+
+class _NotText(Exception):
+    """A body is no UTF-8."""
+
+
+def write_segment(
+    file: BinaryIO, range_id: RangeId, groups: Callable[[], Groups]
+) -> SegmentFile:
+    """Write a segment, read it back, and return what it holds.
+
+    ``file`` is empty, and can be read. ``groups`` is called again if bodies turn out to be no
+    text. Raise ``SegmentDamaged`` if what is read back is not what was to be written.
+    """
+    try:
+        with closing(groups()) as given:
+            return _written(file, range_id, given, "text")
+    except _NotText:
+        file.seek(0)
+        file.truncate()
+        with closing(groups()) as given:
+            return _written(file, range_id, given, "bytes")
+
+
+def _written(
+    file: BinaryIO, range_id: RangeId, groups: Iterable[Records], bodies: Bodies
+) -> SegmentFile:
+    schema = _schema(bodies)
+    found: list[tuple[Records, int]] = []
+    sums: list[bytes] = []
+    with pq.ParquetWriter(
+        file,
+        schema,
+        version="2.6",
+        compression="zstd",
+        use_dictionary=_DICTIONARIES,
+        column_encoding=_DELTAS,
+        write_statistics=_BOUNDED,
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        for records in groups:
+            table = pa.Table.from_batches([_batch(range_id, records, schema, bodies)])
+            writer.write_table(table, row_group_size=table.num_rows)
+            found.append((records, file.tell()))
+            sums.append(extend(NONE, records.layout))
+    file.flush()
+    written = _described(file, found, is_text=bodies == "text")
+    with _opened(file, written) as parquet:
+        for n, wanted in enumerate(sums):
+            pieces = [x.layout for x in _group(file, parquet, written, n)]
+            if extend(NONE, joined(pieces)) != wanted:
+                first, last = written.bounds(n)
+                raise SegmentDamaged(first, last, "it is not what was to be written")
+    return written
+
+
+def _described(
+    file: BinaryIO, found: Sequence[tuple[Records, int]], *, is_text: bool
+) -> SegmentFile:
+    groups: list[Group] = []
+    begin = 0
+    for records, end in found:
+        last = records.first + len(records.layout.kinds) - 1
+        crc = _crc(file, begin, end)
+        groups.append(Group(last, records.latest_us, end, crc))
+        begin = end
+    size = file.seek(0, 2)
+    return SegmentFile(
+        first=found[0][0].first,
+        groups=tuple(groups),
+        size=size,
+        is_text=is_text,
+        tail_crc=_crc(file, begin, size),
+    )
+
+
+def _schema(bodies: Bodies) -> pa.Schema:
+    users = pa.string() if bodies == "text" else pa.binary()
+    return pa.schema(
+        [
+            pa.field("range", pa.string(), nullable=False),
+            pa.field("sequence", pa.int64(), nullable=False),
+            pa.field("key", pa.string(), nullable=False),
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("operation", pa.string(), nullable=False),
+            pa.field("body", users),
+            pa.field("previous", users),
+            pa.field("committed_at", TIME, nullable=False),
+        ]
+    )
+
+
+def _batch(
+    range_id: RangeId, records: Records, schema: pa.Schema, bodies: Bodies
+) -> pa.RecordBatch:
+    layout, size = records.layout, len(records.layout.kinds)
+    columns = Columns(first=records.first, count=size, skip=0, layout=layout)
+    making: Arrays = {
+        **arrays(columns, bodies),
+        "range": lambda: pa.repeat(range_id, size),
+    }
+    made = []
+    for name in schema.names:
+        try:
+            made.append(making[name]())
+        except pa.ArrowInvalid as error:
+            if name in ("body", "previous") and bodies == "text":
+                raise _NotText from error
+            raise
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def read_segment(
+    file: BinaryIO, found: SegmentFile, wanted: int, batch: int = _BATCH
+) -> Iterator[Columns]:
+    """Yield the changes of a segment from one sequence on, as a log has them in blocks.
+
+    ``batch`` is how many there are in one piece.
+
+    Raise ``SegmentDamaged`` before anything is made of bytes that are not those written.
+    """
+    with _opened(file, found) as parquet:
+        for n in range(found.group_of(wanted), len(found.groups)):
+            for piece in _group(file, parquet, found, n, batch):
+                last = piece.first + piece.count - 1
+                if last < wanted:
+                    continue
+                skip = max(0, wanted - piece.first)
+                yield Columns(
+                    first=piece.first + skip,
+                    count=piece.count - skip,
+                    skip=skip,
+                    layout=piece.layout,
+                )
+
+
+def sequence_before(file: BinaryIO, found: SegmentFile, time_us: int) -> int:
+    """Return the last sequence before the first change committed at or after a time.
+
+    There is such a change in the segment. Raise ``SegmentDamaged``.
+    """
+    number = next(n for n, x in enumerate(found.groups) if x.latest_us >= time_us)
+    with _opened(file, found) as parquet:
+        times = b"".join(x.layout.times for x in _group(file, parquet, found, number))
+    return found.bounds(number)[0] - 1 + behind(times, time_us)
+
+
+def check_segment(file: BinaryIO, found: SegmentFile) -> None:
+    """Raise ``SegmentDamaged`` unless the file has the size and the footer it should have.
+
+    Row groups are checked when they are read.
+    """
+    begin = found.groups[-1].end
+    if file.seek(0, 2) != found.size or _crc(file, begin, found.size) != found.tail_crc:
+        raise SegmentDamaged(found.first, found.last, "its file is another, or was cut")
+
+
+@contextmanager
+def opened_segment(path: Path, found: SegmentFile) -> Iterator[BinaryIO]:
+    """Open the file of a segment. Raise ``SegmentDamaged`` if it is missing."""
+    try:
+        file = path.open("rb")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SegmentDamaged(found.first, found.last, f"{path} is missing") from error
+    except OSError as error:
+        raise FeedUnavailable(f"{path} cannot be read: {error}") from error
+    with file:
+        yield file
+
+
+@contextmanager
+def _opened(file: BinaryIO, found: SegmentFile) -> Iterator[pq.ParquetFile]:
+    check_segment(file, found)
+    with _noticed(found.first, found.last):
+        parquet = pq.ParquetFile(file, pre_buffer=False)
+    try:
+        yield parquet
+    finally:
+        parquet.close()
+
+
+def _group(
+    file: BinaryIO,
+    parquet: pq.ParquetFile,
+    found: SegmentFile,
+    number: int,
+    size: int = _BATCH,
+) -> Iterator[Columns]:
+    """Yield a row group in pieces, once its bytes are known to be those written."""
+    first, last = found.bounds(number)
+    begin = found.groups[number - 1].end if number else 0
+    if _crc(file, begin, found.groups[number].end) != found.groups[number].crc:
+        raise SegmentDamaged(first, last, "its bytes are not those that were written")
+    with _noticed(first, last):
+        for batch in parquet.iter_batches(size, row_groups=[number], use_threads=False):
+            layout, count = layout_of(batch), batch.num_rows
+            yield Columns(first=first, count=count, skip=0, layout=layout)
+            first += count
+    if first != last + 1:
+        raise SegmentDamaged(first, last, "changes are missing in it")
+
+
+@contextmanager
+def _noticed(first: int, last: int) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, KeyError, IndexError) as error:
+        raise SegmentDamaged(first, last, str(error)) from error
+
+
+def _crc(file: BinaryIO, begin: int, end: int) -> int:
+    crc = 0
+    file.seek(begin)
+    while begin < end:
+        piece = file.read(min(_PIECE, end - begin))
+        if not piece:
+            return -1  # it was cut: no checksum is that
+        crc = zlib.crc32(piece, crc)
+        begin += len(piece)
+    return crc
