@@ -10,6 +10,7 @@ _STORES = "tests/integration/test_store_leases.py"
 _ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
 _PAUSE = "tests/unit/leases/operations/test_pause.py"
+_ERRORS = "tests/unit/leases/test_store_errors.py"
 
 STORES = (
     Mutant(
@@ -249,5 +250,37 @@ STORES = (
         after="on conflict (hash) do update set letter = excluded.letter returning 1",
         rule=10,
         tests=(f"{_LETTERS}::test_the_first_letter_of_a_change_stays[postgres]",),
+    ),
+    Mutant(
+        name="a certificate that is not trusted counts as a server that is away",
+        file="runtime/tls.py",
+        before="        if isinstance(one, ssl.SSLCertVerificationError):\n",
+        after="        if type(one) is ssl.SSLError:\n",
+        rule=0,
+        tests=(_ERRORS,),
+    ),
+    Mutant(
+        name="a client certificate that a server does not take is offered for ever",
+        file="runtime/tls.py",
+        before="        if _BY_THE_SERVER.search(reason):\n",
+        after="        if _BY_THE_SERVER.fullmatch(reason):\n",
+        rule=0,
+        tests=("tests/unit/runtime/test_tls.py",),
+    ),
+    Mutant(
+        name="a Redis Cluster that is away ends hosts",
+        file="leases/redis/errors.py",
+        before="    except (RedisError, RedisClusterException, OSError) as error:\n",
+        after="    except (RedisError, OSError) as error:\n",
+        rule=6,
+        tests=(_ERRORS,),
+    ),
+    Mutant(
+        name="more calls run at once than were asked for",
+        file="runtime/for_each.py",
+        before="            for _ in wanted[:at_once]:\n",
+        after="            for _ in wanted:\n",
+        rule=0,
+        tests=("tests/unit/runtime/test_for_each.py",),
     ),
 )
