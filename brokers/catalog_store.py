@@ -88,10 +88,13 @@ class CatalogStore:
             if wanted is now:
                 return now
             data = encode_catalog(wanted)
+            key = catalog_key(wanted.number)
             try:
-                created = await self._store.create(catalog_key(wanted.number), data)
+                created = await self._store.create(key, data) or (
+                    await self._store.get(key) == data  # a client of the store tried twice
+                )
             except StoreUnavailable:
-                if await self._store.get(catalog_key(wanted.number)) != data:
+                if await self._store.get(key) != data:
                     raise
                 created = True
             if created:

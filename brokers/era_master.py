@@ -15,7 +15,6 @@ from changefeed.brokers.master import (
     next_step,
 )
 from changefeed.brokers.members import Members, Membership
-from changefeed.brokers.row_reader import RowReader
 from changefeed.brokers.row_readers import RowReaders
 from changefeed.brokers.store import ObjectStore
 from changefeed.brokers.transitions import (
@@ -73,12 +72,12 @@ class EraMaster:
             membership,
             self._settings,
             reshaping=self._needs_reshaping(catalog),
-            sealed=await self._sealed(era, membership),
+            sealed=await self._sealed(catalog, membership),
             ending_for=self._ending_for(era),
         )
         if step is None:
             return False
-        await self._do(step, membership)
+        await self._do(step, catalog, membership)
         return True
 
     def _needs_reshaping(self, catalog: Catalog) -> bool:
@@ -93,26 +92,25 @@ class EraMaster:
             self._ending = (era.number, self._clock())
         return self._clock() - self._ending[1]
 
-    async def _sealed(self, era: Era | None, membership: Membership) -> set[str]:
+    async def _sealed(self, catalog: Catalog, membership: Membership) -> set[str]:
         """Return the brokers of an ending era whose rows have their seals."""
+        era = catalog.era
         if era is None or era.state != "ending":
             return set()
         found = set()
         for row in era.rows:
-            reader = self._reader(era, row.broker)
+            reader = self._readers.row(catalog, era.number, row.broker)
             await reader.tail(self._hint(era, row.broker, membership))
             if reader.sealed_at is not None:
                 found.add(row.broker)
         return found
 
-    def _reader(self, era: Era, broker: str) -> RowReader:
-        return self._readers.row(self._catalogs.newest, era.number, broker)
-
     def _hint(self, era: Era, broker: str, membership: Membership) -> int:
         sign = membership.living.get(broker)
         return sign.durable if sign is not None and sign.era == era.number else 0
 
-    async def _do(self, step: Step, membership: Membership) -> None:
+    async def _do(self, step: Step, catalog: Catalog, membership: Membership) -> None:
+        """Do a step that was decided on a catalog, whatever the newest is by now."""
         _log.info("broker.master_step", extra={"step": str(step)})
         now_us = self._wall_us()
         match step:
@@ -122,32 +120,31 @@ class EraMaster:
                 await self._catalogs.change(lambda x: begin_ending(x, number, planned))
             case SealRows(brokers=brokers):
                 for broker in brokers:
-                    await self._seal(broker, membership)
+                    await self._seal(catalog, broker, membership)
             case CloseAndOpen(era=number):
-                sealed = await self._ends()
+                sealed = await self._ends(catalog)
                 await self._catalogs.change(lambda x: close_and_open(x, number, sealed, now_us))
 
-    async def _ends(self) -> Mapping[str, tuple[int, Ends]]:
-        catalog = self._catalogs.newest
+    async def _ends(self, catalog: Catalog) -> Mapping[str, tuple[int, Ends]]:
         assert catalog.era is not None
         found = {}
         for row in catalog.era.rows:
-            reader = self._reader(catalog.era, row.broker)
+            reader = self._readers.row(catalog, catalog.era.number, row.broker)
             assert reader.sealed_at is not None
             found[row.broker] = (reader.sealed_at, await reader.ends())
         return found
 
-    async def _seal(self, broker: str, membership: Membership) -> None:
+    async def _seal(self, catalog: Catalog, broker: str, membership: Membership) -> None:
         """End the row of a broker at the first number that is free."""
-        era = self._catalogs.newest.era
+        era = catalog.era
         assert era is not None
-        reader = self._reader(era, broker)
+        reader = self._readers.row(catalog, era.number, broker)
         await reader.tail(self._hint(era, broker, membership))
         while reader.sealed_at is None:
             number = reader.known + 1
             seal = encode_flush(
                 FlushHeader(
-                    cluster=self._catalogs.newest.identity,
+                    cluster=catalog.identity,
                     era=era.number,
                     broker=broker,
                     incarnation=self._members.sign.incarnation,

@@ -86,6 +86,7 @@ class Members:
             max_clock_skew=0.0,
             renew_interval=settings.heartbeat,
         )
+        self._shown = False
         self._signs: dict[str, Sign] = {}
         self._first_seen: dict[str, tuple[str, int]] = {}
         self._moved: set[tuple[str, str]] = set()
@@ -117,12 +118,13 @@ class Members:
         """
         key = broker_key(self.sign.name)
         there = await self._read(key)
-        if there is not None and there.incarnation != self.sign.incarnation and self.sign.beat:
+        if there is not None and there.incarnation != self.sign.incarnation and self._shown:
             raise NameTaken(self.sign.name)
         self.sign = msgspec.structs.replace(
             self.sign, beat=self.sign.beat + 1, wall_us=wall_us, **news
         )
         await self._store.put(key, msgspec.json.encode(self.sign))
+        self._shown = True
 
     async def look(self) -> None:
         """Read the signs of all."""

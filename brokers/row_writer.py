@@ -143,18 +143,24 @@ class RowWriter:
         placed = partition.accept(batch)
         if isinstance(placed, Gap):
             gap = NotAppended(partition=batch.partition, reason="gap", reached=placed.reached)
-            return _at_once(gap)
-        is_new = isinstance(placed, Accepted)
+            return self._after_all(gap)  # the producer takes it for stored up to there
         answer = Appended(
             partition=batch.partition,
             first=placed.first,
             count=batch.count,
-            duplicate=not is_new,
+            duplicate=not isinstance(placed, Accepted),
         )
         if isinstance(placed, Accepted):
             return self._settled(answer, self._add(collection, placed, size))
-        last = self._last_unsettled()  # with which it may still be under way
-        return _at_once(answer) if last is None else self._settled(answer, last)
+        return self._after_all(answer)
+
+    def _after_all(self, answer: Answer) -> Awaitable[Answer]:
+        """Give an answer that rests on what was accepted before: once that is stored."""
+        if self._groups:
+            return self._settled(answer, self._groups[-1].done)
+        if self._under_way:
+            return self._settled(answer, self._under_way[-1].group.done)
+        return _at_once(answer)
 
     def _add(self, collection: str, accepted: Accepted, size: int) -> "asyncio.Future[bool]":
         if not self._groups or self._groups[-1].bytes >= self._settings.flush_bytes:
@@ -166,12 +172,7 @@ class RowWriter:
         self._changed.beat()
         return group.done
 
-    def _last_unsettled(self) -> "asyncio.Future[bool] | None":
-        if self._groups:
-            return self._groups[-1].done
-        return self._under_way[-1].group.done if self._under_way else None
-
-    async def _settled(self, answer: Appended, done: "asyncio.Future[bool]") -> Answer:
+    async def _settled(self, answer: Answer, done: "asyncio.Future[bool]") -> Answer:
         if await asyncio.shield(done):
             return answer
         return self._unknown(answer.partition)

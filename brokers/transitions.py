@@ -54,8 +54,11 @@ def with_retention(
 
 
 def with_split(catalog: Catalog, name: str, range_id: RangeId | None = None) -> Catalog:
-    """Cut a partition, or all of a collection, in halves. They open with the next era."""
-    collection = catalog.collection(name)
+    """Cut a partition, or all of a collection, in halves. They open with the next era.
+
+    Refuse it while another change of shape waits for that: to repeat it changes nothing.
+    """
+    collection = _at_rest(catalog.collection(name))
     chosen = None if range_id is None else _interval(collection, range_id)
     cuts = []
     for part, lows in enumerate(collection.cuts):
@@ -76,9 +79,10 @@ def with_split(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
 def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> Catalog:
     """Make one partition of two that lie beside each other, or pair by pair of all.
 
-    ``range_id`` names the first of two. They open as one with the next era.
+    ``range_id`` names the first of two. They open as one with the next era; else as
+    ``with_split``.
     """
-    collection = catalog.collection(name)
+    collection = _at_rest(catalog.collection(name))
     chosen = None if range_id is None else _interval(collection, range_id)
     cuts = []
     for part, lows in enumerate(collection.cuts):
@@ -97,13 +101,24 @@ def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
     return _with(catalog, replace(collection, cuts=tuple(cuts)))
 
 
+def _at_rest(collection: Collection) -> Collection:
+    if _shape_of(collection) not in ([], list(collection.shape())):
+        raise ClusterRefused(
+            f"the partitions of {collection.name} are being changed already: try again when "
+            f"the next era is open"
+        )
+    return collection
+
+
 def _interval(collection: Collection, range_id: RangeId) -> tuple[int, int]:
     found = collection.partition(range_id)
-    if not found.is_open or found.low not in collection.cuts[found.part]:
-        raise ClusterRefused(
-            f"{range_id} is not open, or is being changed already: see changefeed log status"
-        )
+    if not found.is_open:
+        raise ClusterRefused(f"{range_id} is of an era that is over: name an open partition")
     return found.part, found.low
+
+
+def _shape_of(collection: Collection) -> list[tuple[int, int, int]]:
+    return [(x.part, x.low, x.high) for x in collection.open_partitions()]
 
 
 def open_first_era(catalog: Catalog, rows: Iterable[Row], now_us: int) -> Catalog:
@@ -181,10 +196,7 @@ def shape_differs(catalog: Catalog) -> bool:
 
     Also those of a collection that was created while an era was ending.
     """
-    return any(
-        [(p.part, p.low, p.high) for p in x.open_partitions()] != list(x.shape())
-        for x in catalog.collections
-    )
+    return any(_shape_of(x) != list(x.shape()) for x in catalog.collections)
 
 
 def _with(catalog: Catalog, changed: Collection) -> Catalog:

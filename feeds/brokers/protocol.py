@@ -11,8 +11,9 @@ the last number that it has. So a producer that got no answer sends the same aga
 What a producer must know when an era ends is how much of what it sent to an old partition is
 stored: it sends the batch again, to any broker, and the answer ``moved`` has ``reached``,
 which is final. Records up to there are stored; the others it cuts anew for the partitions
-that the topology has now. This holds across splits and merges, and no broker has to look
-into a record.
+that the topology has now: one of the catalog that the answer names, or a later one, for in
+an older one the old partition is still open, and its numbers would begin again. This holds
+across splits and merges, and no broker has to look into a record.
 
 **Consuming.** Sequences of a partition are dense from 1. A read asks for what follows after
 a sequence, and may get records before it, since whole sections are sent.

@@ -1,0 +1,123 @@
+"""An object store in a directory of this machine.
+
+An object is written under a name of its own, synced, and then linked to its real name, which
+fails where there is one; the folder is synced before the answer. So what was acknowledged
+outlives a loss of power, and nobody ever sees half an object. For brokers of one machine: a
+directory shared over a network keeps these promises only where its file system does.
+"""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from changefeed.brokers.store import Listed, StoreRefused, StoreUnavailable
+
+T = TypeVar("T")
+_ASIDE = ".aside"
+
+
+class LocalStore:
+    """See ``ObjectStore``. Files are read and written in threads."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def create(self, key: str, data: bytes) -> bool:
+        return await self._call(lambda: self._write(key, data, replace=False), key)
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._call(lambda: self._write(key, data, replace=True), key)
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        return await self._call(lambda: self._read(key, start, end), key)
+
+    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
+        return await self._call(lambda: sorted(self._found(prefix, after)), prefix)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        def act() -> None:
+            for key in keys:
+                self._path(key).unlink(missing_ok=True)
+
+        await self._call(act, keys[0] if keys else "")
+
+    def _path(self, key: str) -> Path:
+        return self._root / key
+
+    def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
+        path = self._path(key)
+        if not replace and path.exists():
+            return False
+        aside = self._root / _ASIDE / uuid.uuid4().hex
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_synced(aside, data)
+            self._make_folder(path.parent)
+            if replace:
+                aside.replace(path)
+            else:
+                os.link(aside, path)
+        except FileExistsError:
+            return False
+        finally:
+            aside.unlink(missing_ok=True)
+        _sync(path.parent)
+        return True
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make a folder and those above it, each synced into the one that holds it."""
+        if folder.exists():
+            return
+        self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+    def _read(self, key: str, start: int, end: int | None) -> bytes | None:
+        try:
+            with self._path(key).open("rb") as file:
+                file.seek(start)
+                return file.read() if end is None else file.read(end - start)
+        except FileNotFoundError:
+            return None
+
+    def _found(self, prefix: str, after: str) -> Iterator[Listed]:
+        for folder, folders, names in os.walk(self._path(prefix)):
+            if _ASIDE in folders:
+                folders.remove(_ASIDE)
+            for name in names:
+                path = Path(folder, name)
+                key = path.relative_to(self._root).as_posix()
+                if key > after:
+                    try:
+                        yield Listed(key, path.stat().st_size)
+                    except FileNotFoundError:  # deleted meanwhile
+                        continue
+
+    async def _call(self, act: Callable[[], T], what: str) -> T:
+        try:
+            return await asyncio.to_thread(act)
+        except PermissionError as error:
+            raise StoreRefused(
+                f"{self._root / what} may not be read or written: {error}. Give this user "
+                f"the right to, or name another directory"
+            ) from error
+        except OSError as error:
+            raise StoreUnavailable(f"{self._root / what}: {error}") from error
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

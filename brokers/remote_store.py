@@ -1,0 +1,125 @@
+"""Object stores of clouds, through ``obstore``: S3 and what speaks it, Azure Blob, GCS.
+
+All of them know a put that fails where there is an object already. Credentials, endpoints
+and regions come from the environment variables that each vendor's own tools read
+(``AWS_ENDPOINT_URL``, ``AZURE_STORAGE_ACCOUNT_NAME``, ``GOOGLE_APPLICATION_CREDENTIALS`` ...).
+"""
+
+from collections.abc import Awaitable, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
+
+from changefeed.brokers.store import Listed, StoreRefused, StoreUnavailable
+
+T = TypeVar("T")
+_RETRIES: Final[Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=15)}
+_CLIENT: Final[Any] = {
+    "timeout": timedelta(seconds=20),
+    "connect_timeout": timedelta(seconds=5),
+}
+
+
+def open_remote(scheme: str, bucket: str, prefix: str) -> "RemoteStore":
+    """Open a bucket or container; nothing is asked of it yet."""
+    options: dict[str, Any] = {
+        "prefix": prefix or None,
+        "retry_config": _RETRIES,
+        "client_options": _CLIENT,
+    }
+    where = f"{scheme}://{bucket}/{prefix}"
+    try:
+        if scheme == "s3":
+            return RemoteStore(S3Store(bucket, **options), where)
+        if scheme == "gs":
+            return RemoteStore(GCSStore(bucket, **options), where)
+        return RemoteStore(AzureStore(bucket, **options), where)
+    except (BaseError, ValueError) as error:
+        raise StoreRefused(
+            f"the store {where} cannot be opened: {error}. Look at the environment variables "
+            f"for its credentials"
+        ) from error
+
+
+class RemoteStore:
+    """See ``ObjectStore``. ``where`` names it in messages."""
+
+    def __init__(self, store: ObjectStore, where: str) -> None:
+        self._store = store
+        self._where = where
+
+    async def create(self, key: str, data: bytes) -> bool:
+        try:
+            await self._put(key, data, "create")
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        return True
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._put(key, data, "overwrite")
+
+    async def _put(self, key: str, data: bytes, mode: Any) -> None:
+        try:
+            await self._call(
+                obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)
+            )
+        except FileNotFoundError as error:
+            raise StoreRefused(f"{self._where} is not there: create the bucket") from error
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        options: Any = None
+        if end is not None:
+            options = {"range": (start, end)}
+        elif start:
+            options = {"range": {"offset": start}}
+        try:
+            found = await self._call(obstore.get_async(self._store, key, options=options))
+            return bytes(await self._call(found.bytes_async()))
+        except FileNotFoundError:
+            return None
+
+    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
+        stream = obstore.list(self._store, prefix or None, offset=after or None)
+        found = []
+        try:
+            async for chunk in stream:
+                found += [Listed(x["path"], x["size"]) for x in chunk]
+        except BaseError as error:
+            raise self._translated(error) from error
+        return sorted(x for x in found if x.key > after)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            try:
+                await self._call(obstore.delete_async(self._store, key))
+            except FileNotFoundError:
+                continue
+
+    async def _call(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+            raise
+        except BaseError as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: BaseError) -> StoreRefused | StoreUnavailable:
+        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+            return StoreRefused(
+                f"{self._where} refuses: {_short(error)}. Brokers need the right to list, "
+                f"read, create, overwrite and delete there"
+            )
+        return StoreUnavailable(f"{self._where}: {_short(error)}")
+
+
+def _short(error: BaseError) -> str:
+    return str(error).partition("\n")[0][:300]

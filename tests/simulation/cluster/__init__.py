@@ -1,0 +1,1 @@
+"""A cluster of brokers in virtual time, over a store and a network that misbehave."""

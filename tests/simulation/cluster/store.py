@@ -1,0 +1,143 @@
+"""An object store that is slow, fails, loses answers, acts late, and lists late.
+
+What it never does is what object stores never do: forget an object, show half of one, or
+let two callers create the same.
+"""
+
+import asyncio
+import contextvars
+from bisect import bisect_right, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from changefeed.brokers.store import Listed, StoreUnavailable
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Weather:
+    """How likely it is, for each call, that something goes wrong; times in seconds."""
+
+    fail_before: float = 0.0
+    fail_after: float = 0.0
+    late: float = 0.0  # it fails, and is done later
+    slow: float = 0.0
+    list_late: float = 0.0  # how old what a listing shows may be
+
+    def clear(self) -> None:
+        self.fail_before = self.fail_after = self.late = self.slow = self.list_late = 0.0
+
+
+class Objects:
+    """What is stored, and since when."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+        self.since: dict[str, float] = {}
+        self.keys: list[str] = []
+
+    def create(self, key: str, data: bytes, now: float) -> bool:
+        if key in self.data:
+            return False
+        self.put(key, data, now)
+        return True
+
+    def put(self, key: str, data: bytes, now: float) -> None:
+        if key not in self.data:
+            insort(self.keys, key)
+            self.since[key] = now
+        self.data[key] = data
+
+    def delete(self, key: str) -> None:
+        if self.data.pop(key, None) is not None:
+            self.keys.remove(key)
+            del self.since[key]
+
+    def listed(self, prefix: str, after: str, until: float) -> list[Listed]:
+        found = []
+        for key in self.keys[bisect_right(self.keys, max(prefix, after)) :]:
+            if not key.startswith(prefix):
+                break
+            if self.since[key] <= until:
+                found.append(Listed(key, len(self.data[key])))
+        return found
+
+
+class Link:
+    """The store as one process reaches it. ``is_cut`` says whether it does now."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        weather: Weather,
+        random: Random,
+        is_cut: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._objects = objects
+        self._weather = weather
+        self._random = random
+        self._is_cut = is_cut
+
+    async def create(self, key: str, data: bytes) -> bool:
+        return await self._call(
+            lambda: self._objects.create(key, data, _now()), "create " + key
+        )
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._call(lambda: self._objects.put(key, data, _now()), "put " + key)
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        data = await self._call(lambda: self._objects.data.get(key), "get " + key)
+        return None if data is None else data[start:end]
+
+    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
+        lag = self._random.uniform(0, self._weather.list_late)
+        return await self._call(
+            lambda: self._objects.listed(prefix, after, _now() - lag), "list " + prefix
+        )
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        def act() -> None:
+            for key in keys:
+                self._objects.delete(key)
+
+        await self._call(act, "delete")
+
+    async def _call(self, act: Callable[[], T], what: str) -> T:
+        """Do something in the store: apart from the process, which may be frozen or gone."""
+        weather, chance = self._weather, self._random.random()
+        if self._is_cut():
+            await asyncio.sleep(1)
+            raise StoreUnavailable(f"{what}: cut off")
+        delay = self._random.uniform(0.001, 0.02)
+        if self._random.random() < weather.slow:
+            delay += self._random.choice([0.3, 2.0, 8.0])
+        if chance < weather.fail_before:
+            await asyncio.sleep(delay)
+            raise StoreUnavailable(f"{what}: not done")
+        chance -= weather.fail_before
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if chance < weather.late:
+            self._later(self._random.choice([0.5, 3.0, 15.0, 40.0]), act, done)
+            await asyncio.sleep(delay)
+            raise StoreUnavailable(f"{what}: it may come later")
+        self._later(delay, act, done)
+        result = await done
+        if chance - weather.late < weather.fail_after or self._is_cut():
+            raise StoreUnavailable(f"{what}: the answer was lost")
+        return result
+
+    def _later(self, delay: float, act: Callable[[], T], done: "asyncio.Future[T]") -> None:
+        def run() -> None:
+            result = act()
+            if not done.done():
+                done.set_result(result)
+
+        asyncio.get_running_loop().call_later(delay, run, context=contextvars.Context())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

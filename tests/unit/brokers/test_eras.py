@@ -1,0 +1,219 @@
+"""Eras of a cluster: brokers that join, leave and die, over one store in virtual time."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from changefeed.brokers.catalog_store import CatalogStore, open_cluster
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.memory_store import MemoryStore
+from changefeed.brokers.operations import create_collection, merge, split
+from changefeed.brokers.run_core import leave, open_core
+from changefeed.feeds.brokers.flush import Place, decode_header
+from changefeed.feeds.brokers.protocol import Appended, NotAppended
+from changefeed.feeds.eventlog.ids import range_id
+from changefeed.feeds.feed import RangeId
+from tests.support.brokers import QUICK, batch, keys_of, open_ids, put
+
+
+def ids(era: int, parts: range) -> list[str]:
+    return [range_id(era=era, part=x, low=0, high=255) for x in parts]
+
+
+def owners(core: BrokerCore) -> dict[str, str]:
+    found = core.topology("orders").partitions
+    return {x.range.id: x.broker for x in found if x.last is None}
+
+
+async def in_era(core: BrokerCore, era: int) -> None:
+    async with asyncio.timeout(60):
+        while core.status().era < era or not core.status().writing:
+            await core.writer.changed.wait()
+
+
+async def test_a_second_broker_joins_and_leaves_as_the_project_was_asked_for() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await create_collection(first.catalogs, "orders")
+        await in_era(first, 1)
+        assert owners(first) == dict.fromkeys(ids(1, range(1, 13)), "broker-1")
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            await in_era(first, 2)
+            assert owners(first) == owners(second)
+            assert owners(first) == {
+                **dict.fromkeys(ids(2, range(1, 7)), "broker-1"),
+                **dict.fromkeys(ids(2, range(7, 13)), "broker-2"),
+            }
+            closed = {
+                x.range.id for x in first.topology("orders").partitions if x.last is not None
+            }
+            assert closed == set(ids(1, range(1, 13)))
+            await leave(second)
+        await in_era(first, 3)
+        assert owners(first) == dict.fromkeys(ids(3, range(1, 13)), "broker-1")
+
+
+async def test_brokers_that_start_at_once_make_one_era() -> None:
+    store = MemoryStore()
+    async with AsyncExitStack() as stack:
+        cores = await asyncio.gather(
+            *(
+                stack.enter_async_context(open_core(store, f"broker-{n}", settings=QUICK))
+                for n in range(1, 6)
+            )
+        )
+        await create_collection(cores[0].catalogs, "orders")
+        await asyncio.sleep(10)
+        assert {x.status().era for x in cores} <= {1, 2}
+        assert sorted(set(owners(cores[0]).values())) == [f"broker-{n}" for n in range(1, 6)]
+
+
+async def test_a_key_goes_on_in_the_next_era_behind_what_it_had() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await create_collection(first.catalogs, "orders")
+        await in_era(first, 1)
+        old = "e1.p07.v00-ff"
+        await put(first, "orders", batch(old, "a", "b"))
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            new = "e2.p07.v00-ff"
+            await put(second, "orders", batch(new, "c"))
+            read = await first.read("orders", RangeId(old), 0)
+            assert (read.ended, read.last) == (True, 2)
+            assert [x.id for x in read.successors] == [new]
+            assert read.successors[0].parents == (old,)
+            assert await keys_of(first, "orders", new) == ["c"]
+            assert await keys_of(second, "orders", old) == ["a", "b"]
+
+
+async def test_a_batch_for_a_closed_partition_is_answered_with_what_of_it_is_stored() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await create_collection(first.catalogs, "orders")
+        await in_era(first, 1)
+        old = "e1.p01.v00-ff"
+        await put(first, "orders", batch(old, "a", "b"))
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            again = batch(old, "a", "b", "c")
+            for core in (first, second):
+                (answer,) = await core.append("orders", [again])
+                assert isinstance(answer, NotAppended)
+                assert (answer.reason, answer.reached) == ("moved", 2)
+
+
+async def test_a_batch_for_a_partition_of_another_broker_is_not_stored() -> None:
+    store = MemoryStore()
+    async with (
+        open_core(store, "broker-1", settings=QUICK) as first,
+        open_core(store, "broker-2", settings=QUICK) as second,
+    ):
+        await create_collection(first.catalogs, "orders")
+        await asyncio.sleep(5)
+        theirs = next(x for x, y in owners(first).items() if y == "broker-2")
+        (answer,) = await first.append("orders", [batch(theirs, "a")])
+        assert isinstance(answer, NotAppended)
+        assert answer.reason == "elsewhere"
+        assert await keys_of(second, "orders", theirs) == []
+
+
+async def test_the_partitions_of_a_dead_broker_are_closed_at_what_it_acknowledged() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await create_collection(first.catalogs, "orders")
+        await in_era(first, 1)
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            await put(second, "orders", batch("e2.p07.v00-ff", "a", "b", "c"))
+        await in_era(first, 3)  # leaving the block is a crash: it took nothing back
+        assert await keys_of(first, "orders", "e2.p07.v00-ff") == ["a", "b", "c"]
+        assert first.index.collection("orders").partition(RangeId("e2.p07.v00-ff")).last == 3
+        seal = store.objects["wal/00000002/broker-2/000000000002"]
+        identity = first.cluster.identity
+        header = decode_header(seal, identity, Place(2, "broker-2", 2))
+        assert (header.seal, header.incarnation) == (True, first.incarnation)
+
+
+async def test_an_object_behind_the_seal_is_never_read() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await create_collection(first.catalogs, "orders")
+        await in_era(first, 1)
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            await put(second, "orders", batch("e2.p07.v00-ff", "a"))
+            late = store.objects["wal/00000002/broker-2/000000000001"]
+        await in_era(first, 3)
+        store.objects["wal/00000002/broker-2/000000000003"] = late
+        async with open_core(store, "broker-3", settings=QUICK) as third:
+            await in_era(third, 4)
+            assert await keys_of(third, "orders", "e2.p07.v00-ff") == ["a"]
+
+
+async def test_a_broker_whose_row_was_ended_acknowledges_nothing_and_comes_again() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as core:
+        await create_collection(core.catalogs, "orders")
+        await in_era(core, 1)
+        await put(core, "orders", batch("e1.p01.v00-ff", "a"))
+        store.objects["wal/00000001/broker-1/000000000002"] = b"of somebody else"
+        (answer,) = await core.append("orders", [batch("e1.p01.v00-ff", "b", sequence=2)])
+        assert isinstance(answer, NotAppended)
+        assert answer.reason == "moving"
+
+
+async def test_a_lost_answer_of_the_store_is_settled_by_reading_the_number_back() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as core:
+        await create_collection(core.catalogs, "orders")
+        await in_era(core, 1)
+        create, told = store.create, []
+
+        async def twice(key: str, data: bytes) -> bool:
+            told.append(await create(key, data))
+            return await create(key, data)  # as a client does that tries again by itself
+
+        store.create = twice  # type: ignore[method-assign]
+        (answer,) = await core.append("orders", [batch("e1.p01.v00-ff", "a")])
+        assert isinstance(answer, Appended)
+        assert told == [True]
+
+
+async def test_a_split_opens_halves_and_a_merge_makes_them_one_again() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as core:
+        await create_collection(core.catalogs, "orders", parts=2)
+        await in_era(core, 1)
+        await split(core.catalogs, "orders", RangeId("e1.p01.v00-ff"))
+        await in_era(core, 2)
+        assert open_ids(core, "orders") == ["e2.p01.v00-7f", "e2.p01.v80-ff", "e2.p02.v00-ff"]
+        await merge(core.catalogs, "orders", RangeId("e2.p01.v00-7f"))
+        await in_era(core, 3)
+        assert open_ids(core, "orders") == ["e3.p01.v00-ff", "e3.p02.v00-ff"]
+        last = core.index.collection("orders")
+        parents = last.as_range(last.partition(RangeId("e3.p01.v00-ff"))).parents
+        assert parents == ("e2.p01.v00-7f", "e2.p01.v80-ff")
+
+
+async def test_the_last_broker_leaves_and_the_next_goes_on() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await create_collection(first.catalogs, "orders", parts=1)
+        await in_era(first, 1)
+        await put(first, "orders", batch("e1.p01.v00-ff", "a"))
+        await leave(first)
+    async with open_core(store, "broker-2", settings=QUICK) as second:
+        await in_era(second, 2)
+        assert await keys_of(second, "orders", "e1.p01.v00-ff") == ["a"]
+        assert open_ids(second, "orders") == ["e2.p01.v00-ff"]
+
+
+async def test_the_newest_catalog_is_found_also_from_far_behind() -> None:
+    store = MemoryStore()
+    cluster = await open_cluster(store)
+    writer, reader = CatalogStore(store, cluster), CatalogStore(store, cluster)
+    for n in range(5):
+        await create_collection(writer, f"c{n}")
+    assert (await reader.load()).number == 5
+    assert (await reader.refresh()).collections == writer.newest.collections

@@ -1,0 +1,139 @@
+"""Object stores keep their promises: one suite for each that needs no server."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from changefeed.brokers.addresses import open_store
+from changefeed.brokers.local_store import LocalStore
+from changefeed.brokers.memory_store import MemoryStore
+from changefeed.brokers.operations import create_collection
+from changefeed.brokers.remote_store import RemoteStore
+from changefeed.brokers.run_core import open_core
+from changefeed.brokers.store import ObjectStore, StoreRefused, StoreUnavailable
+from tests.support.brokers import QUICK, batch, keys_of, put
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture(params=["memory", "local", "obstore"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "memory":
+        return MemoryStore()
+    if request.param == "local":
+        return LocalStore(tmp_path / "cluster")
+    obstore = pytest.importorskip("obstore.store")
+    return RemoteStore(obstore.MemoryStore(), "memory")
+
+
+async def test_an_object_is_created_once(store: ObjectStore) -> None:
+    assert await store.create("a/b/1", b"first")
+    assert not await store.create("a/b/1", b"second")
+    assert await store.get("a/b/1") == b"first"
+
+
+async def test_one_of_many_creates_it(store: ObjectStore) -> None:
+    tries = [store.create("a/1", str(n).encode()) for n in range(20)]
+    created = await asyncio.gather(*tries)
+    assert created.count(True) == 1
+    assert await store.get("a/1") == str(created.index(True)).encode()
+
+
+async def test_put_writes_in_the_place_of_what_is_there(store: ObjectStore) -> None:
+    await store.put("a", b"first")
+    await store.put("a", b"second")
+    assert await store.get("a") == b"second"
+
+
+async def test_parts_of_an_object_are_read_and_less_where_it_is_shorter(
+    store: ObjectStore,
+) -> None:
+    await store.create("a", b"0123456789")
+    assert await store.get("a", 2, 5) == b"234"
+    assert await store.get("a", 8) == b"89"
+    assert await store.get("a", 0, 100) == b"0123456789"
+
+
+async def test_what_is_not_there_is_none(store: ObjectStore) -> None:
+    assert await store.get("a/b") is None
+    assert await store.get("a/b", 0, 10) is None
+    assert list(await store.list("a/")) == []
+    await store.delete(["a/b"])
+
+
+async def test_a_listing_is_in_order_and_begins_after_a_key(store: ObjectStore) -> None:
+    for key in ("a/2", "a/1", "a/10", "b/1"):
+        await store.create(key, b"x" * len(key))
+    assert [tuple(x) for x in await store.list("a/")] == [("a/1", 3), ("a/10", 4), ("a/2", 3)]
+    assert [x.key for x in await store.list("a/", "a/1")] == ["a/10", "a/2"]
+    assert [x.key for x in await store.list("")] == ["a/1", "a/10", "a/2", "b/1"]
+
+
+async def test_what_is_deleted_is_gone_and_may_be_created_again(store: ObjectStore) -> None:
+    await store.create("a/1", b"x")
+    await store.delete(["a/1"])
+    assert await store.get("a/1") is None
+    assert await store.create("a/1", b"y")
+
+
+async def test_a_broker_writes_and_reads_over_it(store: ObjectStore) -> None:
+    async with open_core(store, "broker-1", settings=QUICK) as core:
+        await create_collection(core.catalogs, "orders")
+        await core.wait_until_writing()
+        await put(core, "orders", batch("e1.p01.v00-ff", "a", "b"))
+        assert await keys_of(core, "orders", "e1.p01.v00-ff") == ["a", "b"]
+
+
+async def test_an_object_in_a_directory_is_synced_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    link = os.link
+
+    def linked(old: Path, new: Path) -> None:
+        done.append("link")
+        link(old, new)
+
+    monkeypatch.setattr("os.fsync", lambda _: done.append("sync"))
+    monkeypatch.setattr("os.link", linked)
+    (tmp_path / "a").mkdir()
+    await LocalStore(tmp_path).create("a/1", b"x")
+    assert done == ["sync", "link", "sync"]
+
+
+async def test_a_directory_without_the_right_to_write_is_refused_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.link", denied)
+    with pytest.raises(StoreRefused, match="Give this user the right to"):
+        await LocalStore(tmp_path).create("a", b"x")
+
+
+async def test_a_full_disk_may_be_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StoreUnavailable, match="No space left"):
+        await LocalStore(tmp_path).create("a", b"x")
+    monkeypatch.undo()
+    assert await LocalStore(tmp_path).get("a") is None
+    assert os.listdir(tmp_path / ".aside") == []  # noqa: PTH208
+
+
+@pytest.mark.parametrize("address", ["orders", "s3:/orders", "ftp://x/y", "file://host/x"])
+def test_an_address_that_is_none_is_refused_with_the_forms(address: str) -> None:
+    with pytest.raises(StoreRefused, match=r"give .*file:///DIRECTORY"):
+        open_store(address)
+
+
+def test_the_same_memory_address_is_the_same_store() -> None:
+    assert open_store("memory:tests-1") is open_store("memory:tests-1")
+    assert open_store("memory:tests-1") is not open_store("memory:tests-2")
