@@ -102,13 +102,18 @@ async def test_postgresql_under_a_name_that_is_not_in_its_certificate_is_refused
         await works(signed(address, authority, "verify-ca"), opening())
 
 
-async def test_postgresql_that_asks_for_a_certificate_gets_one(authority: Authority) -> None:
+async def test_postgresql_that_asks_for_a_certificate_gets_one_that_it_trusts(
+    authority: Authority, stranger: Authority, tmp_path: Path
+) -> None:
     hba = f"hostssl all all {HERE}/32 trust clientcert=verify-ca"
     with postgres_over_tls(authority, hba=hba) as address:
         trusting = signed(address, authority)
         assert "requires a valid client certificate" in await refusal(trusting)
         certificate, key = authority.issue("app")
         await works(f"{trusting}&sslcert={certificate}&sslkey={key}", opening())
+        certificate, key = stranger.issue("app")
+        said = ends_with_2(tmp_path, f"{trusting}&sslcert={certificate}&sslkey={key}")
+        assert "does not take the certificate of this client" in said
 
 
 async def test_postgresql_without_tls_is_refused_where_it_is_asked_for() -> None:
@@ -132,9 +137,11 @@ async def test_files_that_are_missing_or_no_certificates_are_refused(tmp_path: P
 
 
 @contextlib.contextmanager
-def redis_over_tls(authority: Authority, *, asks: str = "no") -> Iterator[str]:
+def redis_over_tls(
+    authority: Authority, *, name: str = HERE, asks: str = "no"
+) -> Iterator[str]:
     port = free_port()
-    certificate, key = authority.issue(HERE)
+    certificate, key = authority.issue(name)
     options = (
         *("--tls-port", str(port), "--tls-auth-clients", asks),
         *("--tls-cert-file", str(certificate), "--tls-key-file", str(key)),
@@ -155,6 +162,14 @@ async def test_redis_is_taken_whose_authority_is_named_and_ends_a_host_else(
                 pass
     assert "its certificate is not trusted" in said
     assert "ssl_ca_certs=FILE" in said
+
+
+async def test_redis_under_a_name_that_is_not_in_its_certificate_is_refused(
+    authority: Authority,
+) -> None:
+    with redis_over_tls(authority, name="cache.example.com") as address:
+        said = await refusal(f"{address}?ssl_ca_certs={authority.certificate}")
+    assert "is not valid for '127.0.0.1'" in said
 
 
 async def test_redis_that_asks_for_a_certificate_gets_one_that_it_trusts(
@@ -194,9 +209,8 @@ async def test_blobs_of_an_unknown_authority_end_a_host_with_advice_that_helps(
         assert "its certificate is not trusted" in said
         assert "SSL_CERT_FILE" in said
         env["SSL_CERT_FILE"] = str(authority.certificate)
-        leases = ("--leases=blob:///leases/a", "--create-lease-container")
-        asked = ("check", "--feed=eventlog:log", "--json", *leases)
-        assert "not trusted" not in changefeed(*asked, cwd=tmp_path, env=env).stdout
+        asked = ("check", "--feed=eventlog:log", "--json", "--leases=blob:///leases/a")
+        assert "404 ContainerNotFound" in changefeed(*asked, cwd=tmp_path, env=env).stdout
 
 
 @contextlib.asynccontextmanager
