@@ -20,7 +20,7 @@ COPY runtime runtime
 RUN uv build --wheel --build-constraints requirements.txt --out-dir /dist . \
     && uv venv --seed /opt/changefeed \
     && uv pip install --python /opt/changefeed/bin/python --constraints requirements.txt \
-        --compile-bytecode "changefeed-host[azure,blob,otlp,postgres,redis] @ file://$(ls /dist/*.whl)"
+        --compile-bytecode "changefeed-host[azure,blob,keda,otlp,postgres,redis] @ file://$(ls /dist/*.whl)"
 
 FROM python:${PYTHON}-slim
 LABEL org.opencontainers.image.title="changefeed-host" \

@@ -5,12 +5,16 @@
     /scale    how many hosts the fleet should have, for KEDA's metrics-api
 
 It reads leases and feed as ``changefeed status`` does, writes nothing, and looks at most
-every few seconds, however often it is asked.
+every few seconds, however often it is asked. Where a look takes longer than those who ask
+would wait, they get the one before, with its age in seconds (``Age``).
+
+With a port for it, it speaks KEDA's external scaler protocol as well.
 """
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 import typer
@@ -22,15 +26,18 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.prometheus import as_prometheus
+from changefeed.cli.looks import Looks
 from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
-from changefeed.host.snapshot import FleetInspector, Snapshot
+from changefeed.host.snapshot import FleetInspector
 from changefeed.host.web import listening_socket, serving_application, url_of
 from changefeed.leases.errors import ContainerError
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 
 _log = get_logger()
-_LOOK_AT_MOST_EVERY = 5.0
+_SCRAPE_WITHIN, _SCALE_WITHIN = 8.0, 2.5
+"""Prometheus waits for 10 s, KEDA for 3, unless set otherwise."""
 
 
 @with_flags
@@ -40,6 +47,12 @@ def exporter(
     lag_per_host: Annotated[
         int, typer.Option("--lag-per-host", min=1, help="So many changes are left to a host.")
     ] = DEFAULT_LAG_PER_HOST,
+    scaler_port: Annotated[
+        int | None,
+        typer.Option(
+            "--scaler-port", min=0, max=65535, help="Where KEDA's external scaler listens."
+        ),
+    ] = None,
 ) -> None:
     """Serve the lag of a fleet to Prometheus and to KEDA; hosts need not run.
 
@@ -48,10 +61,10 @@ def exporter(
     with exit_on_error():
         settings = flags.settings()
         set_up_logs(settings.log, ())
-        asyncio.run(_export(settings, lag_per_host))
+        asyncio.run(_export(settings, lag_per_host, scaler_port))
 
 
-async def _export(settings: Settings, lag_per_host: int) -> None:
+async def _export(settings: Settings, lag_per_host: int, scaler_port: int | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,28 +72,34 @@ async def _export(settings: Settings, lag_per_host: int) -> None:
     await refuse_to_create(settings)
     async with FleetInspector.of(settings) as fleet:
         with listening_socket(settings.web) as listening:
-            application = exporter_application(Looks(fleet, loop.time), lag_per_host)
-            async with serving_application(listening, application):
+            looks = Looks(fleet, loop.time)
+            application = exporter_application(looks, lag_per_host)
+            async with (
+                serving_application(listening, application),
+                _scaler(looks, lag_per_host, settings.web.bind, scaler_port),
+            ):
                 _log.info("web.listening", address=url_of(listening))
                 await stop.wait()
+            await looks.stop()
 
 
-class Looks:
-    """One look at the fleet serves all who ask within some seconds."""
-
-    def __init__(self, fleet: FleetInspector, clock: Callable[[], float]) -> None:
-        self._fleet = fleet
-        self._clock = clock
-        self._looking = asyncio.Lock()
-        self._last: tuple[float, Snapshot] | None = None
-
-    async def look(self) -> Snapshot:
-        """Raise ``ContainerError`` if the container does not answer."""
-        async with self._looking:
-            if self._last is None or self._clock() - self._last[0] >= _LOOK_AT_MOST_EVERY:
-                seen = await self._fleet.look()
-                self._last = self._clock(), seen
-            return self._last[1]
+@asynccontextmanager
+async def _scaler(
+    looks: Looks, lag_per_host: int, bind: str, port: int | None
+) -> AsyncIterator[None]:
+    if port is None:
+        yield
+        return
+    try:
+        from changefeed.cli.keda_scaler import Scaler, serving_scaler  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UserError(
+            "--scaler-port needs gRPC: install changefeed-host[keda], or let KEDA's "
+            "metrics-api ask /scale"
+        ) from error
+    async with serving_scaler(Scaler(looks, lag_per_host), bind, port) as taken:
+        _log.info("scaler.listening", bind=bind, port=taken)
+        yield
 
 
 def exporter_application(looks: Looks, lag_per_host: int) -> web.Application:
@@ -88,16 +107,17 @@ def exporter_application(looks: Looks, lag_per_host: int) -> web.Application:
         return web.json_response({"alive": True})
 
     async def metrics(_: web.Request) -> web.Response:
-        text = as_prometheus(await looks.look(), lag_per_host=lag_per_host)
-        answer = web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        seen, age = await looks.look(within=_SCRAPE_WITHIN)
+        text = as_prometheus(seen, lag_per_host=lag_per_host)
+        headers = {"Content-Type": CONTENT_TYPE_LATEST, "Age": f"{age:.0f}"}
+        answer = web.Response(body=text.encode(), headers=headers)
         answer.enable_compression()
         return answer
 
     async def scale(_: web.Request) -> web.Response:
-        seen = await looks.look()
-        return web.json_response(
-            {"desired_hosts": desired_hosts(seen, lag_per_host=lag_per_host)}
-        )
+        seen, age = await looks.look(within=_SCALE_WITHIN)
+        desired = desired_hosts(seen, lag_per_host=lag_per_host)
+        return web.json_response({"desired_hosts": desired}, headers={"Age": f"{age:.0f}"})
 
     made = web.Application(middlewares=[_unavailable])
     made.add_routes(

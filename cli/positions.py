@@ -3,7 +3,8 @@
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -24,10 +25,12 @@ from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.liveness import living_hosts
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
+from changefeed.leases.addresses import leases_exist
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.restore import Change, Step, carry_out, read_all, steps_to
 from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
@@ -122,7 +125,7 @@ async def _restore(
 ) -> bool:
     async with (
         open_feed(settings.feed.address, settings.open_options) as opened,
-        open_leases(settings) as container,
+        _as_they_are(settings) if dry_run else open_leases(settings) as container,
     ):
         feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
         _refuse_another_feed(document, feed)
@@ -142,6 +145,17 @@ async def _restore(
         if done and isinstance(container, KeepsFeedIdentity):
             await container.keep_feed_identity(feed.identity)
         return done
+
+
+@asynccontextmanager
+async def _as_they_are(settings: Settings) -> AsyncIterator[LeaseContainer]:
+    """Open the leases without creating any: where there are none, none are to be seen."""
+    for address in settings.leases.addresses:
+        if not await leases_exist(address, settings.open_options):
+            yield MemoryLeases()
+            return
+    async with existing_leases(settings) as container:
+        yield container
 
 
 def _refuse_another_feed(document: Positions, feed: Feed) -> None:

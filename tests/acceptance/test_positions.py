@@ -52,6 +52,9 @@ async def test_positions_are_saved_given_back_and_carried_to_another_kind_of_con
     done = changefeed(*restore, "--yes", *PLACES, cwd=tmp_path)
     assert (done.returncode, positions(tmp_path)) == (0, before), done.stderr
 
+    planned = changefeed(*restore, "--dry-run", LOG, *OTHER, cwd=tmp_path)
+    assert planned.stdout.count("created, 0 changes behind") == 4
+    assert not (tmp_path / "owners.db").exists(), "a dry run creates nothing"
     elsewhere = changefeed(*restore, "--yes", LOG, *OTHER, cwd=tmp_path)
     assert (elsewhere.returncode, elsewhere.stdout.count(": created\n")) == (0, 4)
     shown = changefeed("status", "--json", LOG, *OTHER, cwd=tmp_path)

@@ -159,6 +159,7 @@ def test_the_operators_of_prometheus_get_our_alerts_and_our_ports() -> None:
 def test_what_is_scaled_is_the_fleet_and_triggers_have_what_they_need(file: Path) -> None:
     required = {
         "prometheus": {"serverAddress", "query", "threshold"},
+        "external-push": {"scalerAddress"},
         "metrics-api": {"url", "valueLocation", "targetValue"},
         "external": {"scalerAddress", "databaseId", "leaseContainerId", "processorName"},
     }

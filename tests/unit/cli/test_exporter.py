@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from changefeed.cli.exporter import Looks, exporter_application
+from changefeed.cli.exporter import exporter_application
+from changefeed.cli.looks import Looks
 from changefeed.feeds.feed import Continuation
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.settings import Settings

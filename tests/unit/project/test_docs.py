@@ -12,7 +12,7 @@ from typer.main import get_command
 
 import changefeed
 import changefeed.testing
-from changefeed.cli.app import app
+from changefeed.cli.app import COMMANDS, app
 from changefeed.host.host import Host
 from changefeed.host.settings import Settings
 from changefeed.runtime.settings_schema import names
@@ -175,3 +175,10 @@ NOT_SETTINGS = {
     "changefeed.host.wiring.wrapped",
     "changefeed.host.run.run_host",
 }
+
+
+def test_the_changelog_lists_every_command() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    (listed,) = re.findall(r"^- Commands: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    named = {x.split()[0] for x in re.findall(r"`([^`]*)`", listed)}
+    assert named == set(COMMANDS)
