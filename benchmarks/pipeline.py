@@ -9,6 +9,7 @@ Needs the extra ``spark``, and takes minutes where others take half of one.
 """
 
 import asyncio
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from changefeed.feeds.eventlog import EventLogWriter
+from changefeed.feeds.eventlog import EventLogWriter, SealPolicy
+from changefeed.pipeline import read
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.spark import stream
@@ -51,6 +53,7 @@ def measure() -> Sequence[Result]:
         asyncio.run(make_log(home / "log", parts=_RANGES, changes=_CHANGES))
         return [
             *_reading(spark, home),
+            *_backlog(spark, home),
             *(_overhead(spark, home, ranges) for ranges in (1, 8, 32)),
             *(_table(spark, home, name) for name in ("changes", "latest")),
             _latency(spark, home),
@@ -83,6 +86,36 @@ def _streams(spark: "SparkSession", home: Path) -> Mapping[str, Callable[[], "Da
 
 def _round(streams: Mapping[str, Callable[[], "DataFrame"]], home: Path) -> Rates:
     return {name: _CHANGES / sum(_batches(x(), home / name)) for name, x in streams.items()}
+
+
+def _backlog(spark: "SparkSession", home: Path) -> Iterator[Result]:
+    """What a batch takes that reads a sealed log, by turns with one that reads Parquet."""
+    log = home / "sealed"
+    shutil.copytree(home / "log", log)
+    asyncio.run(_seal(log))
+    batches: Mapping[str, DataFrame] = {
+        "parquet_in_batches": spark.read.parquet(str(home / "parquet")),
+        "backlog": read(spark, f"eventlog:{log}"),
+        "backlog_through_the_source": spark.read.format("changefeed").load(
+            feed=f"eventlog:{log}"
+        ),
+    }
+    rounds = [{name: _rate(x) for name, x in batches.items()} for _ in range(_ROUNDS + 1)][1:]
+    yield by_rounds("pipeline", rounds, "parquet_in_batches", "rows/s")
+    against = "parquet_in_batches"
+    yield by_rounds("pipeline", rounds, "backlog", "rows/s", against=against, goal=0.9)
+    yield by_rounds("pipeline", rounds, "backlog_through_the_source", "rows/s", against=against)
+
+
+async def _seal(log: Path) -> None:
+    async with EventLogWriter.open(log) as writer:
+        await writer.seal(SealPolicy(everything=True))
+
+
+def _rate(rows: "DataFrame") -> float:
+    began = time.perf_counter()
+    rows.write.format("noop").mode("overwrite").save()
+    return _CHANGES / (time.perf_counter() - began)
 
 
 def _overhead(spark: "SparkSession", home: Path, ranges: int) -> Result:

@@ -27,13 +27,15 @@ from changefeed.feeds.eventlog.catalog import (
 from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import advised, opened
 from changefeed.feeds.eventlog.ids import position, sequence_of
-from changefeed.feeds.eventlog.schema import RECORDS
+from changefeed.feeds.eventlog.schema import RECORDS, SEGMENTED
 from changefeed.feeds.eventlog.sealed import (
+    check_file,
     read_sealed,
     sealed_since,
     sealed_with,
     sequence_in_segment,
 )
+from changefeed.feeds.eventlog.segment_rows import Segment, segment_path
 from changefeed.feeds.eventlog.stored_blocks import (
     BLOCK,
     END,
@@ -79,6 +81,21 @@ class Columns:
 
     def __len__(self) -> int:
         return self.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPart:
+    """Changes with ``after < sequence <= end``, all of which are in one segment."""
+
+    path: Path
+    after: int
+    end: int
+    segment: Segment
+
+    @property
+    def is_whole(self) -> bool:
+        file = self.segment.file
+        return (self.after + 1, self.end) == (file.first, file.last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +146,29 @@ class BulkLog:
         if not blocks:
             return self.ends()[range_id].last
         return sequence_since(blocks[0], self.catalog, partition, time_us, version)
+
+    def segments(self, range_id: RangeId, after: int, end: int) -> Sequence[SegmentPart]:
+        """Return what of ``after < sequence <= end`` is in segments now, in their order.
+
+        The files are there, and of the right size. Raise ``RangeDamaged`` else.
+        """
+        partition = self.catalog.partition(range_id)
+        found: list[SegmentPart] = []
+        with _records(self.catalog, partition.broker) as (records, _):
+            while after < end:
+                one = sealed_with(self.catalog, records, partition, after + 1)
+                if one is None:
+                    break
+                check_file(self.catalog, one)
+                path = segment_path(self.catalog.home.absolute(), range_id, one.file)
+                last = min(end, one.file.last)
+                found.append(SegmentPart(path=path, after=after, end=last, segment=one))
+                after = last
+        return found
+
+    def is_sealed(self) -> bool:
+        """Whether the log has segments."""
+        return self.catalog.format == SEGMENTED
 
 
 class BulkReader:

@@ -12,8 +12,9 @@
     record_batches   the columns of a change, and record batches of them
     drain            ends a query between two batches
     options          the options that users set
+    backlog          what of a log Spark reads by itself, from segments
     spark            the classes that Spark calls
     body_schema      parses bodies by a schema, in Spark
 
-Only the last two import pyspark, so everything else is tested without it.
+Only the last three import pyspark, so everything else is tested without it.
 """

@@ -1,11 +1,12 @@
 """An event log as a planner sees it: ends are computed, changes come as columns."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
+from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns, SegmentPart
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
 from changefeed.feeds.timestamps import instant_us
 from changefeed.pipeline.source.lineage import narrowed
@@ -93,6 +94,38 @@ class LogAccess:
         begin, end = self._scale.order(piece.start), self._scale.order(piece.end)
         for columns in self._reader.read(piece.range_id, begin, end):
             yield piece.range_id, columns
+
+    @property
+    def place(self) -> str:
+        return str(self._path.absolute())
+
+    def has_segments(self) -> bool:
+        """Whether something of the log is Parquet."""
+        self._refresh()
+        return self._log.is_sealed()
+
+    def split(self, piece: Slice) -> tuple[Sequence[SegmentPart], Sequence[Slice]]:
+        """Return what of a slice Spark may read by itself, and what is left of it.
+
+        A segment with bodies that are no text is left: they are escaped on their way.
+        """
+        begin, end = self._scale.order(piece.start), self._scale.order(piece.end)
+        parts: list[SegmentPart] = []
+        left: list[Slice] = []
+        for x in self._log.segments(piece.range_id, begin, end):
+            if not x.segment.file.is_text:
+                continue
+            if x.after > begin:
+                left.append(self._piece(piece, begin, x.after))
+            parts.append(x)
+            begin = x.end
+        if begin < end:
+            left.append(self._piece(piece, begin, end))
+        return parts, left
+
+    def _piece(self, piece: Slice, begin: int, end: int) -> Slice:
+        start, goal = self._scale.position(begin), self._scale.position(end)
+        return replace(piece, start=start, end=goal, changes=end - begin)
 
     def close(self) -> None:
         self._reader.close()

@@ -1,14 +1,17 @@
 """What a user may say to the source, as Spark options: text by names in any case."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from changefeed.feeds.feed import RangeId, StartAt
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import absolute, with_mode
 from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.record_batches import Envelope
 
 _KNOWN: Final = (
@@ -22,6 +25,7 @@ _KNOWN: Final = (
     "sliceChanges",
     "idleSeconds",
     "holdFile",
+    "pieces",
 )
 _SLICE: Final = 100_000
 _IDLE: Final = 0.5
@@ -34,6 +38,7 @@ class Options:
     ``ending_at`` is for reading in batches. A range with more than ``slice_changes`` in a batch
     is read by several tasks, where the feed allows that. A stream that finds nothing asks
     again after ``idle_seconds`` at the earliest. See ``holding`` for ``hold_file``.
+    ``pieces`` are slices to read in a batch, in the place of what lies between two points.
     """
 
     feed: str
@@ -45,6 +50,7 @@ class Options:
     slice_changes: int = _SLICE
     idle_seconds: float = _IDLE
     hold_file: str | None = None
+    pieces: tuple[Slice, ...] | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Options":
@@ -75,7 +81,17 @@ class Options:
             slice_changes=_whole(options.get("slicechanges"), "sliceChanges") or _SLICE,
             idle_seconds=_seconds(options.get("idleseconds"), "idleSeconds"),
             hold_file=options.get("holdfile"),
+            pieces=None if "pieces" not in options else pieces_of(options["pieces"]),
         )
+
+
+def pieces_of(text: str) -> tuple[Slice, ...]:
+    """Read slices as ``pieces_text`` wrote them."""
+    return msgspec.json.decode(text, type=tuple[Slice, ...])
+
+
+def pieces_text(pieces: Sequence[Slice]) -> str:
+    return msgspec.json.encode(pieces).decode()
 
 
 def point(text: str, name: str) -> StartAt | Offset:

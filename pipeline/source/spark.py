@@ -11,6 +11,7 @@ them out as it likes: the feed keeps no state for a query.
 """
 
 import gc
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -146,12 +147,10 @@ class BatchReader(DataSourceReader):
         options = self._options
         access = open_access(options.feed, options.ranges)
         try:
-            within = target_at(access, options.ending_at)
-            start = start_of(access, options)
             pieces = [
-                piece
-                for begin, end in batches(access, start, within)
-                for piece in slices(access, begin, end, changes=options.slice_changes)
+                y
+                for x in pieces_between(access, options)
+                for y in access.cut(x, options.slice_changes)
             ]
             # For an empty list Spark would make a partition of its own.
             return _partitions(pieces, options) or [SlicePartition(())]
@@ -256,6 +255,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._access is None:
             self._access = open_access(self._options.feed, self._options.ranges)
         return self._access
+
+
+def pieces_between(access: Access, options: Options) -> Sequence[Slice]:
+    """Return what is to be read in a batch, each range in one piece."""
+    if options.pieces is not None:
+        return options.pieces
+    within = target_at(access, options.ending_at)
+    start = start_of(access, options)
+    return [
+        piece
+        for begin, end in batches(access, start, within)
+        for piece in slices(access, begin, end, changes=sys.maxsize)
+    ]
 
 
 def start_of(access: Access, options: Options) -> Offset:

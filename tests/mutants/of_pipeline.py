@@ -4,11 +4,40 @@ from .mutant import Mutant
 
 _RUNNING = "tests/unit/pipeline/test_supervisor.py"
 _OBSERVING = "tests/unit/pipeline/test_observer_sink.py"
+_BACKLOG = "tests/integration/pipeline/test_backlog.py"
 _COMMANDS = "tests/unit/pipeline/test_commands.py"
 _TABLES = "tests/unit/pipeline/test_tables.py"
 _PROGRESS = "tests/unit/pipeline/test_progress.py"
 
 PIPELINE = (
+    Mutant(
+        name="what lies before the border of a scan is read too",
+        file="pipeline/source/backlog.py",
+        before="AND sequence > {x.after} AND",
+        after="AND sequence > {x.after - 1} AND",
+        rule=0,
+        tests=(
+            f"{_BACKLOG}::test_any_two_points_have_the_same_changes_between_them_either_way",
+        ),
+    ),
+    Mutant(
+        name="a segment of bytes is read as text",
+        file="pipeline/source/eventlog_reader.py",
+        before="            if not x.segment.file.is_text:",
+        after="            if x.segment.file.size < 0:",
+        rule=0,
+        tests=(f"{_BACKLOG}::test_bodies_that_are_no_text_are_escaped_on_either_way",),
+    ),
+    Mutant(
+        name="what lies behind the last segment is left out",
+        file="pipeline/source/eventlog_reader.py",
+        before="        if begin < end:\n            left",
+        after="        if not parts:\n            left",
+        rule=0,
+        tests=(
+            f"{_BACKLOG}::test_a_backlog_is_read_by_spark_itself_and_the_rest_through_the_source",
+        ),
+    ),
     Mutant(
         name="a page that does not get further is the last one",
         file="pipeline/source/feed_reader.py",

@@ -1,0 +1,141 @@
+"""Reading with Spark's own Parquet reader what of an event log is in segments.
+
+What is to be read is settled first, range by range: the pieces. Of each, what lies in
+segments is a scan of these files by Spark, without Python, and the rest is read through the
+source. The border between the two is a sequence of the piece, so each change is in one of
+them. A segment never changes or goes, and what is sealed after the border was settled is
+read through the source nevertheless: so a query may be run again and again.
+
+Spark checks Parquet's own checksums of the pages it reads; the size and the footer of each
+file are checked before.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+from pyspark.sql.readwriter import DataFrameReader
+
+from changefeed.feeds.eventlog.bulk import SegmentPart
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.eventlog_reader import LogAccess
+from changefeed.pipeline.source.options import Options, pieces_text
+from changefeed.pipeline.source.reader import Access, Slice
+from changefeed.pipeline.source.record_batches import ENVELOPE, Envelope
+from changefeed.pipeline.source.spark import NAME, pieces_between, register
+
+_READING: Final[Mapping[str, str]] = {
+    # What a session may be set to would leave out files that cannot be read, or change times.
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+
+_PATTERNS: Final = frozenset("{}[]*?\\")
+"""Spark takes a path with any of these for a pattern, and cannot be kept from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """A part of a segment, and the generation of its range."""
+
+    part: SegmentPart
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What Spark reads by itself, and what is left for the source."""
+
+    scans: Sequence[Scan]
+    left: Sequence[Slice]
+
+
+def read(spark: SparkSession, feed: str, **options: str) -> DataFrame:
+    """Return the changes of a feed between two points, as rows with the columns of a change.
+
+    ``options`` are those of the source ``changefeed``. What is read is settled now, so all
+    that is made of it sees the same changes. Raise what opening the feed raises.
+    """
+    wanted = Options.of({"feed": feed, **options})
+    with closing(open_access(wanted.feed, wanted.ranges)) as access:
+        plan = planned(access, pieces_between(access, wanted))
+    return rows_of(spark, plan, wanted.feed, wanted.envelope, options)
+
+
+def planned(access: Access, pieces: Sequence[Slice]) -> Plan:
+    """Decide which way each change is read."""
+    if not isinstance(access, LogAccess) or not _PATTERNS.isdisjoint(access.place):
+        return Plan(scans=(), left=pieces)
+    scans: list[Scan] = []
+    left: list[Slice] = []
+    for piece in pieces:
+        parts, rest = access.split(piece)
+        scans += [Scan(part=x, generation=piece.generation) for x in parts]
+        left += rest
+    return Plan(scans=scans, left=left)
+
+
+def rows_of(
+    spark: SparkSession,
+    plan: Plan,
+    feed: str,
+    envelope: Envelope,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the rows of a plan, with the columns of the envelope."""
+    found = [
+        _scanned(spark, [x.part for x in plan.scans if x.generation == generation], whole)
+        .withColumn("generation", F.lit(generation))
+        .select(*envelope.columns)
+        for generation in sorted({x.generation for x in plan.scans})
+        for whole in (True, False)
+        if any(x.generation == generation and x.part.is_whole is whole for x in plan.scans)
+    ]
+    if plan.left or not found:
+        found.append(_left(spark, plan.left, feed, envelope, options or {}))
+    return reduce(DataFrame.union, found)
+
+
+def _scanned(spark: SparkSession, parts: Iterable[SegmentPart], whole: bool) -> DataFrame:  # noqa: FBT001 - which of two
+    chosen = [x for x in parts if x.is_whole is whole]
+    rows = _reader(spark).parquet(*(f"file://{x.path}" for x in chosen))
+    return rows if whole else rows.where(_bounds(chosen))
+
+
+def _bounds(parts: Sequence[SegmentPart]) -> str:
+    """Return the condition that only what is wanted of each file meets."""
+    return " OR ".join(
+        f"(range = '{x.path.parent.name}' AND sequence > {x.after} AND sequence <= {x.end})"
+        for x in parts
+    )
+
+
+def _reader(spark: SparkSession) -> DataFrameReader:
+    return spark.read.schema(Envelope(columns=ENVELOPE).spark_schema()).options(**_READING)
+
+
+def _left(
+    spark: SparkSession,
+    pieces: Sequence[Slice],
+    feed: str,
+    envelope: Envelope,
+    options: Mapping[str, str],
+) -> DataFrame:
+    register(spark)
+    given = {name: x for name, x in options.items() if name.lower() == "slicechanges"}
+    return (
+        spark.read.format(NAME)
+        .options(
+            feed=feed,
+            columns=",".join(envelope.columns),
+            pieces=pieces_text(pieces),
+            **given,
+        )
+        .load()
+    )
