@@ -158,6 +158,16 @@ def keep_start(checkpoint: str, offset: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(home / _START)
+    _sync(home)  # the name of the file must last, too
+
+
+def _sync(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def kept_start(checkpoint: str) -> str | None:

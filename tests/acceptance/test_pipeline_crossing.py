@@ -1,4 +1,4 @@
-"""A feed that is read by hosts, then by Spark, then by hosts again: each change once."""
+"""A feed that is read by hosts and by Spark: one after the other, and side by side."""
 
 import asyncio
 import json
@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from changefeed.feeds.feed import RangeId
 from tests.support.commands import QUICK, changefeed
@@ -22,6 +24,7 @@ pytestmark = pytest.mark.real_time
 PATIENCE = 120
 FEED = "--feed=eventlog:log"
 WRITE_DOWN = ("--observer=jsonl", "--option=path=out/{range}.jsonl")
+JVM = '--set=spark."spark.driver.extraJavaOptions"=-XX:TieredStopAtLevel=1'
 SPARK = (
     "pipeline",
     "observe",
@@ -31,7 +34,7 @@ SPARK = (
     "--from-leases=sqlite:leases.db",
     "--set=max_changes=200",
     "--set=stop_timeout=100",
-    '--set=spark."spark.driver.extraJavaOptions"=-XX:TieredStopAtLevel=1',
+    JVM,
 )
 KEYS = [f"k{n}" for n in range(10)]
 
@@ -70,6 +73,37 @@ def test_positions_cross_from_hosts_to_spark_and_back(tmp_path: Path) -> None:
         assert sequences == list(range(1, len(sequences) + 1)), file.name
 
 
+def test_a_fleet_and_a_pipeline_that_crash_side_by_side_have_the_same_in_the_end(
+    tmp_path: Path,
+) -> None:
+    a_log(tmp_path / "log", dict.fromkeys(KEYS, 500), parts=4)
+    tables = ("pipeline", "once", FEED, "--directory=tables", "--set=max_changes=1500", JVM)
+    fleet = ("run", FEED, "--leases=sqlite:leases.db", "--set=feed.page_size=50", *QUICK)
+    with (
+        left_running(tmp_path, *fleet, *written_by("a")) as first,
+        left_running(tmp_path, *fleet, *written_by("b")) as second,
+    ):
+        until(lambda: len(delivered(tmp_path)) > 0, first, tmp_path / "said")
+        with left_running(tmp_path, *tables) as pipeline:
+            append_to(tmp_path / "log", dict.fromkeys(KEYS, 100))
+            first.kill()
+            committed = tmp_path / "tables/changes/_delta_log/00000000000000000002.json"
+            until(committed.exists, pipeline, tmp_path / "said")
+            os.killpg(pipeline.pid, signal.SIGKILL)
+        append_to(tmp_path / "log", dict.fromkeys(KEYS, 100))
+        until(lambda: len({*delivered(tmp_path)}) == 7000, second, tmp_path / "said")
+    done = changefeed(*tables, cwd=tmp_path, patience=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    rows = DeltaTable(str(tmp_path / "tables/changes")).to_pyarrow_table().to_pylist()
+    assert len(rows) == 7000
+    assert {(x["range"], x["sequence"]) for x in rows} == {*delivered(tmp_path)}
+
+
+def written_by(host: str) -> tuple[str, ...]:
+    """Say the name of a host, which writes to files of its own."""
+    return (f"--name={host}", "--observer=jsonl", f"--option=path=out/{host}-{{range}}.jsonl")
+
+
 def delivered(cwd: Path) -> list[tuple[str, int]]:
     """Return what names the changes that were written down, complete lines only."""
     lines = [
@@ -82,6 +116,15 @@ def delivered(cwd: Path) -> list[tuple[str, int]]:
 
 def stopped_after(count: int, cwd: Path, *arguments: str) -> None:
     """Run a command until so many changes are delivered, and stop it as Ctrl-C does."""
+    with left_running(cwd, *arguments) as process:
+        until(lambda: len(delivered(cwd)) >= count, process, cwd / "said")
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(PATIENCE) == 0, (cwd / "said").read_text()
+
+
+@contextmanager
+def left_running(cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command in a session of its own. It is killed at the end, if it has not ended."""
     with (cwd / "said").open("ab") as said:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "changefeed", *arguments],
@@ -91,9 +134,7 @@ def stopped_after(count: int, cwd: Path, *arguments: str) -> None:
             start_new_session=True,
         )
     try:
-        until(lambda: len(delivered(cwd)) >= count, process, cwd / "said")
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(PATIENCE) == 0, (cwd / "said").read_text()
+        yield process
     finally:
         process.kill()
         process.wait()

@@ -35,7 +35,11 @@ PLACES = ("--feed=eventlog:log", "--leases=sqlite:leases.db")
 
 
 def changefeed(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = ""
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+    patience: float = PATIENCE,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command that ends by itself."""
     return subprocess.run(
@@ -45,7 +49,7 @@ def changefeed(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience,
         check=False,
     )
 

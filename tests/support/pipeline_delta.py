@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from changefeed.feeds.eventlog import EventLogWriter, Record
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES: Final = ("latest", "hourly")
+DIRECTORIES: Final = ("spark", "here")
 _CONF: Final = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
@@ -88,6 +90,14 @@ async def append(path: Path, records: Sequence[Record]) -> None:
         await writer.append(records)
 
 
+def write_down(spark: "SparkSession", wanted: PipelineSettings, name: str) -> None:
+    """Write what Spark's own Delta reads of a table to ``read``, beside its directory."""
+    rows = spark.read.format("delta").load(wanted.table(name)).toArrow()
+    place = Path(wanted.directory).with_name("read") / Path(wanted.directory).name
+    place.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, place / name)
+
+
 def main(home: Path, jars: Sequence[str]) -> None:
     a_log(home / "log", {}, parts=2)
     without = patch("changefeed.pipeline.tables.merge.has_delta", return_value=False)
@@ -102,6 +112,9 @@ def main(home: Path, jars: Sequence[str]) -> None:
         merge_in_spark(latest, rows.withColumn("sequence", F.lit(0).cast("bigint")), MERGE)
         with without:
             kept(spark, settings(home, "here"))
+        for directory in DIRECTORIES:
+            for name in NAMES:
+                write_down(spark, settings(home, directory), name)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.pipeline_delta import NAMES
+from tests.support.duckdb_reader import read_by_duckdb
+from tests.support.pipeline_delta import DIRECTORIES, NAMES
 
 pytestmark = pytest.mark.real_time
 
@@ -59,6 +62,12 @@ def test_spark_with_delta_writes_the_tables_that_it_writes_without(tmp_path: Pat
         check=False,
     )
     assert said.returncode == 0, said.stderr[-3000:]
+    for directory, name in product(DIRECTORIES, NAMES):
+        found = rows(tmp_path / directory, name)
+        by_spark = pq.read_table(tmp_path / "read" / directory / name).to_pylist()
+        assert sorted(by_spark, key=repr) == found
+        by_duckdb = read_by_duckdb(str(tmp_path / directory / name))
+        assert sorted(by_duckdb, key=repr) == found
     for name in NAMES:
         with_jar, without = rows(tmp_path / "spark", name), rows(tmp_path / "here", name)
         assert with_jar == without

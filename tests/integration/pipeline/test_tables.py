@@ -17,6 +17,7 @@ from changefeed.feeds.feed import Operation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.queries import Keeping
+from tests.support.duckdb_reader import read_by_duckdb
 from tests.support.pipeline_feeds import a_log
 from tests.support.succession import replace_partitions
 
@@ -100,6 +101,27 @@ def test_every_change_is_appended_and_the_latest_of_each_item_is_kept(
         "b": None,
         "c": '{"n":"many"}',
     }
+
+
+def test_duckdb_reads_the_tables_as_deltalake_does(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    a_log(tmp_path / "log", {"a": 3, "b": 2}, parts=2)
+    figures = {
+        "name": "hourly",
+        "window": "1 hour",
+        "by": {"k": "key"},
+        "sums": {"n": "value.n"},
+    }
+    wanted = settings(tmp_path, body_schema="n INT", aggregates=[figures])
+    kept(spark, wanted)
+    gone = Record(key="b", operation=Operation.DELETE)
+    append(tmp_path / "log", put("a", '{"n": 70, "who": "ß"}'.encode()), gone)
+    kept(spark, wanted)
+    for name, size in (("changes", 7), ("latest", 2), ("hourly", 2)):
+        rows = table(wanted, name)
+        assert len(rows) >= size
+        assert sorted(read_by_duckdb(wanted.table(name)), key=repr) == sorted(rows, key=repr)
 
 
 def test_a_deleted_item_stays_deleted_when_all_is_merged_again_from_the_beginning(

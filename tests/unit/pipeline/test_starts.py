@@ -1,10 +1,12 @@
 """Where the first batch of a query begins, also after a crash in it."""
 
+import os
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from changefeed.pipeline.checkpoint_dir import keep_start
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.offsets import Offset
@@ -31,6 +33,22 @@ def test_a_first_batch_that_was_begun_begins_there_again_though_now_is_later(
         append_to(tmp_path / "log", {"a": 5})
         assert settle_start(str(checkpoint), "now", access) == start
         assert settle_start(str(checkpoint), "beginning", access) == start
+
+
+def test_a_start_is_on_the_disk_with_its_name_before_the_first_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+
+    def fsync(handle: int) -> None:
+        synced.append(
+            (str(Path(f"/proc/self/fd/{handle}").readlink()), (checkpoint / "_start").exists())
+        )
+
+    checkpoint = tmp_path / "checkpoint"
+    monkeypatch.setattr(os, "fsync", fsync)
+    keep_start(str(checkpoint), "{}")
+    assert synced == [(f"{checkpoint}/_start.new", False), (str(checkpoint), True)]
 
 
 def test_a_start_may_be_changed_until_a_batch_was_begun(tmp_path: Path) -> None:

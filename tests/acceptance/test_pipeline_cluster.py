@@ -1,0 +1,234 @@
+"""Pipelines on a standalone Spark, by the line that ``submit`` prints.
+
+The driver and the executors are killed in the midst, the driver also exactly between the
+commit of a table and Spark's own; in the end each change is in the tables once.
+"""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+from zipfile import ZipFile
+
+import deltalake
+import pytest
+
+from changefeed.pipeline.source.planning import first_offset
+from tests.support import wheels
+from tests.support.held_commits import APPENDED, MERGED, Hold, commits
+from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
+from tests.support.pipeline_feeds import a_log
+from tests.support.spark_cluster import QUICK, SECONDS, SparkCluster, spark_cluster, wait_until
+
+pytestmark = pytest.mark.real_time
+
+SPARK: Final = f"""
+[spark]
+"spark.driver.host" = "127.0.0.1"
+"spark.driver.bindAddress" = "127.0.0.1"
+"spark.driver.extraJavaOptions" = "{QUICK}"
+"spark.executor.extraJavaOptions" = "{QUICK}"
+"spark.sql.shuffle.partitions" = "2"
+"spark.ui.enabled" = "false"
+"""
+WRITES_DOWN: Final = """\
+import os, sys, time
+from pathlib import Path
+
+import changefeed
+
+PROGRAM = f"{changefeed.__file__} {__file__} {sys.executable}"
+
+
+class Orders:
+    async def open(self, context):
+        self.name = f"{context.range.id}-{os.getpid()}"
+
+    async def process(self, changes):
+        time.sleep(0.05)
+        with Path("OUT", self.name).open("a") as file:
+            file.writelines(f"{x.sequence} {PROGRAM}\\n" for x in changes)
+"""
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with spark_cluster(tmp_path_factory.mktemp("spark")) as made:
+        yield made
+
+
+def submitted(
+    cluster: SparkCluster,
+    cwd: Path,
+    *arguments: str,
+    python: str = sys.executable,
+    env: Mapping[str, str] | None = None,
+) -> Sequence[str]:
+    """Return the line that ``submit`` prints."""
+    done = subprocess.run(
+        [
+            *(python, "-P", "-m", "changefeed", "pipeline", "submit"),
+            *("--config=pipeline.toml", f"--master={cluster.master}"),
+            *("--executor-memory=512m", *arguments),
+        ],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return shlex.split(done.stdout)
+
+
+@contextmanager
+def running(
+    line: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a driver; it is killed with its processes at the end, if it has not ended."""
+    with (cwd / "said").open("ab") as said:
+        driver = subprocess.Popen(
+            line, cwd=cwd, env=env, stdout=said, stderr=said, start_new_session=True
+        )
+    try:
+        yield driver
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+
+
+def kill_an_executor(cluster: SparkCluster) -> None:
+    wait_until(cluster.executors)
+    os.kill(cluster.executors()[0], signal.SIGKILL)
+
+
+def rows(cwd: Path, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        deltalake.DeltaTable(str(cwd / "tables" / table)).to_pyarrow_table().to_pylist()
+    )
+    return found
+
+
+def batches(cwd: Path, table: str, folder: str) -> int:
+    return len([*(cwd / "tables/_checkpoints" / table / folder).glob("[0-9]*")])
+
+
+@pytest.fixture
+def cosmos() -> Iterator[ServedCosmos]:
+    with served_cosmos(ranges=2) as made:
+        yield made
+
+
+def test_executors_and_drivers_are_killed_and_tables_of_all_versions_are_exact(
+    cluster: SparkCluster, cosmos: ServedCosmos, tmp_path: Path
+) -> None:
+    with cosmos.access("all-versions") as access:
+        start = first_offset(access, "now").as_text()
+    settings = {
+        "feed": cosmos.address("all-versions"),
+        "directory": str(tmp_path / "tables"),
+        "start": start,
+        "body_schema": "n INT",
+        "max_changes": 60,
+    }
+    lines = [f"{name} = {json.dumps(x)}" for name, x in settings.items()]
+    lines += ["[changes]", "interval = 0", "[latest]", "interval = 0", SPARK]
+    (tmp_path / "pipeline.toml").write_text("\n".join(lines))
+    runs = submitted(cluster, tmp_path)
+    once = submitted(cluster, tmp_path, "--command=once")
+
+    cosmos.put(100)
+    tables = tmp_path / "tables"
+    hold = Hold(home=tmp_path / "1", table=tables / "changes", how=APPENDED, count=3)
+    killed_after_a_commit(hold, cluster, runs, tmp_path)
+    cosmos.put(60, n=1)
+    cosmos.split(cosmos.living()[0])
+    for n in range(10):
+        cosmos.remove(f"i{n}", f"k{n}")
+    count = commits(tables / "latest") + 1
+    hold = Hold(home=tmp_path / "2", table=tables / "latest", how=MERGED, count=count)
+    killed_after_a_commit(hold, cluster, runs, tmp_path)
+    cosmos.put(5, n=2)
+    with running(once, tmp_path) as driver:
+        assert driver.wait(SECONDS) == 0, (tmp_path / "said").read_text()[-5000:]
+
+    changes = rows(tmp_path, "changes")
+    assert len(changes) == len({(x["range"], x["sequence"]) for x in changes}) == 175
+    latest = {
+        x["id"]: None if x["deleted"] else x["value"]["n"] for x in rows(tmp_path, "latest")
+    }
+    assert latest == {
+        f"i{n}": 2 if n < 5 else None if n < 10 else int(n < 60) for n in range(100)
+    }
+
+
+def killed_after_a_commit(
+    hold: Hold, cluster: SparkCluster, line: Sequence[str], cwd: Path
+) -> None:
+    """Kill an executor under a pipeline, and then the driver in the moment after a commit."""
+    said, table = cwd / "said", hold.table
+    with running(line, cwd, hold.environment()) as driver:
+        wait_until(lambda: commits(table) >= hold.count - 1 or ended(driver), said)
+        kill_an_executor(cluster)
+        wait_until(lambda: hold.held() or ended(driver), said)
+        assert hold.held(), said.read_text()[-5000:]
+        begun, done = (batches(cwd, table.name, x) for x in ("offsets", "commits"))
+        assert begun == done + 1, "Spark knows of the batch that is in the table"
+    hold.release()
+
+
+def ended(driver: subprocess.Popen[bytes]) -> bool:
+    return driver.poll() is not None
+
+
+def test_an_observer_runs_on_executors_with_the_code_of_a_wheel_and_of_py_files(
+    cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Both are shipped: ours by the line of a wheel's ``submit``, the observer as a zip."""
+    (tmp_path / "built").mkdir()
+    wheel = wheels.ours(".whl", tmp_path / "built", "wheel")
+    python = wheels.environment(tmp_path / "env")
+    wheels.install(tmp_path / "env", wheel)
+    out = tmp_path / "out"
+    out.mkdir()
+    with ZipFile(tmp_path / "mine.zip", "w") as archive:
+        archive.writestr("shipped.py", WRITES_DOWN.replace("OUT", str(out)))
+    a_log(tmp_path / "log", {f"k{n}": 500 for n in range(20)}, parts=4)
+    (tmp_path / "pipeline.toml").write_text(
+        'feed = "eventlog:log"\ndirectory = "tables"\nmax_changes = 2000\n'
+        f'[observer]\nname = "shipped:Orders"\n{SPARK}'
+    )
+    told = ("--command=observe", f"--py-files={tmp_path / 'mine.zip'}")
+    line = submitted(cluster, tmp_path, *told, python=str(python), env=wheels.alone())
+
+    with running(line, tmp_path, wheels.alone()) as driver:
+        wait_until(lambda: [*out.iterdir()] or ended(driver), tmp_path / "said")
+        kill_an_executor(cluster)
+        wait_until(lambda: seen(out) == 10_000 or ended(driver), tmp_path / "said")
+        assert seen(out) == 10_000, (tmp_path / "said").read_text()[-5000:]
+    for file in out.iterdir():
+        for written in file.read_text().splitlines():
+            _, ours, theirs, interpreter = written.split()
+            assert ours.endswith("changefeed.zip/changefeed/__init__.py")
+            assert theirs.endswith("mine.zip/shipped.py")
+            assert interpreter == str(python)
+    processes = {x.name.rpartition("-")[2] for x in out.iterdir()}
+    assert len(processes) > 1, "the one that was killed, and others"
+
+
+def seen(out: Path) -> int:
+    """Return how many changes were written down, each counted once."""
+    found = {
+        (file.name.rpartition("-")[0], line.split()[0])
+        for file in out.iterdir()
+        for line in file.read_text().rpartition("\n")[0].splitlines()
+    }
+    return len(found)

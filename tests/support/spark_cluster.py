@@ -1,0 +1,127 @@
+"""A standalone Spark on the loopback: a master and two workers, of what pip's pyspark has.
+
+Executors are processes of their own, as on a cluster of machines: they get the code that is
+shipped to them, may be killed, and are started again by their workers.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from changefeed.pipeline.java import java_home
+
+SECONDS: Final = 120.0
+_WORKERS: Final = 2
+_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED: Final = "Successfully registered with master"
+_EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+QUICK: Final = "-XX:TieredStopAtLevel=1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkCluster:
+    """``master`` is its address; ``home`` has the logs of its processes and executors."""
+
+    master: str
+    home: Path
+
+    def executors(self) -> Sequence[int]:
+        """Return the ids of the processes that run as executors of this cluster now."""
+        return [
+            int(x.name)
+            for x in Path("/proc").iterdir()
+            if x.name.isdigit() and self._is_executor(x)
+        ]
+
+    def said(self) -> str:
+        """Return what executors have logged."""
+        return "\n".join(
+            x.read_text(errors="replace") for x in self.home.rglob("stderr") if x.is_file()
+        )
+
+    def _is_executor(self, process: Path) -> bool:
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            works_here = (process / "cwd").readlink().is_relative_to(self.home)
+            return works_here and any(x.endswith(_EXECUTOR.encode()) for x in words)
+        return False
+
+
+@contextmanager
+def spark_cluster(home: Path) -> Iterator[SparkCluster]:
+    """Start it, and stop it with all of its executors. It listens on this machine only."""
+    with ExitStack() as stack:
+        log = stack.enter_context(_daemon(home / "master", "deploy.master.Master"))
+        wait_until(lambda: _STARTED.search(log.read_text()), log)
+        found = _STARTED.search(log.read_text())
+        assert found is not None
+        cluster = SparkCluster(master=found[1], home=home)
+        stack.callback(_kill, cluster)  # once no worker could start others
+        told = ("--cores=1", "--memory=1g", f"--work-dir={home / 'work'}", cluster.master)
+        logs = [
+            stack.enter_context(_daemon(home / f"worker-{n}", "deploy.worker.Worker", *told))
+            for n in range(_WORKERS)
+        ]
+        for log in logs:
+            wait_until(lambda log=log: _REGISTERED in log.read_text(), log)  # type: ignore[misc]
+        yield cluster
+
+
+def wait_until(state: Callable[[], object], log: Path | None = None) -> None:
+    """Wait until something is so; else fail with what was logged."""
+    end = time.monotonic() + SECONDS
+    while not state():
+        assert time.monotonic() < end, log.read_text() if log else "it did not come to be"
+        time.sleep(0.02)
+
+
+@contextmanager
+def _daemon(home: Path, name: str, *arguments: str) -> Iterator[Path]:
+    """Run a class of Spark in a process of its own; yield the file that it logs to."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    spark = Path(spec.origin).parent
+    home.mkdir(parents=True)
+    log = home / "log"
+    java = java_home(os.environ)
+    environment = {
+        **os.environ,
+        **({"JAVA_HOME": java} if java else {}),
+        "SPARK_HOME": str(spark),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    given = ("--host=127.0.0.1", "--port=0", "--webui-port=0", *arguments)
+    words = [y for x in given for y in x.split("=", 1)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [str(spark / "bin/spark-class"), f"org.apache.spark.{name}", *words],
+            cwd=home,
+            env=environment,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        yield log
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _kill(cluster: SparkCluster) -> None:
+    """End the executors, which live on for a while without their workers."""
+    for process in cluster.executors():
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
