@@ -1,24 +1,28 @@
-"""What a broker counts, in OpenTelemetry's words.
-
-changefeed.broker.append.duration    histogram, s: from a request to its answer
-changefeed.broker.records            counter: appended, by collection
-changefeed.broker.bytes              counter, By: appended, by collection
-changefeed.broker.refusals           counter: batches not appended, by reason
-changefeed.broker.read.records       counter: records sent to readers, by collection
-changefeed.broker.flush.size         histogram, By: of the objects that were written
-changefeed.broker.flush.duration     histogram, s: of the store's own put
-changefeed.broker.era                gauge: the era it writes in
-changefeed.broker.era.changes        counter
-changefeed.broker.producers          gauge: those that it knows
-changefeed.broker.cache.hits/misses  counters: objects read from memory, and from the store
-"""
+"""What a broker counts, in OpenTelemetry's words; docs/cluster.md lists it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
+from changefeed.brokers.core import CoreStatus
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, ReadResult
+
+_Value = Callable[[CoreStatus], float]
+
+_GAUGES: tuple[tuple[str, str, str, _Value], ...] = (
+    ("era", "", "The era that it knows", lambda x: x.era),
+    ("catalog", "", "The catalog that it knows", lambda x: x.catalog),
+    ("writing", "", "1 where it takes records", lambda x: int(x.writing)),
+    ("master", "", "1 where it acts as master", lambda x: int(x.master)),
+    ("living", "{broker}", "Brokers alive, as it sees them", lambda x: len(x.living)),
+    ("buffered", "By", "Records that wait to be written", lambda x: x.buffered),
+    ("cached", "By", "Objects in memory", lambda x: x.cached),
+)
+_COUNTERS: tuple[tuple[str, str, str, _Value], ...] = (
+    ("cache.hits", "{object}", "Objects found in memory", lambda x: x.cache_hits),
+    ("cache.misses", "{object}", "Objects read from the store", lambda x: x.cache_misses),
+)
 
 
 class BrokerMeters:
@@ -64,3 +68,36 @@ class BrokerMeters:
 
     def read(self, collection: str, result: ReadResult) -> None:
         self._read.add(sum(x.count for x in result.blocks), {"collection": collection})
+
+
+class CoreGauges:
+    """What the core says of itself. Metrics are read in a thread of their own, where the core
+    must not be asked: so ``show`` is called on the loop now and then.
+    """
+
+    def __init__(self, meters: MeterProvider) -> None:
+        self._status: CoreStatus | None = None
+        meter = meters.get_meter("changefeed")
+        self._eras = meter.create_counter(
+            "changefeed.broker.era.changes", "{era}", "Eras that began while it ran"
+        )
+        for name, unit, text, value in _GAUGES:
+            meter.create_observable_gauge(
+                f"changefeed.broker.{name}", [self._of(value)], unit, text
+            )
+        for name, unit, text, value in _COUNTERS:
+            meter.create_observable_counter(
+                f"changefeed.broker.{name}", [self._of(value)], unit, text
+            )
+
+    def show(self, status: CoreStatus) -> None:
+        before, self._status = self._status, status
+        if before is not None and before.era and status.era > before.era:
+            self._eras.add(status.era - before.era)
+
+    def _of(self, value: _Value) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            if self._status is not None:
+                yield Observation(value(self._status))
+
+        return observe

@@ -31,6 +31,8 @@ COMMANDS: Mapping[str, str] = {
     "leases": "changefeed.cli.lease_import:leases",
     "positions": "changefeed.cli.positions:positions",
     "emulator": "changefeed.cli.emulator:emulator",
+    "broker": "changefeed.cli.broker:broker",
+    "brokers": "changefeed.cli.brokers:brokers",
     "pipeline": "changefeed.cli.pipeline:app",
 }
 """Where each command is: a function, or a group of commands."""

@@ -1,4 +1,6 @@
-"""``changefeed log``: look after an event log. ``seal`` makes Parquet of what lies behind."""
+"""``changefeed log``: look after an event log. ``seal`` makes Parquet of what lies behind; the
+other commands are for collections of a cluster (``cli.collections``).
+"""
 
 import asyncio
 import json as json_text
@@ -9,12 +11,23 @@ from typing import Annotated, Final
 
 import typer
 
+from changefeed.cli import collections
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.eventlog import EventLogWriter, Sealed, SealPolicy
 from changefeed.runtime.errors import UserError
 
-log = typer.Typer(help="Look after an event log.", no_args_is_help=True)
+log = typer.Typer(
+    help="Look after an event log, or a collection of a cluster.", no_args_is_help=True
+)
+for _command in (
+    collections.create,
+    collections.status,
+    collections.split,
+    collections.merge,
+    collections.retain,
+):
+    log.command()(_command)
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}

@@ -1,4 +1,4 @@
-"""``changefeed produce``: JSON lines become changes in an event log.
+"""``changefeed produce``: JSON lines become changes in an event log, or in a collection.
 
 What was appended stays, however the command ends; it always prints how far it got.
 """
@@ -9,8 +9,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,8 +31,10 @@ from changefeed.cli.exit_codes import (
     exit_on_error,
     print_error,
 )
+from changefeed.cli.io.appenders import Appender, InEventLog, through_brokers
 from changefeed.cli.io.blocks import Blocks
 from changefeed.cli.io.json_lines import BadLine, Fields, Lines, record_of
+from changefeed.feeds.brokers.address import PLAIN, TLS
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog import (
     BACKGROUND,
@@ -51,15 +58,13 @@ class Tally:
     size: int = 0
 
 
-class _BadLineAt(Exception):
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(line, reason)
-        self.line = line
-        self.reason = reason
-
-
 def produce(
-    log: Annotated[str, typer.Argument(help="The directory of the event log.")],
+    log: Annotated[
+        str,
+        typer.Argument(
+            help="The directory of the event log; or brokers://HOST:PORT/COLLECTION."
+        ),
+    ],
     file: Annotated[str, typer.Argument(help="A file of JSON lines; - reads a pipe.")] = "-",
     *,
     key: Annotated[str, typer.Option(help="The field that orders and places the changes.")],
@@ -82,8 +87,11 @@ def produce(
         bool,
         typer.Option("--seal", help="Seal what lies behind meanwhile; see log seal."),
     ] = False,
+    from_line: Annotated[
+        int, typer.Option("--from-line", min=1, help="The line to begin with.")
+    ] = 1,
 ) -> None:
-    """Append JSON lines to an event log, each as one change.
+    """Append JSON lines to an event log or a collection, each as one change.
 
     Fields are named as they are in the line; order.id is the field id in the object order.
     It ends with 0 once all is appended, with 2 at a bad line, and with 1 if it was stopped
@@ -91,21 +99,18 @@ def produce(
     """
     with exit_on_error():
         fields = Fields(key=key, id=id_, time=time_, operation=operation)
-        home = Path(log.removeprefix("eventlog:")).expanduser()
         tally = Tally()
+        target = _target(log, parts, create=create, sealing=BACKGROUND if seal else None)
         with ExitStack() as stack:
             source = _standard_input() if file == "-" else stack.enter_context(_opened(file))
             show = stack.enter_context(_progress(tally, source))
             code = asyncio.run(
                 _produce(
-                    home,
+                    target,
                     source,
-                    _Plan(fields=fields, batch=batch, skip_bad=skip_bad),
+                    _Plan(fields=fields, batch=batch, skip_bad=skip_bad, first=from_line),
                     tally,
                     show,
-                    parts=parts,
-                    create=create,
-                    sealing=BACKGROUND if seal else None,
                 )
             )
     raise typer.Exit(code)
@@ -113,80 +118,133 @@ def produce(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
+    """``first`` is the number of the line to begin with: those before it are left out."""
+
     fields: Fields
     batch: int
     skip_bad: bool
+    first: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Where changes go. ``open`` makes what appends them, ``name`` is for people."""
+
+    name: str
+    open: Callable[[], AbstractAsyncContextManager[Appender]]
+
+
+def _target(
+    log: str, parts: int | None, *, create: bool, sealing: SealPolicy | None
+) -> _Target:
+    if log.partition(":")[0] in (PLAIN, TLS):
+        if parts is not None:
+            raise UserError(
+                "the parts of a collection are said when it is created, with: changefeed log "
+                f"create {log} --parts={parts}"
+            )
+        if sealing is not None:
+            raise UserError("--seal is for an event log in a directory, not for a collection")
+        return _Target(name=log, open=lambda: through_brokers(log))
+    home = Path(log.removeprefix("eventlog:")).expanduser()
+    return _Target(
+        name=str(home), open=lambda: _in_log(home, parts, create=create, sealing=sealing)
+    )
+
+
+@asynccontextmanager
+async def _in_log(
+    home: Path, parts: int | None, *, create: bool, sealing: SealPolicy | None
+) -> AsyncIterator[Appender]:
+    await _prepare(home, parts, create=create)
+    async with EventLogWriter.open(home, sealing=sealing) as writer:
+        yield InEventLog(writer)
 
 
 async def _produce(
-    home: Path,
-    source: int,
-    plan: _Plan,
-    tally: Tally,
-    show: Callable[[], None],
-    *,
-    parts: int | None,
-    create: bool,
-    sealing: SealPolicy | None,
+    target: _Target, source: int, plan: _Plan, tally: Tally, show: Callable[[], None]
 ) -> int:
-    await _prepare(home, parts, create=create)
-    async with EventLogWriter.open(home, sealing=sealing) as writer:
+    async with target.open() as appender:
         began, blocks = time.monotonic(), Blocks(source)
         with _stopping(blocks):
-            code, reason = await _append_all(writer, blocks, plan, tally, show)
-    _report(tally, home, reason, time.monotonic() - began)
+            code, reason = await _append_all(appender, blocks, plan, tally, show)
+    _report(tally, target.name, reason, time.monotonic() - began)
     return code
 
 
 async def _append_all(
-    writer: EventLogWriter, blocks: Blocks, plan: _Plan, tally: Tally, show: Callable[[], None]
+    appender: Appender, blocks: Blocks, plan: _Plan, tally: Tally, show: Callable[[], None]
 ) -> tuple[int, str]:
     """Append until the end or an error; return the exit code and the reason."""
     lines = Lines()
+    reader = _Reader(plan, tally)
     try:
         while (block := await blocks.next()) is not None:
             tally.size += len(block)
-            found = lines.cut(block)
+            found = reader.wanted(lines.cut(block))
             for first in range(0, len(found), plan.batch):
                 if blocks.stopped:
                     break
-                await _append(writer, found[first : first + plan.batch], plan, tally)
+                records, step, bad = reader.records(found[first : first + plan.batch])
+                await appender.append(records, step)
                 show()
+                if bad is not None:
+                    await appender.finish()
+                    reason = f"{bad} (--skip-bad leaves out such lines)"
+                    return USER_ERROR, f"line {tally.line + 1}: {reason}"
             if not block:
+                await appender.finish()
                 return 0, ""
-    except _BadLineAt as bad:
-        return USER_ERROR, f"line {bad.line}: {bad.reason} (--skip-bad leaves out such lines)"
+        await appender.finish()
     except (FeedError, OSError) as error:
         known = exit_message(error)
         return (FAILED if known is None else known[1]), str(error)
     return FAILED, "stopped before the end"
 
 
-async def _append(
-    writer: EventLogWriter, lines: Sequence[bytes], plan: _Plan, tally: Tally
-) -> None:
-    """Append the changes of some lines; those before a bad one as well."""
-    records: list[Record] = []
-    seen, skipped, bad = 0, 0, None
-    for line in lines:
-        try:
-            record = record_of(line, plan.fields)
-        except BadLine as error:
-            if not plan.skip_bad:
-                bad = _BadLineAt(tally.line + seen + 1, str(error))
-                break
-            skipped += 1
-            record = None
-        seen += 1
-        if record is not None:
-            records.append(record)
-    if records:
-        await writer.append(records)
-    tally.appended += len(records)
-    tally.skipped += skipped
-    tally.line += seen
-    if bad is not None:
-        raise bad
+class _Reader:
+    """Makes records of lines, and says what is dealt with once they are appended."""
+
+    def __init__(self, plan: _Plan, tally: Tally) -> None:
+        self._plan = plan
+        self._tally = tally
+        self._left_out = plan.first - 1
+        tally.line = plan.first - 1
+
+    def wanted(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Leave out the lines before the first that is wanted."""
+        skipped = min(self._left_out, len(lines))
+        self._left_out -= skipped
+        return lines[skipped:]
+
+    def records(
+        self, lines: Sequence[bytes]
+    ) -> tuple[Sequence[Record], Callable[[], None], BadLine | None]:
+        """Return the changes of some lines, up to one that is bad and may not be.
+
+        With them what notes, once they are appended, how far that is; and that line's fault.
+        """
+        records: list[Record] = []
+        seen, skipped, bad = 0, 0, None
+        for line in lines:
+            try:
+                record = record_of(line, self._plan.fields)
+            except BadLine as error:
+                if not self._plan.skip_bad:
+                    bad = error
+                    break
+                skipped += 1
+                record = None
+            seen += 1
+            if record is not None:
+                records.append(record)
+
+        def note() -> None:
+            self._tally.appended += len(records)
+            self._tally.skipped += skipped
+            self._tally.line += seen
+
+        return records, note, bad
 
 
 async def _prepare(home: Path, parts: int | None, *, create: bool) -> None:
@@ -271,7 +329,7 @@ def _progress(tally: Tally, source: int) -> Iterator[Callable[[], None]]:
         yield show
 
 
-def _report(tally: Tally, home: Path, reason: str, seconds: float) -> None:
+def _report(tally: Tally, home: str, reason: str, seconds: float) -> None:
     skipped = f", {tally.skipped:,} bad lines left out" if tally.skipped else ""
     done = f"{tally.appended:,} changes appended to {home}{skipped}"
     if not reason:

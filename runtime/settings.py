@@ -31,6 +31,9 @@ from changefeed.runtime.settings_errors import (
 MOST = 10**9
 """No number of a setting is larger: some of those who get it have 32 bits for it."""
 
+_OF_OTHERS = ("broker",)
+"""Sections in the environment that are of processes of their own, whoever looks at it."""
+
 Seconds = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 
 _log = logging.getLogger("changefeed")
@@ -72,7 +75,8 @@ def read_settings(
     Raise ``UserError``, which names each setting that is wrong, with the place it is from.
     """
     found_in_file = {} if file is None else _read(file, model.init_command)
-    if unknown := unknown_variables(model, os.environ, model.prefix, model.foreign_sections):
+    foreign = (*model.foreign_sections, *_OF_OTHERS)
+    if unknown := unknown_variables(model, os.environ, model.prefix, foreign):
         raise UserError("; ".join(unknown))
     for text in misspelled_variables(model, os.environ, model.prefix):
         _log.warning(text)

@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 _CONNECT = 2.0
 _ANSWER = 5.0
+_CHANGE = 30.0
 _ASIDE = 5.0  # a broker that did not answer is asked last for so long, in seconds
 _OK = 200
 _SERVER = 500
@@ -147,6 +148,43 @@ class BrokerClient:
         asked = {"log": log, "time_us": str(time_us)}
         return _decoded(await self._ask("GET", urls, path, asked, of=partition), Since).sequence
 
+    # What changes the collection.
+
+    async def create(self, parts: int) -> Topology:
+        """Create the collection; its number of parts is for good."""
+        return await self._change("PUT", (), {"parts": parts})
+
+    async def split(self, partition: RangeId | None) -> Topology:
+        """Cut an open partition in halves, or all of them."""
+        return await self._change("POST", ("split",), {"partition": partition})
+
+    async def merge(self, partition: RangeId | None) -> Topology:
+        """Make one of an open partition and the next of its part, or of all pairs."""
+        return await self._change("POST", ("merge",), {"partition": partition})
+
+    async def retain(self, *, seconds: float | None, most_bytes: int | None) -> Topology:
+        """Keep records for so long, or so many bytes of them; ``None``: for ever."""
+        return await self._change(
+            "POST", ("retain",), {"seconds": seconds, "bytes": most_bytes}
+        )
+
+    async def _change(
+        self, method: str, path: Sequence[str], asked: Mapping[str, Any]
+    ) -> Topology:
+        """Ask one broker, and no other after it: whether it did may not be known."""
+        failed: FeedUnavailable | None = None
+        for url in self._in_order(self._urls):
+            try:
+                await self._once("GET", f"{url}/readyz", {}, seconds=_ANSWER, any_answer=True)
+            except FeedUnavailable as error:
+                failed = error
+                continue
+            body = BytesIO(msgspec.json.encode(asked))
+            place = f"{url}{self._path(*path)}"
+            answer = await self._once(method, place, {}, seconds=_CHANGE, body=body)
+            return _decoded(answer, Topology)
+        raise failed or FeedUnavailable("no broker is known")
+
     def _path(self, *more: str) -> str:
         parts = ("v1", "collections", self.collection, *more)
         return "".join(f"/{quote(x, safe='')}" for x in parts)
@@ -184,6 +222,7 @@ class BrokerClient:
         seconds: float,
         body: BytesIO | None = None,
         of: RangeId | None = None,
+        any_answer: bool = False,
     ) -> bytes:
         headers = {} if body is None else {"Content-Type": CONTENT_TYPE}
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT)
@@ -192,7 +231,7 @@ class BrokerClient:
                 method, url, params=query, data=body, headers=headers, timeout=limits
             ) as answer:
                 content = await answer.read()
-                if answer.status != _OK:
+                if answer.status != _OK and not any_answer:
                     _refuse(url, answer, content, of)
                 return content
         except TimeoutError as error:

@@ -1,0 +1,144 @@
+"""One broker as a process: logs, telemetry, signals, its door, and an end in order."""
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+
+from changefeed.brokers.addresses import open_store
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.metered_store import MeteredStore
+from changefeed.brokers.meters import BrokerMeters, CoreGauges
+from changefeed.brokers.run_core import leave, open_core
+from changefeed.brokers.server import LIMITS, BrokerServer
+from changefeed.brokers.settings import BrokerSettings, WebSection
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.logs import get_logger, set_up_logs
+from changefeed.runtime.scrape import Scrape
+from changefeed.runtime.stop import Stop
+from changefeed.runtime.telemetry import Telemetry, telemetry
+from changefeed.runtime.web_server import serving, take_port
+
+_SHOWN_EVERY = 1.0
+
+_log = get_logger()
+
+
+def run_broker(settings: BrokerSettings, *, stop_at_eof: bool = False) -> None:
+    """Be a broker until asked to stop; returns after an orderly stop.
+
+    SIGTERM and SIGINT ask for one, so that others take over before this one goes; a second
+    one ends it at once, as a crash would. With ``stop_at_eof`` so does the end of standard
+    input. Raise ``UserError`` for what a person has to change first.
+    """
+    with telemetry("changefeed-broker", settings.broker.name, os.environ) as counting:
+        set_up_logs(settings.log, counting.log_handlers)
+        asyncio.run(_be_broker(settings, counting, stop_at_eof=stop_at_eof))
+
+
+async def _be_broker(
+    settings: BrokerSettings, counting: Telemetry, *, stop_at_eof: bool
+) -> None:
+    tls, token = settings.web.tls, settings.web.secret
+    store = MeteredStore(open_store(settings.broker.cluster), counting.meters)
+    stop = Stop()
+    with _asked(stop, stop_at_eof=stop_at_eof), _listening(settings.web) as listening:
+        address = settings.web.advertise or _address(listening)
+        async with open_core(
+            store, settings.broker.name, address=address, settings=settings.core
+        ) as core:
+            showing = asyncio.create_task(_show(core, CoreGauges(counting.meters)))
+            server = BrokerServer(
+                core,
+                BrokerMeters(counting.meters),
+                Scrape(counting.registry),
+                token=token,
+                problems=lambda: _problems(core),
+            )
+            async with serving(server.application(), LIMITS, listening, tls=tls):
+                _log.info("broker.listening", address=address, name=core.name)
+                await stop.requested.wait()
+                await _leave(core, stop, settings.broker.stop_timeout)
+            showing.cancel()
+
+
+async def _show(core: BrokerCore, gauges: CoreGauges) -> None:
+    while True:
+        gauges.show(core.status())
+        await asyncio.sleep(_SHOWN_EVERY)
+
+
+async def _leave(core: BrokerCore, stop: Stop, patience: float) -> None:
+    """Hand over, and answer meanwhile; not for longer than ``patience`` seconds."""
+    _log.info("broker.leaving", name=core.name)
+    leaving = asyncio.create_task(leave(core))
+    at_once = asyncio.create_task(stop.at_once.wait())
+    done, _ = await asyncio.wait(
+        {leaving, at_once}, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+    )
+    for task in (leaving, at_once):
+        task.cancel()
+    if leaving in done:
+        leaving.result()
+        _log.info("broker.left", name=core.name)
+    else:
+        _log.warning(
+            "broker.left_at_once", name=core.name, advice="others take over when it expires"
+        )
+
+
+def _problems(core: BrokerCore) -> list[str]:
+    if core.status().writing:
+        return []
+    return ["it takes no records: it has no partitions in the newest era yet, or any more"]
+
+
+@contextmanager
+def _asked(stop: Stop, *, stop_at_eof: bool) -> Iterator[None]:
+    """Pass signals on, and the end of standard input."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.request)
+    if stop_at_eof:
+        loop.add_reader(sys.stdin.fileno(), _at_eof, loop, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        if stop_at_eof:
+            loop.remove_reader(sys.stdin.fileno())
+
+
+def _at_eof(loop: asyncio.AbstractEventLoop, stop: Stop) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        stop.request()
+
+
+@contextmanager
+def _listening(settings: WebSection) -> Iterator[socket.socket]:
+    try:
+        listening = take_port(settings.bind, settings.port)
+    except OSError as error:
+        where = f"web.bind {settings.bind!r}, web.port {settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise UserError(
+                f"another program has the port ({where}): choose another, or 0 for any free one"
+            ) from error
+        raise UserError(f"cannot listen: {error} ({where})") from error
+    with listening:
+        yield listening
+
+
+def _address(listening: socket.socket) -> str:
+    """Return where others find it; by the machine's name if it listens on all addresses."""
+    host, port = listening.getsockname()[:2]
+    if ip_address(host).is_unspecified:
+        host = socket.gethostname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

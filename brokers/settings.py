@@ -1,0 +1,166 @@
+"""The settings of a broker."""
+
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.settings import (
+    AllSettings,
+    LogSettings,
+    Seconds,
+    Section,
+    read_settings,
+)
+
+_LOCAL_LINGER, _REMOTE_LINGER = 0.005, 0.1
+
+
+class BrokerSection(Section):
+    """The process, and the cluster it belongs to."""
+
+    name: str = Field(default_factory=lambda: socket.gethostname().lower(), min_length=1)
+    """Stable across restarts, and different for each broker of the cluster."""
+    cluster: str = Field(default="", examples=["file:///data/cluster"])
+    """Where the cluster lies: ``file:///DIRECTORY`` for brokers of one machine,
+    ``s3://BUCKET/PREFIX``, ``az://CONTAINER/PREFIX`` or ``gs://BUCKET/PREFIX``."""
+    stop_timeout: Seconds = 25.0
+    """How long a stop may take: others take over the partitions first."""
+
+
+class WebSection(Section):
+    """Where producers, readers, commands and probes reach it."""
+
+    bind: str = "127.0.0.1"
+    port: int = Field(default=7070, ge=0, le=65535)
+    """0 takes any free port."""
+    advertise: str | None = None
+    """``HOST:PORT`` that others are to use; else ``bind``, or the machine's name."""
+    token: SecretStr | None = None
+    """What all who ask have to show, health and metrics aside. Without one, all may."""
+    token_file: Path | None = None
+    """A file that holds the token, as Kubernetes and Docker mount secrets."""
+    certificate_file: Path | None = None
+    """A PEM file with the certificate, and those between it and the authority: serves TLS."""
+    key_file: Path | None = None
+    """A PEM file with the key of the certificate, if that is not in the same file."""
+
+    @model_validator(mode="after")
+    def _say_each_once(self) -> Self:
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("set token or token_file, not both")
+        if self.key_file is not None and self.certificate_file is None:
+            raise ValueError("key_file goes with certificate_file")
+        return self
+
+    @property
+    def secret(self) -> str | None:
+        """The token. Raise ``UserError`` for a file that cannot be read, or holds none."""
+        if self.token_file is None:
+            return self.token.get_secret_value() if self.token else None
+        try:
+            found = self.token_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"web.token_file {self.token_file} cannot be read: {error}"
+            ) from error
+        if not found:
+            raise UserError(f"web.token_file {self.token_file} is empty: put the token into it")
+        return found
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """Raise ``UserError`` for files that are no certificate and key."""
+        if self.certificate_file is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certificate_file, self.key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise UserError(
+                f"web.certificate_file {self.certificate_file} and its key cannot be used: "
+                f"{error}. Give PEM files"
+            ) from error
+        return context
+
+
+class WritingSection(Section):
+    """How records become objects."""
+
+    linger: float | None = Field(default=None, ge=0, le=60)
+    """How long records wait for others to share their object, in seconds. If not set: 0.005 in
+    a directory, 0.1 elsewhere, where every object costs a request."""
+    flush_bytes: int = Field(default=4 * 1024 * 1024, ge=1, le=256 * 1024 * 1024)
+    """An object is written as soon as it has so many."""
+    in_flight: int = Field(default=4, ge=1, le=32)
+    """Objects under way at once."""
+    buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    """What may wait to be written; producers wait beyond."""
+    cache_bytes: int = Field(default=256 * 1024 * 1024, ge=1)
+    """Objects kept in memory for readers."""
+
+
+class MembershipSection(Section):
+    """How brokers see each other live and die."""
+
+    heartbeat: Seconds = 1.0
+    expiration: Seconds = 10.0
+    """A broker that shows no sign of life for this long loses its partitions."""
+    settle: float = Field(default=0.5, ge=0, le=3600)
+    """Membership must stand still for this long before partitions are divided anew, so that
+    brokers that start together make one era."""
+
+
+class BrokerSettings(AllSettings):
+    """Everything that can be set for a broker."""
+
+    prefix = "CHANGEFEED_BROKER__"
+    init_command = "changefeed broker --init-config"
+
+    broker: BrokerSection = Field(default_factory=BrokerSection)
+    web: WebSection = Field(default_factory=WebSection)
+    writing: WritingSection = Field(default_factory=WritingSection)
+    membership: MembershipSection = Field(default_factory=MembershipSection)
+    log: LogSettings = Field(default_factory=LogSettings)
+
+    @model_validator(mode="after")
+    def _fit(self) -> Self:
+        _ = self.core
+        return self
+
+    @property
+    def core(self) -> CoreSettings:
+        """What the broker's core is run with."""
+        linger = self.writing.linger
+        if linger is None:
+            local = self.broker.cluster.startswith(("file:", "memory:"))
+            linger = _LOCAL_LINGER if local else _REMOTE_LINGER
+        return CoreSettings(
+            linger=linger,
+            flush_bytes=self.writing.flush_bytes,
+            in_flight=self.writing.in_flight,
+            buffer_bytes=self.writing.buffer_bytes,
+            cache_bytes=self.writing.cache_bytes,
+            heartbeat=self.membership.heartbeat,
+            expiration=self.membership.expiration,
+            settle=self.membership.settle,
+        )
+
+
+def load_broker_settings(file: Path | None, flags: Mapping[str, Any]) -> BrokerSettings:
+    """Merge a TOML file, the environment and nested ``flags`` into settings.
+
+    Raise ``UserError``, which names each setting that is wrong.
+    """
+    settings = read_settings(BrokerSettings, file, flags)
+    if not settings.broker.cluster:
+        raise UserError(
+            "broker.cluster is not set: say where the cluster lies with --cluster, as in "
+            "--cluster=file:///data/cluster, or in CHANGEFEED_BROKER__BROKER__CLUSTER"
+        )
+    return settings

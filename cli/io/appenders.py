@@ -1,0 +1,74 @@
+"""What ``changefeed produce`` appends with: to a log on this machine, or through brokers."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from changefeed.feeds.eventlog import EventLogWriter, Record
+from changefeed.feeds.producer import Producer
+from changefeed.feeds.producing import open_producer
+
+_UNDER_WAY = 64
+
+Done = Callable[[], None]
+
+
+class Appender(Protocol):
+    """Appends batches in order; may return before they are durable."""
+
+    async def append(self, records: Sequence[Record], done: Done) -> None:
+        """Append a batch, and call ``done`` once it and all before it are durable."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait for all of them."""
+        ...
+
+
+class InEventLog:
+    """One batch is one transaction."""
+
+    def __init__(self, writer: EventLogWriter) -> None:
+        self._writer = writer
+
+    async def append(self, records: Sequence[Record], done: Done) -> None:
+        if records:
+            await self._writer.append(records)
+        done()
+
+    async def finish(self) -> None:
+        pass
+
+
+class ThroughBrokers:
+    """Many batches are under way; what is noted is what lies before the first that is not
+    durable. So of what failed some may be stored, and is stored again by who goes on there.
+    """
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._under_way = deque[tuple[asyncio.Future[None], Done]]()
+
+    async def append(self, records: Sequence[Record], done: Done) -> None:
+        self._under_way.append((await self._producer.submit(records), done))
+        while len(self._under_way) > _UNDER_WAY or self._under_way[0][0].done():
+            await self._settle_first()
+            if not self._under_way:
+                break
+
+    async def finish(self) -> None:
+        while self._under_way:
+            await self._settle_first()
+
+    async def _settle_first(self) -> None:
+        sent, done = self._under_way.popleft()
+        await sent
+        done()
+
+
+@asynccontextmanager
+async def through_brokers(address: str) -> AsyncIterator[Appender]:
+    async with open_producer(address, create=False) as producer:
+        yield ThroughBrokers(producer)

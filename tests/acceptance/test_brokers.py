@@ -1,0 +1,239 @@
+"""Brokers as users run them: processes over one directory, under producers and a host."""
+
+import asyncio
+import json
+import re
+import signal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from changefeed import Record, open_feed, open_producer
+from changefeed.feeds.backend import OpenOptions
+from changefeed.feeds.feed import Feed, RangeEnded
+from changefeed.feeds.producer import Producer
+from tests.support.commands import QUICK, Running, changefeed, running
+from tests.support.emulator_process import free_port
+
+pytestmark = pytest.mark.real_time
+
+QUICK_BROKER = (
+    "--set=membership.heartbeat=0.3",
+    "--set=membership.expiration=2",
+    "--set=membership.settle=0.3",
+)
+KEYS = 60
+
+
+@asynccontextmanager
+async def broker(cwd: Path, name: str, port: int, *more: str) -> AsyncIterator[Running]:
+    """Run a broker over the directory ``cluster``, and give it once it takes records."""
+    flags = (f"--cluster=file://{cwd}/cluster", f"--name={name}", f"--port={port}")
+    async with running("broker", *flags, *QUICK_BROKER, *more, cwd=cwd) as process:
+        await process.says("broker.listening")
+        yield process
+
+
+async def ready(port: int) -> None:
+    async with asyncio.timeout(30), aiohttp.ClientSession() as session:
+        while True:
+            with suppress(aiohttp.ClientError):
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == 200:
+                        return
+            await asyncio.sleep(0.05)
+
+
+def log(cwd: Path, *arguments: str) -> str:
+    done = changefeed("log", *arguments, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def address(*ports: int) -> str:
+    return f"brokers://{','.join(f'127.0.0.1:{x}' for x in ports)}/orders"
+
+
+async def by_key(feed: Feed) -> dict[str, list[int]]:
+    """Read everything, parents first: what a fleet delivers, in its order."""
+    found: dict[str, list[int]] = {}
+    for r in await feed.ranges():
+        after = await feed.resolve_start(r.id, "beginning")
+        try:
+            while (page := await feed.read(r.id, after, 1000)).changes:
+                after = page.continuation
+                for x in page.changes:
+                    found.setdefault(x.key, []).append(x.value())
+        except RangeEnded:
+            continue
+    return found
+
+
+class Load:
+    """A producer that counts up for each key, until it is stopped."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._stop = asyncio.Event()
+
+    async def run(self, producer: Producer) -> None:
+        while not self._stop.is_set():
+            await producer.send_many(
+                [Record(key=f"k{k}", body=b"%d" % self.count) for k in range(KEYS)]
+            )
+            self.count += 1
+            await asyncio.sleep(0.01)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def goes_on(self) -> None:
+        before = self.count
+        async with asyncio.timeout(30):
+            while self.count < before + 5:  # noqa: ASYNC110 - a plain number
+                await asyncio.sleep(0.05)
+
+    @property
+    def expected(self) -> dict[str, list[int]]:
+        return {f"k{k}": list(range(self.count)) for k in range(KEYS)}
+
+
+async def test_nothing_is_lost_or_doubled_while_brokers_are_killed_frozen_added_and_removed(
+    tmp_path: Path,
+) -> None:
+    ports = [free_port() for _ in range(4)]
+    everywhere = address(*ports)
+    async with AsyncExitStack() as stack:
+        brokers = [
+            await stack.enter_async_context(broker(tmp_path, f"broker-{n}", port))
+            for n, port in enumerate(ports[:3], 1)
+        ]
+        for port in ports[:3]:
+            await ready(port)
+        await asyncio.to_thread(log, tmp_path, "create", everywhere, "--parts=6")
+        producer = await stack.enter_async_context(open_producer(everywhere))
+        load = Load()
+        producing = asyncio.create_task(load.run(producer))
+        await load.goes_on()
+
+        brokers[1].process.kill()  # as a crash
+        await load.goes_on()
+        brokers[0].process.send_signal(signal.SIGSTOP)  # longer than its expiration
+        await load.goes_on()
+        await asyncio.sleep(3)
+        brokers[0].process.send_signal(signal.SIGCONT)
+        await load.goes_on()
+        fourth = await stack.enter_async_context(broker(tmp_path, "broker-4", ports[3]))
+        await ready(ports[3])
+        await load.goes_on()
+        await asyncio.to_thread(log, tmp_path, "split", everywhere)
+        await load.goes_on()
+        fourth.process.terminate()  # in order
+        assert await fourth.ends() == 0
+        await load.goes_on()
+
+        load.stop()
+        await producing
+        async with open_feed(everywhere, OpenOptions()) as feed:
+            assert await by_key(feed) == load.expected
+        shown = json.loads(
+            await asyncio.to_thread(log, tmp_path, "status", everywhere, "--json")
+        )
+    assert shown["era"] >= 5
+    assert shown["records"] == load.count * KEYS
+    assert sum(x["open"] for x in shown["ranges"]) == 12
+
+
+async def test_a_host_follows_a_collection_through_an_era(tmp_path: Path) -> None:
+    port = free_port()
+    async with broker(tmp_path, "broker-1", port):
+        await ready(port)
+        where = address(port)
+        await asyncio.to_thread(log, tmp_path, "create", where, "--parts=2")
+        lines = "".join(f'{{"k": "key-{n % 7}", "n": {n}}}\n' for n in range(300))
+        done = await asyncio.to_thread(
+            changefeed, "produce", where, "-", "--key=k", cwd=tmp_path, stdin=lines
+        )
+        assert "300 changes appended" in done.stdout, done.stderr
+        options = (f"--feed={where}", "--leases=sqlite:leases.db", "--option=path=out.jsonl")
+        async with running("run", *options, "--observer=jsonl", *QUICK, cwd=tmp_path) as host:
+            await host.reaches(lambda: delivered(tmp_path) == 300)
+            await asyncio.to_thread(log, tmp_path, "split", where)
+            done = await asyncio.to_thread(
+                changefeed, "produce", where, "-", "--key=k", cwd=tmp_path, stdin=lines
+            )
+            assert done.returncode == 0, done.stderr
+            await host.reaches(lambda: delivered(tmp_path) == 600)
+
+
+def delivered(cwd: Path) -> int:
+    out = cwd / "out.jsonl"
+    return len(out.read_text().splitlines()) if out.exists() else 0
+
+
+async def test_several_brokers_run_under_one_supervisor_and_stop_in_order(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--port={port}")
+    async with running("brokers", "2", *flags, *QUICK_BROKER, cwd=tmp_path) as both:
+        await ready(port)
+        await ready(port + 1)
+        await asyncio.to_thread(log, tmp_path, "create", address(port), "--parts=4")
+        shown = await asyncio.to_thread(log, tmp_path, "status", address(port + 1), "--json")
+        assert set(json.loads(shown)["brokers"]) == {"b-1", "b-2"}
+        both.process.terminate()
+        assert await both.ends() == 0
+
+
+def wrong(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = changefeed(*arguments, cwd=cwd, env=env)
+    assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def mentions(text: str, words: Iterable[str]) -> bool:
+    return all(re.search(x, text) for x in words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("broker",), ("broker.cluster", "--cluster")),
+        (("broker", "--cluster=nowhere"), ("no place for a cluster", "file:///")),
+        (("broker", "--cluster=memory:x", "--name=A B"), ("name of a broker",)),
+        (("broker", "--cluster=memory:x", "--port=x"), ("web.port",)),
+        (("broker", "--cluster=memory:x", "--set=web.certificate_file=no"), ("certificate",)),
+        (("broker", "--cluster=memory:x", "--set=membership.expiration=1"), ("heartbeats",)),
+        (("log", "status", "eventlog:x"), ("no collection of a cluster",)),
+        (("log", "retain", "brokers://h:1/o"), ("--for",)),
+        (("log", "retain", "brokers://h:1/o", "--for=7w"), ("7d",)),
+        (("produce", "brokers://h:1/o", "-", "--key=k", "--parts=3"), ("log create",)),
+        (("produce", "brokers://h:1", "-", "--key=k"), ("collection",)),
+    ],
+)
+def test_what_a_person_has_to_change_first_is_said_and_ends_with_2(
+    tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    assert mentions(wrong(*arguments, cwd=tmp_path), words)
+
+
+async def test_a_token_is_wanted_of_all_who_produce_read_and_change(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "token").write_text("open sesame\n")
+    async with broker(tmp_path, "broker-1", port, "--set=web.token_file=token"):
+        await ready(port)
+        where = address(port)
+        said = await asyncio.to_thread(wrong, "log", "create", where, cwd=tmp_path)
+        assert "CHANGEFEED_BACKENDS__BROKERS__TOKEN" in said
+        env = {"CHANGEFEED_BACKENDS__BROKERS__TOKEN": "open sesame"}
+        done = await asyncio.to_thread(
+            changefeed, "log", "create", where, cwd=tmp_path, env=env
+        )
+        assert done.returncode == 0, done.stderr
+        again = await asyncio.to_thread(wrong, "log", "create", where, cwd=tmp_path, env=env)
+        assert "there is a collection" in again

@@ -1,0 +1,96 @@
+"""Settings of a broker: where they come from, what is wrong, and that the page has them all."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from changefeed.brokers.settings import BrokerSettings, load_broker_settings
+from changefeed.cli.broker import HEAD
+from changefeed.cli.config_file import config_text
+from changefeed.host.settings import load_settings
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.settings_schema import entries
+
+ROOT = Path(__file__).parents[3]
+
+
+def given(**web: object) -> BrokerSettings:
+    return load_broker_settings(None, {"broker": {"cluster": "file:///c"}, "web": web})
+
+
+def test_a_broker_listens_on_this_machine_only_unless_told_otherwise() -> None:
+    assert given().web.bind == "127.0.0.1"
+    assert given().web.secret is None
+
+
+@pytest.mark.parametrize(
+    ("cluster", "linger"), [("file:///c", 0.005), ("s3://b/p", 0.1), ("az://c", 0.1)]
+)
+def test_records_wait_longer_where_an_object_costs_a_request(
+    cluster: str, linger: float
+) -> None:
+    flags = {"broker": {"cluster": cluster}}
+    assert load_broker_settings(None, flags).core.linger == linger
+    own = {**flags, "writing": {"linger": 0.02}}
+    assert load_broker_settings(None, own).core.linger == 0.02
+
+
+def test_the_environment_sets_a_broker_and_a_host_beside_it_does_not_mind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHANGEFEED_BROKER__BROKER__CLUSTER", "file:///c")
+    monkeypatch.setenv("CHANGEFEED_BROKER__WEB__TOKEN", "secret")
+    settings = load_broker_settings(None, {})
+    assert (settings.broker.cluster, settings.web.secret) == ("file:///c", "secret")
+    assert "secret" not in repr(settings)
+    assert load_settings(None, {}).web.port == 0
+
+
+def test_a_file_with_all_settings_can_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(config_text(HEAD, BrokerSettings))
+    again = load_broker_settings(file, {"broker": {"cluster": "file:///c"}})
+    assert again.membership == given().membership
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({}, "--cluster"),
+        ({"broker": {"cluster": "file:///c"}, "membership": {"expiration": 2}}, "heartbeats"),
+        ({"broker": {"cluster": "file:///c"}, "web": {"key_file": "k"}}, "certificate_file"),
+        (
+            {"broker": {"cluster": "file:///c"}, "web": {"token": "a", "token_file": "b"}},
+            "not both",
+        ),
+        ({"broker": {"cluster": "file:///c", "nmae": "x"}}, "did you mean broker.name"),
+    ],
+)
+def test_what_is_wrong_is_named(flags: dict[str, object], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        load_broker_settings(None, flags)
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    with pytest.raises(UserError, match="is empty"):
+        _ = given(token_file=tmp_path / "empty").web.secret
+    with pytest.raises(UserError, match="cannot be read"):
+        _ = given(token_file=tmp_path / "none").web.secret
+    with pytest.raises(UserError, match="PEM"):
+        _ = given(certificate_file=tmp_path / "empty").web.tls
+
+
+def test_the_page_on_clusters_names_every_setting_and_every_metric() -> None:
+    page = (ROOT / "docs/cluster.md").read_text()
+    missing = [x for *_, x in entries(BrokerSettings) if f"`{x}`" not in page]
+    assert missing == []
+    source = "".join(
+        (ROOT / "brokers" / x).read_text() for x in ("meters.py", "metered_store.py")
+    )
+    named = set(re.findall(r'"(changefeed\.broker\.[a-z_.]+)"', source))
+    gauges = set(re.findall(r'^    \("([a-z.]+)", ', source, re.MULTILINE))
+    assert len(gauges) == 9
+    told = set(re.findall(r"`(changefeed\.broker\.[a-z_.]+)`", page))
+    assert told == named | {f"changefeed.broker.{x}" for x in gauges}
