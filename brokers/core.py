@@ -15,8 +15,10 @@ from changefeed.brokers.catalog_store import CatalogStore
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
+from changefeed.brokers.homes import HomeTaker
 from changefeed.brokers.members import Members, Sign
 from changefeed.brokers.reads import Reads
+from changefeed.brokers.retention import Retention
 from changefeed.brokers.row_readers import RowReaders
 from changefeed.brokers.store import ObjectStore
 from changefeed.brokers.topology import topology_of
@@ -31,7 +33,7 @@ from changefeed.feeds.brokers.protocol import (
     Reason,
     Topology,
 )
-from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 
 
@@ -97,6 +99,10 @@ class BrokerCore:
             settings,
             clock=clock,
             wall_us=wall_us,
+        )
+        self.homes = HomeTaker(sign.name, self.catalogs, self.readers, settings)
+        self.retention = Retention(
+            self.catalogs, self.readers, store, settings, clock=clock, wall_us=wall_us
         )
         self._reads = Reads(lambda: self.index, self.readers, self.writer, settings)
         self._index = CatalogIndex(self.catalogs.newest)
@@ -186,6 +192,12 @@ class BrokerCore:
         ``RangeRefused`` for a position behind the end.
         """
         await self._look_for(collection, partition)
+        try:
+            return await self._reads.read(collection, partition, after, max_bytes, wait)
+        except RangeDamaged:
+            before = self.catalog.number
+            if (await self.catalogs.refresh()).number == before:
+                raise
         return await self._reads.read(collection, partition, after, max_bytes, wait)
 
     async def end(self, collection: str, partition: RangeId) -> int:

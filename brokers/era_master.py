@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from changefeed.brokers.catalog_store import CatalogStore
 from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.master import (
     BeginEnding,
     CloseAndOpen,
@@ -24,6 +25,7 @@ from changefeed.brokers.transitions import (
     shape_differs,
 )
 from changefeed.feeds.brokers.catalog import Catalog, Era
+from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
 
 _log = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class EraMaster:
         self._clock = clock
         self._wall_us = wall_us
         self._ending: tuple[int, float] = (0, 0.0)
+        self._homes_planned = 0
         self._reshaping: tuple[int, bool] = (0, False)
 
     def membership(self) -> Membership:
@@ -76,8 +79,19 @@ class EraMaster:
             ending_for=self._ending_for(era),
         )
         if step is None:
-            return False
+            return await self._plan_homes(catalog)
         await self._do(step, catalog, membership)
+        return True
+
+    async def _plan_homes(self, catalog: Catalog) -> bool:
+        """Name new homes of closed partitions; look once at each catalog."""
+        if catalog.number == self._homes_planned:
+            return False
+        self._homes_planned = catalog.number
+        if with_homes_planned(CatalogIndex(catalog), self._settings.homes_at_once) is catalog:
+            return False
+        most = self._settings.homes_at_once
+        await self._catalogs.change(lambda x: with_homes_planned(CatalogIndex(x), most))
         return True
 
     def _needs_reshaping(self, catalog: Catalog) -> bool:

@@ -65,7 +65,10 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Who is there, as one broker sees it. ``quiet_for`` is in seconds."""
+    """Who is there, as one broker sees it.
+
+    ``quiet_for`` are the seconds from the last change to the last look.
+    """
 
     living: Mapping[str, Sign]
     quiet_for: float
@@ -88,10 +91,11 @@ class Members:
         )
         self._shown = False
         self._signs: dict[str, Sign] = {}
-        self._first_seen: dict[str, tuple[str, int]] = {}
+        self._first_seen: dict[tuple[str, str], tuple[int, float]] = {}
         self._moved: set[tuple[str, str]] = set()
         self._expired: set[str] = set()
         self._changed_at = clock()
+        self._looked_at = self._changed_at
         self._was: frozenset[tuple[str, str, bool]] = frozenset()
 
     async def claim_name(self) -> None:
@@ -136,13 +140,26 @@ class Members:
             if sign is not None:
                 signs[sign.name] = sign
         self._signs = signs
+        self._looked_at = asked
         self._expired = self._watch.expired(
             signs, Moment(asked=asked, answered=self._clock(), wall=0.0)
         )
         for name, sign in signs.items():
-            first = self._first_seen.setdefault(name, sign.sign_of_life)
-            if first != sign.sign_of_life:
-                self._moved.add((name, sign.incarnation))
+            start = (name, sign.incarnation)
+            beat, _ = self._first_seen.setdefault(start, (sign.beat, self._clock()))
+            if sign.beat != beat:
+                self._moved.add(start)
+
+    def _is_uncertain(self, sign: Sign) -> bool:
+        """Whether a sign is too new to say if it moves: three heartbeats."""
+        key = (sign.name, sign.incarnation)
+        first = self._first_seen.get(key)
+        return (
+            sign.name != self.sign.name
+            and key not in self._moved
+            and first is not None
+            and self._clock() - first[1] < 3 * self._heartbeat
+        )
 
     def membership(self, placed: Mapping[str, str]) -> Membership:
         """Return who is alive; ``placed`` are the incarnations in the newest era by name."""
@@ -159,9 +176,13 @@ class Members:
             )
         }
         now = frozenset((x.name, x.incarnation, x.leaving) for x in living.values())
-        if now != self._was:
+        uncertain = any(
+            self._is_uncertain(x) and placed.get(x.name) != x.incarnation
+            for x in self._signs.values()
+        )
+        if now != self._was or uncertain:
             self._was, self._changed_at = now, self._clock()
-        return Membership(living=living, quiet_for=self._clock() - self._changed_at)
+        return Membership(living=living, quiet_for=max(0.0, self._looked_at - self._changed_at))
 
     async def leave(self) -> None:
         """Take our own sign of life away."""

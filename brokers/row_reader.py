@@ -10,6 +10,7 @@ is found by halving among the tables, and by reading on from there.
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
 from changefeed.brokers.core_settings import MOST_IN_FLIGHT
@@ -191,14 +192,17 @@ class RowReader:
         numbers = range(table_before(last), last + 1)
         return ends_after([await self._there(x) for x in numbers])
 
-    async def last_table_before(self, moment_us: int) -> FlushHeader | None:
-        """Return the last table that was written at or before a moment, if any is kept."""
+    async def last_table(self, holds: Callable[[FlushHeader], bool]) -> FlushHeader | None:
+        """Return the last object with a table of which something holds, if there is one.
+
+        What holds of one holds of those before it.
+        """
         low, high = self._tables()
         found = None
         while low <= high:
             middle = (low + high) // 2
             header = await self._there(middle * TABLE_EVERY + 1)
-            if header.written_us <= moment_us:
+            if holds(header):
                 found, low = header, middle + 1
             else:
                 high = middle - 1

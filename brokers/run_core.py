@@ -14,6 +14,7 @@ from changefeed.brokers.members import Sign
 from changefeed.brokers.row_reader import RowDamaged
 from changefeed.brokers.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.names import check_name
+from changefeed.feeds.errors import RangeDamaged
 from changefeed.runtime.clock import elapsed_time
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,10 @@ async def open_core(
     await core.members.claim_name()
     await core.catalogs.load()
     async with asyncio.TaskGroup() as tasks:
+        interval, pause = settings.catalog_interval, settings.retention_interval
         running = [
+            tasks.create_task(_every(interval, "homes", core.homes.step)),
+            tasks.create_task(_every(pause, "retention", lambda: _retain(core))),
             tasks.create_task(_every(settings.heartbeat, "beat", lambda: _beat(core))),
             tasks.create_task(
                 _every(settings.catalog_interval, "follow", lambda: _follow(core, tasks))
@@ -98,6 +102,11 @@ async def _follow(core: BrokerCore, tasks: asyncio.TaskGroup) -> None:
         core.writer.follow(core.catalog, tasks)
 
 
+async def _retain(core: BrokerCore) -> None:
+    if core.master.acting:
+        await core.retention.step()
+
+
 async def _every(seconds: float, what: str, act: Callable[[], Awaitable[None]]) -> None:
     """Do something again and again; what the store cannot do now is tried the next time."""
     while True:
@@ -105,6 +114,6 @@ async def _every(seconds: float, what: str, act: Callable[[], Awaitable[None]]) 
             await act()
         except StoreUnavailable as error:
             _log.warning("broker.store_unavailable", extra={"doing": what, "error": str(error)})
-        except RowDamaged as error:
+        except (RowDamaged, RangeDamaged) as error:
             _log.exception("broker.row_damaged", extra={"doing": what, "error": str(error)})
         await asyncio.sleep(seconds)

@@ -39,7 +39,8 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     era. ``last`` is the last sequence once it is closed, ``None`` before. Sequences up to
     ``start`` are deleted. ``home`` is the broker that serves reads from its cache, and
     ``moving_to`` the one that is warming its cache to become that.
-    ``stored`` (bytes) and ``written_us`` (of the last flush) are known once it is closed.
+    ``stored`` (bytes) and ``written_us`` (of the last flush) are known once it is closed;
+    ``gone`` are the bytes deleted of them.
     """
 
     era: int
@@ -53,6 +54,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     moving_to: str = ""
     stored: int = 0
     written_us: int = 0
+    gone: int = 0
 
     @property
     def id(self) -> RangeId:

@@ -27,8 +27,8 @@ class CollectionUnknown(FeedRefused):
     def __str__(self) -> str:
         there = f"it has {', '.join(self.known)}" if self.known else "it has none yet"
         return (
-            f"the cluster has no collection {self.collection!r}; {there}. Create it with: "
-            f"changefeed log create {self.collection}"
+            f"the cluster has no collection {self.collection!r}; {there}. Create it first, "
+            f"or look for a mistake in the name"
         )
 
 
@@ -53,6 +53,6 @@ class PositionGone(RangeRefused):
         return (
             f"records {self.after + 1:,} to {self.start:,} of range {self.range_id!r} were "
             f"deleted by retention and cannot be read any more. Reset this range to its "
-            f"beginning to go on with what is left, or keep records longer: "
-            f"changefeed log retain"
+            f"beginning to go on with what is left, and let the collection keep records for "
+            f"longer than readers may be away"
         )

@@ -1,5 +1,6 @@
 """All mutants, part by part. A new one is one more entry in the list of its part."""
 
+from .of_brokers import BROKERS
 from .of_emulator import EMULATOR
 from .of_feeds import FEEDS
 from .of_fleet import FLEET
@@ -26,4 +27,5 @@ MUTANTS = (
     *EMULATOR,
     *GUARDS,
     *STORES,
+    *BROKERS,
 )

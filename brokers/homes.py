@@ -1,0 +1,114 @@
+"""Homes of closed partitions: who serves reads of them from its cache.
+
+A closed partition's home is the broker that writes its keys now, so all eras together are as
+evenly divided as the newest. The master names new homes, a few at a time; a broker that
+is named reads the partition into its cache first, and then takes it over. Reads
+never wait for that: any broker serves any partition.
+"""
+
+from collections.abc import Collection as AbstractCollection
+
+from msgspec.structs import replace
+
+from changefeed.brokers.catalog_store import CatalogStore
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.catalog import Catalog, Partition
+from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.feed import RangeId
+
+
+def with_homes_planned(index: CatalogIndex, at_once: int) -> Catalog:
+    """Name new homes for closed partitions, so that so many are moving at most.
+
+    One without records moves at once. Nothing is done while an era is ending.
+    """
+    catalog = index.catalog
+    era = catalog.era
+    if era is None or era.state != "open":
+        return catalog
+    living = {x.broker for x in era.rows}
+    moving = sum(
+        p.moving_to in living for c in catalog.collections for p in c.partitions if p.moving_to
+    )
+    collections = []
+    for collection in catalog.collections:
+        found = index.collection(collection.name)
+        partitions = []
+        for partition in collection.partitions:
+            wanted = _wanted(found.in_era(era.number, partition), partition)
+            moved = _planned(partition, wanted, may_start=moving < at_once)
+            moving += moved.moving_to != "" and partition.moving_to not in living
+            partitions.append(moved)
+        collections.append(replace(collection, partitions=tuple(partitions)))
+    if tuple(collections) == catalog.collections:
+        return catalog
+    return replace(catalog, number=catalog.number + 1, collections=tuple(collections))
+
+
+def _wanted(now: tuple[Partition, ...], partition: Partition) -> str:
+    return now[0].broker if now else partition.home
+
+
+def _planned(partition: Partition, wanted: str, *, may_start: bool) -> Partition:
+    if partition.is_open or (partition.home, partition.moving_to) == (wanted, ""):
+        return partition
+    if partition.home == wanted or partition.last == partition.start:
+        return replace(partition, home=wanted, moving_to="")
+    if partition.moving_to == wanted or not (may_start or partition.moving_to):
+        return partition
+    return replace(partition, moving_to=wanted)
+
+
+def with_homes_taken(
+    catalog: Catalog, broker: str, taken: AbstractCollection[tuple[str, RangeId]]
+) -> Catalog:
+    """Make a broker the home of partitions that are moving to it."""
+    collections = tuple(
+        replace(
+            c,
+            partitions=tuple(
+                replace(p, home=broker, moving_to="")
+                if p.moving_to == broker and (c.name, p.id) in taken
+                else p
+                for p in c.partitions
+            ),
+        )
+        for c in catalog.collections
+    )
+    if collections == catalog.collections:
+        return catalog
+    return replace(catalog, number=catalog.number + 1, collections=collections)
+
+
+class HomeTaker:
+    """Takes over what is moving to this broker, its cache warmed first."""
+
+    def __init__(
+        self, name: str, catalogs: CatalogStore, readers: RowReaders, settings: CoreSettings
+    ) -> None:
+        self._name = name
+        self._catalogs = catalogs
+        self._readers = readers
+        self._settings = settings
+        self._seen = 0
+
+    async def step(self) -> None:
+        """Warm the cache with what is moving here, and take it over."""
+        catalog = self._catalogs.newest
+        if catalog.number == self._seen:
+            return
+        coming = [
+            (c.name, p)
+            for c in catalog.collections
+            for p in c.partitions
+            if p.moving_to == self._name
+        ]
+        for collection, partition in coming:
+            row = self._readers.row(catalog, partition.era, partition.broker)
+            most = self._settings.warm_bytes
+            await row.read((collection, partition.id), partition.start, most)
+        if coming:
+            taken = {(name, x.id) for name, x in coming}
+            await self._catalogs.change(lambda x: with_homes_taken(x, self._name, taken))
+        self._seen = catalog.number

@@ -1,0 +1,235 @@
+"""Breaks of the cluster: rows, eras, producers, members, stores."""
+
+from .mutant import Mutant
+
+_ROW = "tests/unit/brokers/test_row_writer.py"
+_ERAS = "tests/unit/brokers/test_eras.py"
+_MASTER = "tests/unit/brokers/test_master.py"
+_MEMBERS = "tests/unit/brokers/test_members.py"
+_CORE = "tests/unit/brokers/test_core.py"
+_STORES = "tests/unit/brokers/test_stores.py"
+_KEPT = "tests/unit/brokers/test_homes_and_retention.py"
+_FLUSH = "tests/unit/feeds/brokers/test_flush.py"
+_CATALOG = "tests/unit/feeds/brokers/test_catalog.py"
+_DIVISION = "tests/unit/brokers/test_division.py"
+
+BROKERS = (
+    Mutant(
+        name="a number that is taken counts as written",
+        file="brokers/row_writer.py",
+        before="await self._store.get(key) == data\n",
+        after="await self._store.get(key) is not None\n",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="a lost answer of the store loses the era",
+        file="brokers/row_writer.py",
+        before="""await self._store.create(key, data) or (
+                    await self._store.get(key) == data
+                )""",
+        after="await self._store.create(key, data)",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="an object is acknowledged before the one before it",
+        file="brokers/row_writer.py",
+        before="            if not await task:\n                self._lose()\n",
+        after="            if task.done() and not await task:\n                self._lose()\n",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="a gap is answered with records that are under way",
+        file="brokers/row_writer.py",
+        before="return self._after_all(gap)",
+        after="return _at_once(gap)",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="a duplicate is acknowledged while it is under way",
+        file="brokers/row_writer.py",
+        before="        return self._after_all(answer)",
+        after="        return _at_once(answer)",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="a lost row goes on taking records",
+        file="brokers/row_writer.py",
+        before="        return not (self._closing or self.lost)",
+        after="        return True",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="what waits to be written has no limit",
+        file="brokers/row_writer.py",
+        before="if self._buffered and self._buffered + size > self._settings.buffer_bytes:",
+        after="if self._buffered and self._buffered + size > 2**40:",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="a seal comes before what is under way",
+        file="brokers/row_writer.py",
+        before="elif self._closing and not self._under_way:",
+        after="elif self._closing:",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="a batch that was stored is stored again",
+        file="brokers/producers.py",
+        before="        if batch.sequence == reached + 1:",
+        after="        if batch.sequence <= reached + 1:",
+        rule=0,
+        tests=(_CORE,),
+    ),
+    Mutant(
+        name="a gap in a producer's numbers is taken",
+        file="brokers/producers.py",
+        before="        if batch.sequence == reached + 1:",
+        after="        if batch.sequence > reached:",
+        rule=0,
+        tests=(_CORE,),
+    ),
+    Mutant(
+        name="a row is read on behind its seal",
+        file="brokers/row_reader.py",
+        before="        if header.seal:\n            self.sealed_at = header.number\n",
+        after="",
+        rule=0,
+        tests=(_ERAS,),
+    ),
+    Mutant(
+        name="a closed partition ends at nothing",
+        file="brokers/transitions.py",
+        before="return replace(partition, last=end.last, stored",
+        after="return replace(partition, last=0, stored",
+        rule=0,
+        tests=(_MASTER, _ERAS),
+    ),
+    Mutant(
+        name="the next era opens before every row is sealed",
+        file="brokers/master.py",
+        before="    if not unsealed:\n",
+        after="    if len(unsealed) < len(era.rows):\n",
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="membership is not waited out",
+        file="brokers/master.py",
+        before="settled = membership.quiet_for >= settings.settle",
+        after="settled = True",
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="living brokers are not asked to end their rows first",
+        file="brokers/master.py",
+        before="if ending_for >= settings.seal_patience or not _is_alive",
+        after="if ending_for >= 0 or not _is_alive",
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="a broker that was started again counts as the one before",
+        file="brokers/master.py",
+        before="sign is not None and sign.incarnation == row.incarnation",
+        after="sign is not None",
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="a sign that never moved counts as living",
+        file="brokers/members.py",
+        before="(name, sign.incarnation) in self._moved",
+        after="name in self._signs",
+        rule=0,
+        tests=(_MEMBERS,),
+    ),
+    Mutant(
+        name="two brokers go on under one name",
+        file="brokers/members.py",
+        before="there.incarnation != self.sign.incarnation and self._shown:",
+        after="there.incarnation == self.sign.incarnation and not self._shown:",
+        rule=0,
+        tests=(_MEMBERS,),
+    ),
+    Mutant(
+        name="a file is there before it is synced",
+        file="brokers/local_store.py",
+        before="        os.fsync(file.fileno())\n",
+        after="        file.flush()\n",
+        rule=0,
+        tests=(_STORES,),
+    ),
+    Mutant(
+        name="a file is replaced by one that is created",
+        file="brokers/local_store.py",
+        before="                os.link(aside, path)",
+        after="                aside.replace(path)",
+        rule=0,
+        tests=(_STORES,),
+    ),
+    Mutant(
+        name="longer runs go to the first brokers for each collection",
+        file="brokers/division.py",
+        before="        skip = (skip + len(shape)) % len(brokers)\n",
+        after="        skip = 0\n",
+        rule=0,
+        tests=(_DIVISION,),
+    ),
+    Mutant(
+        name="a position that retention has deleted reads on with a gap",
+        file="brokers/reads.py",
+        before="        if after < partition.start:\n",
+        after="        if after < 0:\n",
+        rule=0,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="an object is deleted that another collection keeps",
+        file="brokers/retention.py",
+        before="return all(x.last <= starts.get((x.collection, x.partition), 0) for x in ends)",
+        after="return any(x.last <= starts.get((x.collection, x.partition), 0) for x in ends)",
+        rule=0,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="all homes move at once",
+        file="brokers/homes.py",
+        before="may_start=moving < at_once",
+        after="may_start=True",
+        rule=0,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="a section's columns are not checked",
+        file="feeds/brokers/flush.py",
+        before="    if _crc(columns) != section.check:",
+        after="    if False:",
+        rule=0,
+        tests=(_FLUSH,),
+    ),
+    Mutant(
+        name="an object that lies elsewhere is read",
+        file="feeds/brokers/flush.py",
+        before="    if header.cluster != cluster or header.place != place:",
+        after="    if header.cluster != cluster:",
+        rule=0,
+        tests=(_FLUSH,),
+    ),
+    Mutant(
+        name="the catalog of another cluster is taken",
+        file="feeds/brokers/catalog.py",
+        before="    if header.identity != identity:",
+        after="    if not header.identity:",
+        rule=0,
+        tests=(_CATALOG,),
+    ),
+)

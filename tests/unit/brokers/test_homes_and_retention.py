@@ -1,0 +1,156 @@
+"""Homes of closed partitions, and what is deleted."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from msgspec.structs import replace
+
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.homes import with_homes_planned
+from changefeed.brokers.memory_store import MemoryStore
+from changefeed.brokers.operations import create_collection, retain
+from changefeed.brokers.run_core import leave, open_core
+from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.brokers.errors import PositionGone
+from changefeed.feeds.feed import RangeId
+from tests.support.brokers import QUICK, batch, keys_of, put
+
+P1 = "e1.p01.v00-ff"
+
+
+def homes(core: BrokerCore) -> dict[str, str]:
+    found = core.topology("orders").partitions
+    return {x.range.id: x.home for x in found if x.last is not None}
+
+
+async def two_brokers(first: BrokerCore, second: BrokerCore) -> None:
+    async with asyncio.timeout(60):
+        while not (first.status().era == second.status().era == 2):
+            await second.writer.changed.wait()
+
+
+async def test_a_broker_that_joins_becomes_the_home_of_what_was_before_on_its_keys() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await create_collection(first.catalogs, "orders")
+        await first.wait_until_writing()
+        old = [f"e1.p{n:02}.v00-ff" for n in range(1, 13)]
+        await put(first, "orders", *(batch(x, "a") for x in old))
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await two_brokers(first, second)
+            await asyncio.sleep(5)
+            assert [homes(first)[x] for x in old] == ["broker-1"] * 6 + ["broker-2"] * 6
+            misses = second.status().cache_misses
+            assert misses == 1  # one object holds all: it was read before they moved
+            assert await keys_of(second, "orders", old[6]) == ["a"]
+            assert second.status().cache_misses == misses
+            await leave(second)
+        await asyncio.sleep(10)
+        assert {homes(first)[x] for x in old} == {"broker-1"}
+
+
+async def test_a_few_homes_move_at_a_time() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await create_collection(first.catalogs, "orders")
+        await first.wait_until_writing()
+        old = [f"e1.p{n:02}.v00-ff" for n in range(1, 13)]
+        await put(first, "orders", *(batch(x, "a") for x in old))
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await two_brokers(first, second)
+            catalog = first.catalog
+            still = replace(
+                catalog,
+                collections=tuple(
+                    replace(
+                        c,
+                        partitions=tuple(
+                            replace(p, home="broker-1", moving_to="") if p.era == 1 else p
+                            for p in c.partitions
+                        ),
+                    )
+                    for c in catalog.collections
+                ),
+            )
+            planned = with_homes_planned(CatalogIndex(still), 4)
+            moving = [x.moving_to for x in planned.collections[0].partitions if x.moving_to]
+            assert moving == ["broker-2"] * 4
+            assert with_homes_planned(CatalogIndex(planned), 4) is planned
+
+
+async def fill(core: BrokerCore, partition: str, count: int) -> None:
+    """Write one record after another, each in an object of its own, a second apart."""
+    for n in range(1, count + 1):
+        await put(core, "orders", batch(partition, f"k{n}", sequence=n))
+        await asyncio.sleep(1)
+
+
+def virtual_us() -> int:
+    return int(asyncio.get_running_loop().time() * 1e6)
+
+
+KEEPING = dataclasses.replace(QUICK, retention_interval=5.0, delete_grace=10.0)
+
+
+async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_learn_it() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        await fill(core, P1, 200)
+        await retain(core.catalogs, "orders", seconds=40, bytes_=None)
+        await asyncio.sleep(30)
+        info = core.topology("orders").partitions[0]
+        assert info.start == 128  # objects with tables are 1, 65, 129, 193
+        with pytest.raises(PositionGone, match=r"records 1 to 128 of range .* were deleted"):
+            await core.read("orders", RangeId(P1), 0)
+        assert (await keys_of(core, "orders", P1, 128))[0] == "k129"
+        rows = [x for x in store.objects if x.startswith("wal/")]
+        assert min(rows).endswith("000000000129")
+        async with open_core(store, "broker-2", settings=KEEPING, wall_us=virtual_us) as other:
+            assert (await keys_of(other, "orders", P1, 130))[0] == "k131"
+
+
+async def test_what_is_more_than_a_collection_keeps_is_deleted() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        await fill(core, P1, 200)
+        size = (await core.readers.row(core.catalog, 1, "broker-1").ends())[
+            "orders", RangeId(P1)
+        ].stored
+        await retain(core.catalogs, "orders", seconds=None, bytes_=size // 2)
+        await asyncio.sleep(30)
+        assert core.topology("orders").partitions[0].start == 64
+        assert len(await keys_of(core, "orders", P1, 64)) == 136
+
+
+async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await create_collection(core.catalogs, "users", parts=1)
+        await asyncio.sleep(1)
+        await put(core, "users", batch(P1, "u"))
+        await fill(core, P1, 100)
+        await retain(core.catalogs, "orders", seconds=20, bytes_=None)
+        await asyncio.sleep(60)
+        assert core.topology("orders").partitions[0].start > 0
+        assert await keys_of(core, "users", P1) == ["u"]
+
+
+async def test_the_records_of_a_closed_partition_are_all_deleted_and_it_still_ends() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        await fill(core, P1, 3)
+        async with open_core(store, "broker-2", settings=KEEPING, wall_us=virtual_us) as other:
+            await two_brokers(core, other)
+            await retain(core.catalogs, "orders", seconds=5, bytes_=None)
+            await asyncio.sleep(30)
+            assert (await core.read("orders", RangeId(P1), 3)).ended
+            with pytest.raises(PositionGone):
+                await core.read("orders", RangeId(P1), 1)

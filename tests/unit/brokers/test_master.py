@@ -1,0 +1,145 @@
+"""What a master does next."""
+
+import msgspec
+import pytest
+
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.master import (
+    BeginEnding,
+    CloseAndOpen,
+    OpenFirstEra,
+    SealRows,
+    Step,
+    is_master,
+    next_step,
+)
+from changefeed.brokers.members import Membership, Sign
+from changefeed.brokers.transitions import (
+    begin_ending,
+    close_and_open,
+    open_first_era,
+    with_collection,
+    with_split,
+)
+from changefeed.feeds.brokers.catalog import Catalog, Cluster, Row, first_catalog
+from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.brokers.flush import PartitionEnd
+from changefeed.feeds.feed import RangeId
+
+SETTINGS = CoreSettings(settle=0.5, seal_patience=3.0)
+
+
+def sign(name: str, incarnation: str = "i", *, leaving: bool = False, lost: int = 0) -> Sign:
+    return Sign(name=name, incarnation=incarnation, beat=1, leaving=leaving, lost=lost)
+
+
+def there(*signs: Sign, quiet_for: float = 1.0) -> Membership:
+    return Membership(living={x.name: x for x in signs}, quiet_for=quiet_for)
+
+
+def row(name: str, incarnation: str = "i") -> Row:
+    return Row(broker=name, incarnation=incarnation)
+
+
+def in_era(*rows: Row) -> Catalog:
+    empty = first_catalog(Cluster(identity="c" * 32))
+    created = with_collection(empty, "orders", parts=2, identity="o" * 32, now_us=1)
+    return open_first_era(created, rows, 1)
+
+
+def step(catalog: Catalog, membership: Membership, **more: object) -> Step | None:
+    return next_step(catalog, membership, SETTINGS, **more)  # type: ignore[arg-type]
+
+
+def test_the_first_era_is_opened_once_membership_stands_still() -> None:
+    empty = first_catalog(Cluster(identity="c" * 32))
+    assert step(empty, there(sign("a"), quiet_for=0.4)) is None
+    assert step(empty, there(sign("a"))) == OpenFirstEra(rows=(row("a"),))
+
+
+def test_an_era_ends_when_a_broker_joins_or_dies_once_membership_stands_still() -> None:
+    catalog = in_era(row("a"), row("b"))
+    assert step(catalog, there(sign("a"), sign("b"))) is None
+    assert step(catalog, there(sign("a"), quiet_for=0.4)) is None
+    assert step(catalog, there(sign("a"))) == BeginEnding(era=1, planned=(row("a"),))
+    three = there(sign("a"), sign("b"), sign("c"))
+    assert step(catalog, three) == BeginEnding(era=1, planned=(row("a"), row("b"), row("c")))
+
+
+def test_a_broker_that_leaves_has_no_place_in_the_next_era() -> None:
+    catalog = in_era(row("a"), row("b"))
+    leaving = there(sign("a"), sign("b", leaving=True))
+    assert step(catalog, leaving) == BeginEnding(era=1, planned=(row("a"),))
+
+
+def test_an_era_does_not_end_when_all_leave() -> None:
+    assert step(in_era(row("a")), there(sign("a", leaving=True))) is None
+
+
+def test_an_era_ends_for_a_broker_that_was_started_again() -> None:
+    catalog = in_era(row("a", "old"))
+    assert step(catalog, there(sign("a", "new"))) == BeginEnding(
+        era=1, planned=(row("a", "new"),)
+    )
+
+
+def test_an_era_ends_for_a_broker_that_lost_its_row() -> None:
+    catalog = in_era(row("a"))
+    assert step(catalog, there(sign("a", lost=1))) == BeginEnding(era=1, planned=(row("a"),))
+
+
+def test_living_brokers_end_their_rows_themselves_for_a_while() -> None:
+    catalog = begin_ending(in_era(row("a"), row("b")), 1, [row("a")])
+    both = there(sign("a"), sign("b"))
+    assert step(catalog, both, ending_for=2.9) is None
+    assert step(catalog, both, ending_for=3.0) == SealRows(era=1, brokers=("a", "b"))
+    assert step(catalog, both, ending_for=3.0, sealed={"a"}) == SealRows(era=1, brokers=("b",))
+
+
+def test_the_row_of_a_dead_broker_is_ended_at_once() -> None:
+    catalog = begin_ending(in_era(row("a"), row("b")), 1, [row("a")])
+    assert step(catalog, there(sign("a"))) == SealRows(era=1, brokers=("b",))
+    again = there(sign("a"), sign("b", "new"))
+    assert step(catalog, again) == SealRows(era=1, brokers=("b",))
+
+
+def test_the_next_era_opens_only_when_every_row_is_sealed() -> None:
+    catalog = begin_ending(in_era(row("a"), row("b")), 1, [row("a")])
+    alone = there(sign("a"), sign("b"))
+    assert step(catalog, alone, sealed={"a"}) is None
+    assert step(catalog, alone, sealed={"a", "b"}) == CloseAndOpen(era=1)
+
+
+def test_partitions_are_closed_at_their_ends_and_steps_may_be_repeated() -> None:
+    catalog = in_era(row("a"))
+    ending = begin_ending(catalog, 1, [row("a"), row("b")])
+    assert begin_ending(ending, 1, [row("a")]) is ending
+    key = ("orders", RangeId("e1.p01.v00-ff"))
+    end = PartitionEnd(collection=key[0], partition=key[1], last=7)
+    after = close_and_open(ending, 1, {"a": (3, {key: end})}, 2)
+    assert close_and_open(after, 1, {"a": (3, {key: end})}, 2) is after
+    found = after.collection("orders").partitions
+    assert [(x.id, x.last, x.broker) for x in found] == [
+        ("e1.p01.v00-ff", 7, "a"),
+        ("e1.p02.v00-ff", 0, "a"),
+        ("e2.p01.v00-ff", None, "a"),
+        ("e2.p02.v00-ff", None, "b"),
+    ]
+    assert [(x.number, x.state) for x in after.eras] == [(1, "closed"), (2, "open")]
+
+
+def test_the_first_in_name_of_the_living_is_master_by_number() -> None:
+    both = there(sign("broker-10"), sign("broker-9"))
+    assert is_master("broker-9", both)
+    assert not is_master("broker-10", both)
+
+
+def test_a_split_that_is_asked_for_twice_is_done_once() -> None:
+    split = with_split(in_era(row("a")), "orders")
+    with pytest.raises(ClusterRefused, match="are being changed already"):
+        with_split(split, "orders")
+
+
+def test_the_sign_of_a_broker_is_read_as_it_was_written() -> None:
+    one = sign("a", leaving=True, lost=3)
+    assert msgspec.json.decode(msgspec.json.encode(one), type=Sign) == one

@@ -1,0 +1,100 @@
+"""Who counts as living, and whose a name is."""
+
+import asyncio
+
+import pytest
+
+from changefeed.brokers.members import Members, NameTaken, Sign
+from changefeed.brokers.memory_store import MemoryStore
+from changefeed.brokers.run_core import open_core
+from tests.support.brokers import QUICK
+
+
+def member(store: MemoryStore, name: str, incarnation: str) -> Members:
+    sign = Sign(name=name, incarnation=incarnation, beat=0)
+    return Members(store, sign, QUICK, asyncio.get_running_loop().time)
+
+
+async def test_a_broker_is_dead_once_its_sign_stood_still_for_the_expiration() -> None:
+    store = MemoryStore()
+    me, other = member(store, "a", "1"), member(store, "b", "1")
+    await other.beat(0)
+    await me.look()
+    await other.beat(0)
+    await me.look()
+    assert set(me.membership({}).living) == {"a", "b"}
+    await asyncio.sleep(QUICK.expiration - 0.1)
+    await me.look()
+    assert set(me.membership({}).living) == {"a", "b"}
+    await asyncio.sleep(0.1)
+    await me.look()
+    assert set(me.membership({}).living) == {"a"}
+
+
+async def test_a_sign_that_was_never_seen_to_move_counts_only_with_a_place_in_the_era() -> None:
+    store = MemoryStore()
+    await member(store, "b", "old").beat(0)
+    me = member(store, "a", "1")
+    await me.look()
+    assert set(me.membership({}).living) == {"a"}
+    assert set(me.membership({"b": "old"}).living) == {"a", "b"}
+    assert set(me.membership({"b": "older"}).living) == {"a"}
+
+
+async def test_membership_is_quiet_since_the_last_change() -> None:
+    store = MemoryStore()
+    me, other = member(store, "a", "1"), member(store, "b", "1")
+    await me.look()
+    me.membership({})
+    await asyncio.sleep(2)
+    assert me.membership({}).quiet_for == 0  # it has not looked since
+    await me.look()
+    assert me.membership({}).quiet_for == 2
+    await other.beat(0)
+    await me.look()
+    await other.beat(0)
+    await me.look()
+    assert me.membership({}).quiet_for == 0
+
+
+async def test_membership_is_not_quiet_while_a_new_sign_may_be_one_that_moves() -> None:
+    store = MemoryStore()
+    me, other = member(store, "a", "1"), member(store, "b", "1")
+    await me.look()
+    me.membership({})
+    await other.beat(0)
+    await asyncio.sleep(5)
+    await me.look()
+    assert me.membership({}).quiet_for == 0
+    await asyncio.sleep(3 * QUICK.heartbeat)
+    await me.look()
+    assert set(me.membership({}).living) == {"a"}
+    assert me.membership({}).quiet_for > 0
+
+
+async def test_the_broker_that_started_later_keeps_the_name() -> None:
+    store = MemoryStore()
+    old, new = member(store, "a", "1"), member(store, "a", "2")
+    await old.beat(0)
+    await new.beat(0)
+    await new.beat(0)
+    with pytest.raises(NameTaken, match="give each its own --name"):
+        await old.beat(0)
+
+
+async def test_a_broker_does_not_start_under_the_name_of_one_that_lives() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await first.wait_until_writing()
+        with pytest.raises(NameTaken):
+            async with open_core(store, "broker-1", settings=QUICK):
+                pass
+
+
+async def test_a_broker_that_died_may_be_started_again_under_its_name() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as first:
+        await first.wait_until_writing()
+    async with open_core(store, "broker-1", settings=QUICK) as again:
+        await again.wait_until_writing()
+        assert again.status().era == 2

@@ -1,0 +1,169 @@
+"""One broker's row: several objects under way, acknowledged in order, or lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.memory_store import MemoryStore
+from changefeed.brokers.row_writer import RowWriter, WriterPlace
+from changefeed.brokers.store import StoreUnavailable
+from changefeed.feeds.brokers.protocol import Appended, NotAppended
+from changefeed.feeds.feed import RangeId
+from tests.support.brokers import batch
+
+P1 = "e1.p01.v00-ff"
+PLACE = WriterPlace(cluster="c" * 32, era=1, broker="broker-1", incarnation="i")
+SETTINGS = CoreSettings(linger=0.0, in_flight=4, retry_delay=0.1, buffer_bytes=1000)
+
+
+class SlowStore(MemoryStore):
+    """Creates each object after as many seconds as ``delays`` says, one if it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delays: dict[int, float] = {}
+        self.failing: set[int] = set()
+        self.lost_answers: set[int] = set()
+
+    async def create(self, key: str, data: bytes) -> bool:
+        number = int(key.rpartition("/")[2])
+        await asyncio.sleep(self.delays.get(number, 1.0))
+        if number in self.failing:
+            raise StoreUnavailable("not now")
+        created = await super().create(key, data)
+        if number in self.lost_answers:
+            self.lost_answers.discard(number)
+            raise StoreUnavailable("the answer was lost")
+        return created
+
+
+@asynccontextmanager
+async def a_row(
+    store: SlowStore, settings: CoreSettings = SETTINGS
+) -> AsyncIterator[tuple[RowWriter, list[int]]]:
+    durable: list[int] = []
+    row = RowWriter(store, PLACE, settings, lambda number, _: durable.append(number))
+    row.open("orders", [RangeId(P1)])
+    running = asyncio.create_task(row.run())
+    yield row, durable
+    running.cancel()
+    await asyncio.wait([running])
+
+
+def sent(row: RowWriter, key: str, sequence: int) -> "asyncio.Future[object]":
+    return asyncio.ensure_future(row.submit("orders", batch(P1, key, sequence=sequence)))
+
+
+async def test_objects_are_under_way_side_by_side_and_acknowledged_in_order() -> None:
+    store = SlowStore()
+    store.delays = {1: 5.0, 2: 1.0}
+    async with a_row(store) as (row, durable):
+        first = sent(row, "a", 1)
+        await asyncio.sleep(0.5)
+        second = sent(row, "b", 2)
+        await asyncio.sleep(3)
+        assert [x for x in store.objects if x.endswith("2")]
+        assert not second.done()  # its object is there, the one before is not
+        await asyncio.gather(first, second)
+        assert durable == [1, 2]
+
+
+async def test_a_number_that_is_taken_loses_the_era_for_all_that_is_under_way() -> None:
+    store = SlowStore()
+    store.objects["wal/00000001/broker-1/000000000001"] = b"a seal"
+    store.delays = {1: 3.0}
+    async with a_row(store) as (row, durable):
+        first = sent(row, "a", 1)
+        await asyncio.sleep(0.5)
+        second = sent(row, "b", 2)
+        answers = await asyncio.gather(first, second, sent(row, "c", 3))
+        assert [getattr(x, "reason", "stored") for x in answers] == ["moving"] * 3
+        assert (row.lost, durable) == (True, [])
+        assert getattr(await sent(row, "d", 4), "reason", "") == "moving"
+
+
+async def test_an_answer_that_the_store_lost_is_read_back() -> None:
+    store = SlowStore()
+    store.lost_answers = {1}
+    async with a_row(store) as (row, _):
+        assert isinstance(await sent(row, "a", 1), Appended)
+
+
+async def test_an_object_is_tried_until_the_store_takes_it() -> None:
+    store = SlowStore()
+    store.failing = {1}
+    async with a_row(store) as (row, _):
+        waiting = sent(row, "a", 1)
+        await asyncio.sleep(60)
+        assert not waiting.done()
+        store.failing.clear()
+        assert isinstance(await waiting, Appended)
+
+
+async def test_a_duplicate_of_what_is_under_way_waits_for_it() -> None:
+    store = SlowStore()
+    store.delays = {1: 5.0}
+    async with a_row(store) as (row, _):
+        first = sent(row, "a", 1)
+        await asyncio.sleep(1)
+        again = sent(row, "a", 1)
+        await asyncio.sleep(1)
+        assert not again.done()
+        await first
+        answer = await again
+        assert isinstance(answer, Appended)
+        assert answer.duplicate
+
+
+async def test_a_gap_is_answered_once_what_it_rests_on_is_stored() -> None:
+    store = SlowStore()
+    store.delays = {1: 5.0}
+    async with a_row(store) as (row, _):
+        sent(row, "a", 1)
+        await asyncio.sleep(1)
+        gap = sent(row, "c", 3)
+        await asyncio.sleep(1)
+        assert not gap.done()
+        assert await gap == NotAppended(partition=RangeId(P1), reason="gap", reached=1)
+
+
+async def test_what_does_not_fit_in_memory_is_answered_as_busy() -> None:
+    store = SlowStore()
+    store.delays = dict.fromkeys(range(1, 9), 100.0)
+    async with a_row(store) as (row, _):
+        for n in range(1, 30):
+            sent(row, "a" * 20, n)
+        await asyncio.sleep(1)
+        assert row.buffered <= SETTINGS.buffer_bytes
+        answer = await sent(row, "a" * 20, 15)
+        assert isinstance(answer, NotAppended)
+        assert answer.reason == "busy"
+
+
+async def test_a_seal_comes_behind_all_that_was_taken_and_nothing_behind_it() -> None:
+    store = SlowStore()
+    async with a_row(store) as (row, durable):
+        first = sent(row, "a", 1)
+        await asyncio.sleep(0.1)
+        sealing = asyncio.create_task(row.seal())
+        await asyncio.sleep(0)
+        refused = await sent(row, "b", 2)
+        assert isinstance(refused, NotAppended)
+        assert isinstance(await first, Appended)
+        assert await sealing
+        assert (row.sealed_at, durable) == (2, [1, 2])
+
+
+async def test_records_wait_for_others_until_an_object_is_full() -> None:
+    store = SlowStore()
+    settings = CoreSettings(linger=10.0, flush_bytes=100)
+    async with a_row(store, settings) as (row, durable):
+        waiting = [sent(row, "a" * 20, n) for n in (1, 2)]
+        await asyncio.gather(*waiting)
+        assert asyncio.get_running_loop().time() == 1.0  # it did not linger
+        sent(row, "b", 3)
+        await asyncio.sleep(10.5)
+        assert durable == [1]
+        await asyncio.sleep(1)
+        assert durable == [1, 2]
