@@ -160,6 +160,14 @@ OBSERVERS = (
         tests=(_BY_KEY,),
     ),
     Mutant(
+        name="a late checkpoint counts for an earlier change that is tried again",
+        file="observers/middleware/delivered.py",
+        before="[x for x in up_to if self._given[x.sequence] <= given]",
+        after="[*up_to]",
+        rule=12,
+        tests=(_ISOLATING,),
+    ),
+    Mutant(
         name="lanes go on though one has failed",
         file="observers/middleware/concurrency.py",
         before="            if self._failing:\n                return\n",

@@ -77,6 +77,10 @@ def test_a_lease_may_wait_for_a_range_that_lives_on_as_its_halves_were_merged() 
     simulate(50_400_007, "cosmos", "sqlite", wild=True)
 
 
+def test_a_late_checkpoint_passes_over_no_change_that_is_tried_again() -> None:
+    simulate(20_122, "cosmos", "sqlite", wild=True)
+
+
 def test_a_lease_does_not_wait_for_one_that_was_deleted_by_hand() -> None:
     simulate(61_000_016, "cosmos", wild=True)
 

@@ -76,6 +76,11 @@ class Scene:
         return [x.sequence for x in await self.letters.list()]
 
 
+class FullLetters(MemoryDeadLetters):
+    async def put(self, letter: DeadLetter) -> None:
+        raise OSError(28, f"no space for {letter.id}")
+
+
 def failing_on(*sequences: int) -> Scene:
     return Scene(inner=Picky(lambda x: x.sequence in sequences))
 
@@ -227,16 +232,24 @@ async def test_a_change_whose_letter_would_replace_that_of_another_is_not_skippe
 
 
 async def test_a_change_that_cannot_be_put_to_the_dead_letters_is_not_skipped() -> None:
-    class Full(MemoryDeadLetters):
-        async def put(self, letter: DeadLetter) -> None:
-            raise OSError(28, f"no space for {letter.id}")
-
     scene = failing_on(3)
-    scene.letters = Full()
+    scene.letters = FullLetters()
     with pytest.raises(ObserverFailed, match=r"cannot take 3; and it could not be put .*r1:3"):
         await scene.process(batch(10, keys=1))
     assert scene.context.acknowledged == [1, 2]
     assert max(scene.inner.sequences) == 2
+
+
+def isolating_with_manual_checkpoints(scene: Scene) -> PoisonIsolation:
+    observer = Retrying(scene.inner, replace(RETRY, attempts=2), random=Random(1))
+    return PoisonIsolation(
+        observer,
+        observer,
+        scene.letters,
+        feed="orders",
+        suspicion=scene.suspicion,
+        acknowledges=False,
+    )
 
 
 class Checkpointing(Picky):
@@ -251,27 +264,33 @@ class Checkpointing(Picky):
 async def test_a_checkpoint_of_a_later_change_passes_over_no_change_that_failed(
     *, full: bool
 ) -> None:
-    class Letters(MemoryDeadLetters):
-        async def put(self, letter: DeadLetter) -> None:
-            if full:
-                raise OSError(28, f"no space for {letter.id}")
-            await super().put(letter)
-
-    scene = Scene(inner=Checkpointing(lambda x: x.sequence == 3), letters=Letters())
-    observer = Retrying(scene.inner, replace(RETRY, attempts=2), random=Random(1))
-    isolating = PoisonIsolation(
-        observer,
-        observer,
-        scene.letters,
-        feed="orders",
-        suspicion=scene.suspicion,
-        acknowledges=False,
-    )
+    letters = FullLetters() if full else MemoryDeadLetters()
+    scene = Scene(inner=Checkpointing(lambda x: x.sequence == 3), letters=letters)
+    isolating = isolating_with_manual_checkpoints(scene)
     await isolating.open(scene.context)
     with suppress(ObserverFailed):
         await isolating.process(scene.context, batch(8))
     assert scene.context.checkpoints == []
     assert sorted(scene.context.acknowledged) == ([1, 2, 4] if full else [*range(1, 9)])
+
+
+class LateCheckpoints(Picky):
+    """Says that what it has done is done, with all before it, only when it is called again."""
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        if self.done:
+            context.checkpoint(self.done[-1])
+        await super().process(context, changes)
+
+
+async def test_a_late_checkpoint_passes_over_no_change_that_is_tried_again() -> None:
+    scene = Scene(inner=LateCheckpoints(lambda x: x.sequence == 3), letters=FullLetters())
+    isolating = isolating_with_manual_checkpoints(scene)
+    await isolating.open(scene.context)
+    with suppress(ObserverFailed):
+        await isolating.process(scene.context, batch(8))
+    assert scene.inner.sequences == [1, 2, 4]
+    assert sorted(scene.context.acknowledged) == [1, 2, 4]
 
 
 async def test_dead_letters_that_do_not_answer_have_an_end() -> None:
