@@ -5,7 +5,8 @@ and regions come from the environment variables that each vendor's own tools rea
 (``AWS_ENDPOINT_URL``, ``AZURE_STORAGE_ACCOUNT_NAME``, ``GOOGLE_APPLICATION_CREDENTIALS`` ...).
 """
 
-from collections.abc import Awaitable, Sequence
+import os
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -34,7 +35,7 @@ def open_remote(scheme: str, bucket: str, prefix: str) -> "RemoteStore":
     options: dict[str, Any] = {
         "prefix": prefix or None,
         "retry_config": _RETRIES,
-        "client_options": _CLIENT,
+        "client_options": {**_CLIENT, "allow_http": _is_plain(os.environ)},
     }
     where = f"{scheme}://{bucket}/{prefix}"
     try:
@@ -48,6 +49,22 @@ def open_remote(scheme: str, bucket: str, prefix: str) -> "RemoteStore":
             f"the store {where} cannot be opened: {error}. Look at the environment variables "
             f"for its credentials"
         ) from error
+
+
+def _is_plain(environ: Mapping[str, str]) -> bool:
+    """Whether the endpoint in the environment is one of plain HTTP: an emulator, or a store of
+    one's own. Options that are given here replace those that the environment has.
+    """
+    return any(
+        environ.get(name, "").startswith("http://")
+        for name in (
+            "AWS_ENDPOINT_URL",
+            "AWS_ENDPOINT",
+            "AWS_ENDPOINT_URL_S3",
+            "AZURE_STORAGE_ENDPOINT",
+            "AZURE_ENDPOINT",
+        )
+    )
 
 
 class RemoteStore:
