@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "changefeed.cli.run:run",
     "hosts": "changefeed.cli.hosts:hosts",
     "status": "changefeed.cli.status:status",
+    "dashboard": "changefeed.cli.dashboard:dashboard",
     "exporter": "changefeed.cli.exporter:exporter",
     "pause": "changefeed.cli.pause:pause",
     "resume": "changefeed.cli.pause:resume",

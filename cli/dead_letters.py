@@ -3,8 +3,7 @@
 import asyncio
 import json as json_text
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -13,16 +12,17 @@ from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
 from changefeed.cli.io.tables import a_table, print_whole
-from changefeed.feeds.feed import Change
+from changefeed.host.operations.letters import (
+    body,
+    discard_letters,
+    existing_letters,
+    head,
+    meant_letters,
+    replay_letters,
+)
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import find_observer
-from changefeed.observers.dead_letters import (
-    DeadLetter,
-    DeadLetters,
-    missing_file,
-    open_dead_letters,
-    replay,
-)
+from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
@@ -48,7 +48,7 @@ def list_(flags: ConfigFlags, *, json: JsonLines = False) -> None:
         letters = asyncio.run(_all(settings))
         if json:
             for letter in letters:
-                typer.echo(json_text.dumps(_head(letter)))
+                typer.echo(json_text.dumps(head(letter)))
         elif letters:
             print_whole(_table(letters))
         else:
@@ -66,8 +66,8 @@ def show(
     """Show one letter whole: the change with its body, and what the observer raised."""
     with exit_on_error():
         settings = flags.settings()
-        (found,) = _meant(asyncio.run(_all(settings)), [letter])
-        shown = {**_head(found), "trace": found.failure.trace, "body": _body(found.change)}
+        (found,) = meant_letters(asyncio.run(_all(settings)), [letter])
+        shown = {**head(found), "trace": found.failure.trace, "body": body(found.change)}
         if json:
             typer.echo(json_text.dumps(shown, indent=2))
             return
@@ -111,94 +111,26 @@ def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
 
 
 async def _all(settings: Settings) -> Sequence[DeadLetter]:
-    async with _existing(settings) as letters:
+    async with existing_letters(settings) as letters:
         return await letters.list()
 
 
-def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
-    """Open them where they are; opening would make the file."""
-    address = settings.observer.dead_letters
-    missing = missing_file(address)
-    if missing is not None:
-        raise UserError(
-            f"there are no dead letters at {missing} (observer.dead_letters): no host has put "
-            f"any there"
-        )
-    return open_dead_letters(address, settings.open_options)
-
-
-def _meant(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]:
-    known = {x.id: x for x in letters}
-    for wanted in ids:
-        if wanted not in known:
-            raise UserError(
-                f"there is no dead letter {wanted!r}; changefeed dead-letters list names them"
-            )
-    return [x for x in letters if not ids or x.id in ids]
-
-
 async def _discard(settings: Settings, ids: Sequence[str]) -> None:
-    async with _existing(settings) as letters:
-        for letter in _meant(await letters.list(), ids):
-            if await letters.remove(letter.id):
-                typer.echo(f"{letter.id}: discarded")
+    async with existing_letters(settings) as letters:
+        async for said in discard_letters(letters, meant_letters(await letters.list(), ids)):
+            typer.echo(said.text)
 
 
 async def _replay(settings: Settings, make: ObserverFactory, ids: Sequence[str]) -> int:
     """Return how many of the letters stay."""
     manual = settings.observer.checkpoint == "manual"
-    failed: set[tuple[str, str, str]] = set()
     stay = 0
-    async with _existing(settings) as letters:
-        for letter in _meant(await letters.list(), ids):
-            key = (letter.feed, letter.range_id, letter.key)
-            if key in failed:
-                print_error(f"{letter.id}: left out, as an earlier change of its key failed")
-                stay += 1
-            elif not await _replayed(letters, letter, make, manual=manual):
-                failed.add(key)
-                stay += 1
+    async with existing_letters(settings) as letters:
+        wanted = meant_letters(await letters.list(), ids)
+        async for said in replay_letters(letters, wanted, make, manual=manual):
+            stay += said.failed
+            (print_error if said.failed else typer.echo)(said.text)
     return stay
-
-
-async def _replayed(
-    letters: DeadLetters, letter: DeadLetter, make: ObserverFactory, *, manual: bool
-) -> bool:
-    try:
-        await replay(letters, letter, make, manual=manual)
-    except Exception as error:  # noqa: BLE001 - the border to the user's code
-        print_error(f"{letter.id}: failed, and stays: {type(error).__name__}: {error}")
-        return False
-    typer.echo(f"{letter.id}: handled")
-    return True
-
-
-def _head(letter: DeadLetter) -> dict[str, Any]:
-    change = letter.change
-    return {
-        "id": letter.id,
-        "feed": letter.feed or None,
-        "range": letter.range_id,
-        "sequence": letter.sequence,
-        "key": letter.key,
-        "change": change.id,
-        "operation": change.operation.value,
-        "committed_at": change.committed_at.isoformat(),
-        "failed_at": letter.failed_at.isoformat(),
-        "host": letter.host,
-        "epoch": letter.epoch,
-        "attempts": letter.attempts,
-        "kind": letter.failure.kind,
-        "error": letter.failure.text,
-    }
-
-
-def _body(change: Change) -> Any:
-    """Return the body as JSON or, where it is none, as text."""
-    try:
-        return change.value()
-    except ValueError:
-        return change.body.decode(errors="replace")
 
 
 def _table(letters: Sequence[DeadLetter]) -> Table:

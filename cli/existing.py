@@ -1,14 +1,11 @@
 """Leases that are there already: to look at them, or to change them, must not make any."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from difflib import get_close_matches
 
-from changefeed.feeds.feed import RangeId
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import leases_exist
-from changefeed.leases.lease import Lease
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import UserError
 
@@ -28,21 +25,3 @@ async def existing_leases(settings: Settings) -> AsyncIterator[BoundedContainer]
     await refuse_to_create(settings)
     async with open_leases(settings) as container:
         yield BoundedContainer(container, timeout=leases.call_timeout, on_call=lambda _: None)
-
-
-def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
-    """Return the leases of these ranges. Raise ``UserError`` for one that there is not, or
-    that has ended.
-    """
-    known = {x.range_id: x for x in leases}
-    found = []
-    for name in dict.fromkeys(names):
-        lease = known.get(RangeId(name))
-        if lease is None:
-            near = get_close_matches(name, known, n=1)
-            advice = f"did you mean {near[0]}?" if near else "changefeed status lists them"
-            raise UserError(f"there is no lease of a range {name!r}; {advice}")
-        if lease.ended:
-            raise UserError(f"range {name} has ended: its successors have its keys now")
-        found.append(lease)
-    return found

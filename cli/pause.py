@@ -6,14 +6,12 @@ from typing import Annotated
 
 import typer
 
-from changefeed.cli.existing import existing_leases, named
+from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import LeaseFlags
-from changefeed.feeds.feed import RangeId
+from changefeed.host.operations.ranges import Said, pause_ranges, resume_ranges
 from changefeed.host.settings import Settings
-from changefeed.leases.lease import Lease
-from changefeed.leases.operations import pause as pausing
 
 Ranges = Annotated[
     list[str] | None, typer.Argument(metavar="[RANGE]...", help="Without any, all that exist.")
@@ -53,39 +51,18 @@ def resume(
 
 async def _pause(settings: Settings, names: list[str], reason: str) -> None:
     async with existing_leases(settings) as container:
-        before = _meant(await container.list(), names)
-        changed = await pausing.pause(container, [x.range_id for x in before], reason)
-    for lease in before:
-        if lease.range_id in changed:
-            typer.echo(f"{lease.range_id}: paused{_still_read(lease)}")
-        elif lease.paused is not None:
-            typer.echo(f"{lease.range_id}: was paused before: {lease.paused}")
-        else:
-            typer.echo(f"{lease.range_id}: has ended, or is paused by now")
-    if not before:
-        typer.echo("there are no ranges to pause")
+        said = await pause_ranges(container, names, reason)
+    _print(said, "there are no ranges to pause")
 
 
 async def _resume(settings: Settings, names: list[str]) -> None:
     async with existing_leases(settings) as container:
-        before = _meant(await container.list(), names)
-        changed = await pausing.resume(container, [x.range_id for x in before])
-    for range_id in changed:
-        typer.echo(f"{range_id}: resumed")
-    for name in names:
-        if RangeId(name) not in changed:
-            typer.echo(f"{name}: was not paused")
-    if not changed and not names:
-        typer.echo("no range was paused")
+        said = await resume_ranges(container, names)
+    _print(said, "no range was paused")
 
 
-def _meant(leases: Sequence[Lease], names: list[str]) -> list[Lease]:
-    if names:
-        return named(leases, names)
-    return sorted((x for x in leases if not x.ended), key=lambda x: x.range_id)
-
-
-def _still_read(lease: Lease) -> str:
-    if lease.owner is None:
-        return ""
-    return f"; {lease.owner} finishes what it has in hand and releases it"
+def _print(said: Sequence[Said], nothing: str) -> None:
+    for line in said:
+        typer.echo(line.text)
+    if not said:
+        typer.echo(nothing)

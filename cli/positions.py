@@ -16,13 +16,13 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
-from changefeed.cli.io.phrases import counted, repeats
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, RemembersRanges
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.liveness import living_hosts
+from changefeed.host.operations.phrases import counted, repeats
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import leases_exist

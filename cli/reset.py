@@ -7,25 +7,26 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changefeed.cli.existing import existing_leases, named
+from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
-from changefeed.cli.io.phrases import counted, repeats
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.host.reset import Move, RangeInUse, carry_out, planned, refuse_in_use, start_in
+from changefeed.host.operations.ranges import (
+    carry_out_move,
+    check_position,
+    move_means,
+    move_question,
+    named,
+    planned_moves,
+)
+from changefeed.host.reset import Move, RangeInUse, refuse_in_use
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
-
-_FORMS = (
-    "--to is beginning, now, a time with its zone (2026-01-31T12:00Z, "
-    "2026-01-31T13:00+01:00), or a continuation as status shows it"
-)
 
 
 @with_flags
@@ -62,15 +63,7 @@ def reset(
 def _check(ranges: Sequence[str], to: str, *, all_: bool) -> None:
     if bool(ranges) == all_:
         raise UserError("name the ranges to reset, or all of them with --all")
-    try:
-        start = start_in(to)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    if start is None and len(ranges) != 1:
-        raise UserError(
-            f"{to!r} can only be a continuation, which is a position in one range: name that "
-            f"one, or move all of them to another position: {_FORMS}"
-        )
+    check_position(ranges, to)
 
 
 async def _reset(
@@ -84,16 +77,11 @@ async def _reset(
         meant = _meant(await container.list(), names)
         if not dry_run:
             await _refuse_in_use(container, settings, meant)
-        try:
-            moves = [await planned(feed, container, x.range_id, to) for x in meant]
-        except FeedRefused as error:
-            if start_in(to) is not None:
-                raise
-            raise UserError(f"{to!r} is no position to move to: {_FORMS}. {error}") from error
+        moves = await planned_moves(feed, container, meant, to)
         print_whole(_table(moves))
         if dry_run:
             return True
-        if moves and not yes and not typer.confirm(f"Move {counted(len(moves), 'range')}?"):
+        if moves and not yes and not typer.confirm(move_question(moves)):
             typer.echo("nothing was changed")
             return False
         done = await _carry_out(container, moves)
@@ -129,17 +117,12 @@ async def _refuse_in_use(
 async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
     failed = False
     for move in moves:
-        try:
-            await carry_out(container, move)
-        except RangeInUse as error:
-            failed = True
-            print_error(f"{move.range_id}: not moved: {error}")
-            continue
-        more = "; it is paused, changefeed resume continues it" if move.lease.paused else ""
-        typer.echo(f"{move.range_id}: moved to {move.to}{more}")
+        said = await carry_out_move(container, move)
+        failed = failed or said.failed
+        (print_error if said.failed else typer.echo)(said.text)
     return not failed
 
 
 def _table(moves: Sequence[Move]) -> Table:
-    rows = ((x.range_id, x.lease.continuation or "", x.to, repeats(x.again)) for x in moves)
+    rows = ((x.range_id, x.lease.continuation or "", x.to, move_means(x)) for x in moves)
     return a_table("range", "from", "to", "which means", rows=rows)

@@ -29,6 +29,7 @@ from changefeed.host.page.view import NOTHING, Known
 from changefeed.host.problems import problems_of_health
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.health import NOTHING_KNOWN
+from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.scrape import Scrape, accepts_gzip
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
@@ -63,10 +64,15 @@ class Answers:
     """The answers for one host, also before it could be made: set ``host`` once it is."""
 
     def __init__(
-        self, name: str, registry: CollectorRegistry | None, host: Host | None = None
+        self,
+        name: str,
+        registry: CollectorRegistry | None,
+        host: Host | None = None,
+        make_observer: ObserverFactory | None = None,
     ) -> None:
         self.name = name
         self.host = host
+        self.make_observer = make_observer
         self._scrape = None if registry is None else Scrape(registry)
 
     async def answer(self, path: str, *, accepts_gzip: bool = False) -> Answer:
@@ -138,7 +144,7 @@ def application(answers: Answers) -> web.Application:
 
     made = web.Application()
     made.add_routes([web.get(path, respond) for path in PATHS])
-    HostPage(lambda: answers.host).serve_with(made)
+    HostPage(lambda: answers.host, answers.make_observer).serve_with(made)
     return made
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 from changefeed.host.endpoints import Answers
+from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings
 from changefeed.host.shutdown import StopSignals, leave_within
 from changefeed.host.web import listening_socket, serving, url_of
@@ -49,7 +50,7 @@ async def _be_host(
     settings: Settings, make: ObserverFactory, counting: Telemetry, *, stop_at_eof: bool
 ) -> None:
     signals = StopSignals(budget=settings.host.stop_timeout)
-    answers = Answers(settings.host.name, counting.registry)
+    answers = Answers(settings.host.name, counting.registry, make_observer=make)
     async with AsyncExitStack() as stack:
         stack.callback(_leave_threads_alone)
         stack.enter_context(signals.heard())
@@ -58,6 +59,7 @@ async def _be_host(
         address = ""
         if settings.web.enabled:
             listening = stack.enter_context(listening_socket(settings.web))
+            token_of(settings.web)  # what is wrong with it is said at once
             address = url_of(listening)
             await stack.enter_async_context(serving(listening, answers))
             _log.info("web.listening", address=address)

@@ -3,6 +3,7 @@
     /livez    200 as long as the process answers
     /readyz   200, or 503 with what is wrong: queries that wait for their feed
     /metrics  for Prometheus
+    /tables   how far each table is, for the page of a fleet (``web.pipelines`` of its hosts)
 
 There is no access control. It is this machine only, unless ``web.bind`` says otherwise. The
 server has a thread and an event loop of its own, and the limits of a host's endpoints.
@@ -19,7 +20,7 @@ from aiohttp import hdrs, web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.progress import Board
+from changefeed.pipeline.progress import Board, TableSeen
 from changefeed.pipeline.settings import WebSettings
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.web_server import WebLimits, serving, take_port
@@ -95,4 +96,16 @@ def answer(path: str, board: Board, registry: CollectorRegistry) -> tuple[int, s
         problems = [f"{x.table}: {x.trouble}" for x in board.seen() if x.trouble is not None]
         body = json.dumps({"ready": not problems, "problems": problems}).encode()
         return 503 if problems else 200, "application/json", body
-    return 404, "text/plain", b"there are: /livez, /readyz, /metrics\n"
+    if path == "/tables":
+        return 200, "application/json", json.dumps([_shown(x) for x in board.seen()]).encode()
+    return 404, "text/plain", b"there are: /livez, /readyz, /metrics, /tables\n"
+
+
+def _shown(table: TableSeen) -> dict[str, object]:
+    return {
+        "table": table.table,
+        "changes": table.changes,
+        "rate": table.rate,
+        "lag": table.lag,
+        "trouble": table.trouble,
+    }

@@ -50,12 +50,12 @@ class FleetSource:
         fleet: FleetInspector,
         peers: Peers,
         *,
-        pipelines: Sequence[str] = (),
+        acts: bool = False,
     ) -> None:
         self._settings = settings
         self._fleet = fleet
         self._peers = peers
-        self._pipelines = pipelines
+        self._acts = acts
         self._lineage = Lineage()
         self._before: Snapshot | None = None
         self._held: Mapping[str, Holding] | None = None
@@ -66,7 +66,9 @@ class FleetSource:
     async def look(self) -> View:
         """Raise ``ContainerError`` if the container does not answer."""
         seen = await self._fleet.look()
-        await self._peers.ask([(x.name, x.address) for x in seen.members], self._pipelines)
+        await self._peers.ask(
+            [(x.name, x.address) for x in seen.members], self._settings.web.pipelines
+        )
         at = seen.at.timestamp()
         rows = await self._range_rows(seen)
         past, more = await self._past(seen)
@@ -83,6 +85,7 @@ class FleetSource:
             expiration=seen.expiration,
             hosts=self._host_rows(seen, rows),
             ranges=rows,
+            acts=self._acts,
             past=past,
             pipelines=self._peers.tables,
             troubles=[
@@ -166,6 +169,7 @@ def _member(seen: MemberStatus, at: Snapshot) -> Member:
         stopping=seen.stopping,
         stamp=None if seen.stamp_age is None else round(now - seen.stamp_age, 1),
         address=seen.address,
+        software=seen.software,
     )
 
 

@@ -84,12 +84,12 @@ class HostSource:
         host: Host,
         peers: Peers | None,
         *,
-        pipelines: Sequence[str] = (),
+        acts: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
         self._peers = peers
-        self._pipelines = pipelines
+        self._acts = acts
         self._wall = wall
         self._lineage = Lineage()
 
@@ -97,7 +97,7 @@ class HostSource:
         host, seen = self._host, self._host.activity
         others = [(x.name, x.address) for x in seen.members if x.name != host.name]
         if self._peers is not None:
-            await self._peers.ask(others, self._pipelines)
+            await self._peers.ask(others, host.settings.web.pipelines)
         rows = self._range_rows()
         past: Sequence[PastRange] = ()
         if seen.leases:
@@ -114,6 +114,7 @@ class HostSource:
             expiration=settings.leases.expiration,
             hosts=self._host_rows(rows),
             ranges=rows,
+            acts=self._acts,
             past=past,
             pipelines=[] if self._peers is None else self._peers.tables,
             moves=seen.newest_moves(_MOVES),

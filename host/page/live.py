@@ -11,15 +11,14 @@ import gzip
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from secrets import randbits
 
 import msgspec
 
-from changefeed.feeds.errors import FeedError
 from changefeed.host.page.view import View, difference
-from changefeed.leases.errors import ContainerError, ContainerUnavailable
+from changefeed.leases.errors import ContainerUnavailable
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -53,11 +52,21 @@ class _Whole:
 
 
 class Live:
-    """``look`` makes a view; ``every`` is how many seconds lie between two looks, at least."""
+    """``look`` makes a view; ``every`` is how many seconds lie between two looks, at least.
 
-    def __init__(self, look: Callable[[], Awaitable[View]], *, every: float) -> None:
+    While nobody watches, a look is taken each ``unwatched`` seconds, if that is given.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], Awaitable[View]],
+        *,
+        every: float,
+        unwatched: float | None = None,
+    ) -> None:
         self._look = look
         self._every = every
+        self._unwatched = unwatched
         self._looking = asyncio.Lock()
         self._making = asyncio.Lock()
         self._looked_at = float("-inf")
@@ -105,9 +114,15 @@ class Live:
                 return
             try:
                 self._take(await self._look(), None)
-            except (ContainerError, FeedError, OSError) as error:
-                self._take(self._view, str(error) or type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - the page shows it, and goes on
+                self._fail(error)
             self._looked_at = clock()
+
+    def _fail(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if text != self._trouble:
+            _log.warning("page.look_failed", error=text, kind=type(error).__name__)
+        self._take(self._view, text)
 
     def _take(self, view: View | None, trouble: str | None) -> None:
         before, self._view = self._view, view
@@ -122,19 +137,21 @@ class Live:
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
-        """Look on and on while the block runs, if someone watches."""
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._keep_looking())
-            try:
-                yield
-            finally:
-                task.cancel()
-                self.close()
+        """Look on and on while the block runs, quickly while someone watches."""
+        task = asyncio.create_task(self._keep_looking())
+        try:
+            yield
+        finally:
+            task.cancel()
+            self.close()
+            await asyncio.wait([task])
 
     async def _keep_looking(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
-            await self._watched.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._unwatched):
+                    await self._watched.wait()
             await asyncio.sleep(max(_SHORTEST, self._looked_at + self._every - clock()))
             await self.look_if_old()
 

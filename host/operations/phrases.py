@@ -1,4 +1,4 @@
-"""Phrases that more than one command says."""
+"""Phrases that more than one command says, and the page."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,0 +1,117 @@
+"""``changefeed dashboard``: the page of a whole fleet, served by a process of its own.
+
+    /         the page; see ``changefeed.host.page``
+    /livez    200 as long as it answers
+
+It reads leases and feed as ``changefeed status`` does, and asks the members' endpoints for
+what only they know: hosts need not run. While nobody watches it looks each half a minute,
+for the picture of the last hour.
+"""
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+import typer
+from aiohttp import web
+
+from changefeed.cli.existing import existing_leases, refuse_to_create
+from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.flags import ObserverFlags, with_flags
+from changefeed.cli.host_flags import FeedFlags
+from changefeed.feeds.timeouts import bounded_feed
+from changefeed.host.page.access import Access, token_of
+from changefeed.host.page.desk import Desk, Tools
+from changefeed.host.page.fleet_source import FleetSource
+from changefeed.host.page.live import Live
+from changefeed.host.page.page import Page, json_answer
+from changefeed.host.page.peers import Peers
+from changefeed.host.settings import Settings
+from changefeed.host.snapshot import FleetInspector
+from changefeed.host.web import listening_socket, serving_application, url_of
+from changefeed.host.wiring import find_observer
+from changefeed.leases.container import LeaseContainer
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.logs import get_logger, set_up_logs
+
+_log = get_logger()
+_UNWATCHED = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DashboardFlags(FeedFlags, ObserverFlags):
+    """Those of a look at a fleet, and the observer that letters are replayed to."""
+
+
+@with_flags
+def dashboard(
+    flags: DashboardFlags,
+    *,
+    actions: Annotated[
+        bool,
+        typer.Option("--actions", help="Let those act who have web.token; else look only."),
+    ] = False,
+    every: Annotated[
+        float,
+        typer.Option("--every", min=0.5, max=3600.0, help="Seconds between two looks."),
+    ] = 5.0,
+) -> None:
+    """Serve a page that shows a fleet: hosts, ranges, lineage, moves, dead letters.
+
+    It listens where web.bind and web.port say, and runs until SIGTERM or Ctrl-C.
+    """
+    with exit_on_error():
+        settings = flags.settings()
+        if actions and token_of(settings.web) is None:
+            raise UserError("--actions needs a token: set web.token, or web.token_file")
+        set_up_logs(settings.log, ())
+        asyncio.run(_serve(settings, actions=actions, every=every))
+
+
+async def _serve(settings: Settings, *, actions: bool, every: float) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await refuse_to_create(settings)
+    async with AsyncExitStack() as stack:
+        fleet = await stack.enter_async_context(FleetInspector.of(settings))
+        peers = await stack.enter_async_context(Peers.opened())
+        container = await stack.enter_async_context(existing_leases(settings))
+        listening = stack.enter_context(listening_socket(settings.web))
+        source = FleetSource(settings, fleet, peers, acts=actions)
+        live = Live(source.look, every=every, unwatched=_UNWATCHED)
+        app = dashboard_application(live, desk_of(settings, fleet, container, acts=actions))
+        await stack.enter_async_context(live.looking())
+        await stack.enter_async_context(serving_application(listening, app))
+        _log.info("web.listening", address=url_of(listening))
+        await stop.wait()
+
+
+def desk_of(
+    settings: Settings, fleet: FleetInspector, container: LeaseContainer, *, acts: bool
+) -> Desk:
+    feed = fleet.feed
+    tools = Tools(
+        settings=settings,
+        container=container,
+        feed=feed and bounded_feed(feed, timeout=settings.feed.read_timeout),
+        make_observer=partial(find_observer, settings.observer),
+    )
+    return Desk(lambda: tools, Access(lambda: token_of(settings.web), acts=acts))
+
+
+def dashboard_application(live: Live, desk: Desk) -> web.Application:
+    async def alive(_: web.Request) -> web.Response:
+        return json_answer({"alive": True})
+
+    async def let_go(_: web.Application) -> None:
+        live.close()
+
+    made = web.Application()
+    made.add_routes([web.get("/livez", alive), *desk.routes, *Page(live).routes])
+    made.on_shutdown.append(let_go)
+    return made

@@ -1,0 +1,1 @@
+"""What operators do to a fleet from outside, for commands and for the page."""

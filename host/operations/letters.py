@@ -1,0 +1,113 @@
+"""Looking at dead letters, replaying and discarding them, with what is said of each."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from changefeed.feeds.feed import Change
+from changefeed.host.operations.ranges import Said
+from changefeed.host.settings import Settings
+from changefeed.observers.dead_letters import (
+    DeadLetter,
+    DeadLetters,
+    missing_file,
+    open_dead_letters,
+    replay,
+)
+from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.errors import UserError
+
+REPLAY_MEANS = (
+    "Later changes of the same keys have been handled long ago: the observer must be able to "
+    "recognize an older change. Where one fails again, later ones of its key are left out."
+)
+DISCARD_MEANS = "Forget letters for good, without giving their changes to an observer."
+
+
+def existing_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
+    """Open them where they are; opening would make the file."""
+    address = settings.observer.dead_letters
+    missing = missing_file(address)
+    if missing is not None:
+        raise UserError(
+            f"there are no dead letters at {missing} (observer.dead_letters): no host has put "
+            f"any there"
+        )
+    return open_dead_letters(address, settings.open_options)
+
+
+def meant_letters(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]:
+    """Return those of these ids, or all. Raise ``UserError`` for one that there is not."""
+    known = {x.id: x for x in letters}
+    for wanted in ids:
+        if wanted not in known:
+            raise UserError(
+                f"there is no dead letter {wanted!r}; changefeed dead-letters list names them"
+            )
+    return [x for x in letters if not ids or x.id in ids]
+
+
+async def replay_letters(
+    letters: DeadLetters, wanted: Sequence[DeadLetter], make: ObserverFactory, *, manual: bool
+) -> AsyncIterator[Said]:
+    """Give them to an observer one by one, and forget those that it has handled."""
+    failed: set[tuple[str, str, str]] = set()
+    for letter in wanted:
+        key = (letter.feed, letter.range_id, letter.key)
+        if key in failed:
+            yield Said(
+                f"{letter.id}: left out, as an earlier change of its key failed", failed=True
+            )
+            continue
+        said = await _replayed(letters, letter, make, manual=manual)
+        if said.failed:
+            failed.add(key)
+        yield said
+
+
+async def _replayed(
+    letters: DeadLetters, letter: DeadLetter, make: ObserverFactory, *, manual: bool
+) -> Said:
+    try:
+        await replay(letters, letter, make, manual=manual)
+    except Exception as error:  # noqa: BLE001 - the border to the user's code
+        text = f"{letter.id}: failed, and stays: {type(error).__name__}: {error}"
+        return Said(text, failed=True)
+    return Said(f"{letter.id}: handled")
+
+
+async def discard_letters(
+    letters: DeadLetters, wanted: Sequence[DeadLetter]
+) -> AsyncIterator[Said]:
+    for letter in wanted:
+        if await letters.remove(letter.id):
+            yield Said(f"{letter.id}: discarded")
+
+
+def head(letter: DeadLetter) -> dict[str, Any]:
+    """Return all but the body and the traceback, as JSON has it."""
+    change = letter.change
+    return {
+        "id": letter.id,
+        "feed": letter.feed or None,
+        "range": letter.range_id,
+        "sequence": letter.sequence,
+        "key": letter.key,
+        "change": change.id,
+        "operation": change.operation.value,
+        "committed_at": change.committed_at.isoformat(),
+        "failed_at": letter.failed_at.isoformat(),
+        "host": letter.host,
+        "epoch": letter.epoch,
+        "attempts": letter.attempts,
+        "kind": letter.failure.kind,
+        "error": letter.failure.text,
+    }
+
+
+def body(change: Change) -> Any:
+    """Return the body as JSON or, where it is none, as text."""
+    try:
+        return change.value()
+    except ValueError:
+        return change.body.decode(errors="replace")

@@ -1,0 +1,122 @@
+"""Who may act from the page, and who may see what changes hold.
+
+To act takes the token. Dead letters hold changes whole, which is more than ``/leases`` and
+``/metrics`` say: where there is a token, to see them takes it, too; where there is none, they
+are shown to this machine only.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from http import HTTPStatus
+from ipaddress import ip_address
+
+from aiohttp import hdrs, web
+
+from changefeed.host.page.page import json_answer
+from changefeed.host.settings import WebSettings
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.logs import get_logger
+
+_log = get_logger()
+_AFTER_A_WRONG_ONE = 1.0
+_BEARER = "Bearer "
+_SHORTEST = 16
+
+
+class Access:
+    """``secret`` returns the token, ``None`` if there is none. Without ``acts``,
+    none may act.
+    """
+
+    def __init__(self, secret: Callable[[], str | None], *, acts: bool = True) -> None:
+        self._secret = secret
+        self._acts = acts
+
+    @property
+    def acts(self) -> bool:
+        """Whether anyone may act."""
+        return self._acts and self._secret() is not None
+
+    async def refuse_action(self, request: web.Request) -> web.Response | None:
+        """Return the refusal of a request that may not act."""
+        secret = self._secret()
+        if secret is None or not self._acts:
+            return _refusal(
+                HTTPStatus.FORBIDDEN,
+                "this page can only be looked at: no token is set (web.token), or none may act",
+            )
+        return await _without_token(request, secret)
+
+    async def refuse_letters(self, request: web.Request) -> web.Response | None:
+        """Return the refusal of a request that may not see dead letters."""
+        secret = self._secret()
+        if secret is not None:
+            return await _without_token(request, secret)
+        if is_local(request):
+            return None
+        return _refusal(
+            HTTPStatus.FORBIDDEN,
+            "dead letters hold changes whole: without a token (web.token) they are shown to "
+            "this machine only",
+        )
+
+
+async def _without_token(request: web.Request, secret: str) -> web.Response | None:
+    given = request.headers.get(hdrs.AUTHORIZATION, "")
+    if not given.startswith(_BEARER):
+        return _refusal(HTTPStatus.UNAUTHORIZED, "this takes the token (web.token)")
+    token = given.removeprefix(_BEARER)
+    if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), secret.encode()):
+        return None
+    _log.warning("page.refused", path=request.path, **origin(request))
+    await asyncio.sleep(_AFTER_A_WRONG_ONE)
+    return _refusal(HTTPStatus.UNAUTHORIZED, "this is not the token (web.token)")
+
+
+def token_of(settings: WebSettings) -> str | None:
+    """Return the token, if there is one. Raise ``UserError`` for a file that cannot be read, or
+    holds a short one.
+    """
+    secret = settings.secret
+    if secret is not None and len(secret) < _SHORTEST:
+        raise UserError(
+            f"the token in {settings.token_file} is too short: {_SHORTEST} characters or more "
+            f"(web.token_file)"
+        )
+    return secret
+
+
+def origin(request: web.Request) -> dict[str, str | None]:
+    """Say where a request is from: the address, and what a proxy claims."""
+    return {
+        "remote": request.remote,
+        "forwarded_for": request.headers.get(hdrs.X_FORWARDED_FOR),
+    }
+
+
+def is_local(request: web.Request) -> bool:
+    """Whether a browser on this machine asked for this machine by name.
+
+    A page of another site can have a browser ask us under that site's name, and a proxy asks
+    for others.
+    """
+    if any(x in request.headers for x in (hdrs.X_FORWARDED_FOR, hdrs.FORWARDED, hdrs.VIA)):
+        return False
+    return _is_loopback(request.remote) and _is_loopback(_named(request.host))
+
+
+def _named(host: str) -> str:
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return "127.0.0.1" if name.lower() == "localhost" else name
+
+
+def _is_loopback(address: str | None) -> bool:
+    try:
+        return ip_address(address or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _refusal(status: HTTPStatus, error: str) -> web.Response:
+    return json_answer({"error": error}, status)

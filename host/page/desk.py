@@ -1,0 +1,255 @@
+"""What operators can do from the page: as the commands do it, in the commands' sentences.
+
+    POST /page/actions         first without ``confirm``: what it would mean, and a question;
+                               then with it: it is done, and what was done is said
+    GET  /page/dead-letters    those that failed last, or with ``?id=`` the body of one
+
+One action is carried out at a time. Each is logged, with the name that was given, and with
+the address it came from.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import Feed
+from changefeed.host.operations import letters as of_letters
+from changefeed.host.operations import ranges as of_ranges
+from changefeed.host.operations.phrases import counted
+from changefeed.host.operations.ranges import Said
+from changefeed.host.page.access import Access, origin
+from changefeed.host.page.page import json_answer
+from changefeed.host.reset import Move
+from changefeed.host.settings import Settings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerError
+from changefeed.observers.dead_letters import DeadLetter, LetterId
+from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.errors import UserError
+from changefeed.runtime.logs import get_logger
+from changefeed.runtime.web_server import take_time
+
+_log = get_logger()
+_LONGEST = 300.0
+_MOST_LETTERS = 200
+_LONGEST_BODY = 200_000
+
+Name = Annotated[str, Meta(min_length=1, max_length=4000)]
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the page asks for. ``by`` is who, for the log."""
+
+    action: Literal["pause", "resume", "release", "reset", "replay", "discard"]
+    by: Annotated[str, Meta(min_length=1, max_length=100)]
+    ranges: Annotated[list[Name], Meta(max_length=10_000)] = []
+    letters: Annotated[list[Name], Meta(max_length=10_000)] = []
+    reason: Annotated[str, Meta(min_length=1, max_length=200)] = "paused by hand"
+    to: Annotated[str, Meta(max_length=4000)] = ""
+    confirm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What actions are done with. ``make_observer`` raises ``UserError`` if there is none."""
+
+    settings: Settings
+    container: LeaseContainer
+    feed: Feed | None
+    make_observer: Callable[[], ObserverFactory]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """``moves`` and ``found`` are what it is about, as it was looked up."""
+
+    question: str
+    says: Sequence[str]
+    moves: Sequence[Move] = ()
+    found: Sequence[DeadLetter] = ()
+
+
+class Desk:
+    """``tools`` returns them, or ``None`` where they are not there yet."""
+
+    def __init__(self, tools: Callable[[], Tools | None], access: Access) -> None:
+        self._tools = tools
+        self._access = access
+        self._acting = asyncio.Lock()
+        self._reading = asyncio.Lock()
+
+    @property
+    def routes(self) -> Sequence[web.RouteDef]:
+        return [
+            web.post("/page/actions", self._act),
+            web.get("/page/dead-letters", self._letters),
+        ]
+
+    async def _act(self, request: web.Request) -> web.Response:
+        refusal = await self._access.refuse_action(request)
+        if refusal is not None:
+            return refusal
+        if request.content_type != "application/json":
+            return _error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action is asked for in JSON")
+        try:
+            wanted = msgspec.json.decode(await request.read(), type=Wanted)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return _error(HTTPStatus.BAD_REQUEST, f"this is no action: {error}")
+        if self._acting.locked():
+            return _error(HTTPStatus.CONFLICT, "another action is under way; try again")
+        async with self._acting:
+            take_time(request, _LONGEST)
+            return await self._answered(wanted, origin(request))
+
+    async def _answered(self, wanted: Wanted, whence: dict[str, str | None]) -> web.Response:
+        tools = self._tools()
+        if tools is None:
+            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "the host has not started yet")
+        try:
+            plan = await _planned(tools, wanted)
+            if not wanted.confirm:
+                return json_answer({"question": plan.question, "says": plan.says})
+            _log.warning("page.action", **_logged(wanted), **whence)
+            said = await _carried_out(tools, wanted, plan)
+        except UserError as error:
+            return _error(HTTPStatus.BAD_REQUEST, str(error))
+        except (ContainerError, FeedError, OSError) as error:
+            return _error(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}; look what was done")
+        failed = sum(x.failed for x in said)
+        _log.info("page.acted", action=wanted.action, by=wanted.by, failed=failed)
+        return json_answer({"says": [x.text for x in said], "failed": failed})
+
+    async def _letters(self, request: web.Request) -> web.Response:
+        refusal = await self._access.refuse_letters(request)
+        if refusal is not None:
+            return refusal
+        tools = self._tools()
+        if tools is None:
+            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "the host has not started yet")
+        async with self._reading:
+            take_time(request, _LONGEST)
+            try:
+                return json_answer(await _letters(tools.settings, request.query.get("id")))
+            except UserError as error:
+                return _error(HTTPStatus.NOT_FOUND, str(error))
+            except OSError as error:
+                return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+
+def _error(status: HTTPStatus, error: str) -> web.Response:
+    return json_answer({"error": error}, status)
+
+
+def _logged(wanted: Wanted) -> dict[str, Any]:
+    about = {"ranges": wanted.ranges, "letters": wanted.letters, "to": wanted.to}
+    if wanted.action == "pause":
+        about["reason"] = wanted.reason
+    given = {name: value for name, value in about.items() if value}
+    return {"action": wanted.action, "by": wanted.by, **given}
+
+
+async def _planned(tools: Tools, wanted: Wanted) -> _Plan:
+    """Say what it would mean. Raise ``UserError`` for what cannot be done."""
+    if wanted.action in ("replay", "discard"):
+        return await _about_letters(tools, wanted)
+    if not wanted.ranges:
+        raise UserError("name the ranges")
+    leases = of_ranges.named(await tools.container.list(), wanted.ranges)
+    count = counted(len(leases), "range")
+    if wanted.action == "pause":
+        return _Plan(f"Pause {count}?", [of_ranges.PAUSE_MEANS])
+    if wanted.action == "resume":
+        return _Plan(f"Resume {count}?", [of_ranges.RESUME_MEANS])
+    if wanted.action == "release":
+        if len(leases) != 1:
+            raise UserError("one range is released at a time")
+        question = f"Take the lease of {leases[0].range_id} from {leases[0].owner}?"
+        return _Plan(question, [of_ranges.RELEASE_MEANS])
+    return await _about_moves(tools, wanted)
+
+
+async def _about_moves(tools: Tools, wanted: Wanted) -> _Plan:
+    of_ranges.check_position(wanted.ranges, wanted.to)
+    if tools.feed is None:
+        raise UserError("the feed cannot be opened, so no position in it can be settled")
+    leases = of_ranges.named(await tools.container.list(), wanted.ranges)
+    for lease in leases:
+        if lease.owner is not None and lease.paused is None:
+            raise UserError(
+                f"range {lease.range_id} is owned by {lease.owner}: pause the range first. If "
+                f"that host is dead, changefeed reset sees it, and moves the range"
+            )
+    moves = await of_ranges.planned_moves(tools.feed, tools.container, leases, wanted.to)
+    says = [
+        f"{x.range_id}: from {x.lease.continuation} to {x.to}: {of_ranges.move_means(x)}"
+        for x in moves
+    ]
+    return _Plan(of_ranges.move_question(moves), says, moves=moves)
+
+
+async def _about_letters(tools: Tools, wanted: Wanted) -> _Plan:
+    if not wanted.letters:
+        raise UserError("name the letters")
+    async with of_letters.existing_letters(tools.settings) as letters:
+        found = of_letters.meant_letters(await letters.list(), wanted.letters)
+    count = counted(len(found), "letter")
+    if wanted.action == "discard":
+        return _Plan(f"Discard {count}?", [of_letters.DISCARD_MEANS], found=found)
+    tools.make_observer()
+    return _Plan(f"Replay {count}?", [of_letters.REPLAY_MEANS], found=found)
+
+
+async def _carried_out(tools: Tools, wanted: Wanted, plan: _Plan) -> list[Said]:
+    container, settings = tools.container, tools.settings
+    match wanted.action:
+        case "pause":
+            return await of_ranges.pause_ranges(container, wanted.ranges, wanted.reason)
+        case "resume":
+            return await of_ranges.resume_ranges(container, wanted.ranges)
+        case "release":
+            (name,) = wanted.ranges
+            return await of_ranges.release_range(container, name, settings.leases)
+        case "reset":
+            return [await of_ranges.carry_out_move(container, x) for x in plan.moves]
+        case "replay" | "discard":
+            return [x async for x in _with_letters(tools, wanted, plan)]
+
+
+async def _with_letters(tools: Tools, wanted: Wanted, plan: _Plan) -> AsyncIterator[Said]:
+    async with of_letters.existing_letters(tools.settings) as letters:
+        if wanted.action == "discard":
+            work = of_letters.discard_letters(letters, plan.found)
+        else:
+            manual = tools.settings.observer.checkpoint == "manual"
+            make = tools.make_observer()
+            work = of_letters.replay_letters(letters, plan.found, make, manual=manual)
+        async for said in work:
+            yield said
+
+
+async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
+    async with of_letters.existing_letters(settings) as letters:
+        if letter_id is not None:
+            letter = await letters.get(LetterId(letter_id))
+            if letter is None:
+                raise UserError(f"there is no dead letter {letter_id!r} any more")
+            return {"body": _shown(letter), "trace": letter.failure.trace}
+        found = await letters.list()
+    newest = sorted(found, key=lambda x: x.failed_us, reverse=True)[:_MOST_LETTERS]
+    return {"count": len(found), "letters": [of_letters.head(x) for x in newest]}
+
+
+def _shown(letter: DeadLetter) -> str:
+    body = of_letters.body(letter.change)
+    text = body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
+    if len(text) <= _LONGEST_BODY:
+        return text
+    return f"{text[:_LONGEST_BODY]}\n… {len(text) - _LONGEST_BODY:,} characters more"

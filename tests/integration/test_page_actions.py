@@ -1,0 +1,310 @@
+"""What can be done from the page, by whom, and what it refuses."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from changefeed.cli.dashboard import dashboard_application, desk_of
+from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.page.access import Access, token_of
+from changefeed.host.page.desk import Desk, Tools
+from changefeed.host.page.fleet_source import FleetSource
+from changefeed.host.page.live import Live
+from changefeed.host.page.peers import Peers
+from changefeed.host.settings import Settings, WebSettings, load_settings
+from changefeed.host.snapshot import FleetInspector
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.adapters import adapt
+from changefeed.observers.dead_letters import DeadLetter, Failure, open_dead_letters
+from changefeed.runtime.errors import UserError
+
+pytestmark = pytest.mark.real_time
+
+TOKEN = "sixteen characters"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+ANNA = HostName("anna")
+
+Client = TestClient[web.Request, web.Application]
+
+
+async def fail(changes: Sequence[Change]) -> None:
+    raise ValueError(f"still no {changes[0].key}")
+
+
+async def leased(feed: MemoryFeed, leases: MemoryLeases) -> None:
+    """Make a lease of each range: anna has the first."""
+    for n, found in enumerate(await feed.ranges()):
+        lease = await leases.create(Lease(range=found, continuation=Continuation("0")))
+        if n == 0:
+            await leases.acquire(lease.taken_by(ANNA, Incarnation("1")))
+
+
+@asynccontextmanager
+async def desk(
+    tmp_path: Path, *, secret: str | None = TOKEN
+) -> AsyncIterator[tuple[Client, MemoryLeases]]:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    for n in range(9):
+        feed.append(f"key-{n}")
+    await leased(feed, leases)
+    address = f"sqlite:{tmp_path}/dead.db"
+    tools = Tools(
+        settings=load_settings(None, {"observer": {"dead_letters": address}}),
+        container=leases,
+        feed=feed,
+        make_observer=lambda: adapt(fail, {}),
+    )
+    app = web.Application()
+    app.add_routes(Desk(lambda: tools, Access(lambda: secret)).routes)
+    async with TestClient(TestServer(app)) as client:
+        yield client, leases
+
+
+async def asked(client: Client, /, **wanted: Any) -> tuple[int, Any]:
+    answer = await client.post("/page/actions", json={"by": "Rosa", **wanted}, headers=BEARER)
+    return answer.status, await answer.json()
+
+
+async def paused(leases: MemoryLeases, name: str) -> None:
+    lease = await leases.read(RangeId(name))
+    assert lease is not None
+    await leases.replace(lease.paused_because("disk"))
+
+
+async def position(leases: MemoryLeases, name: str) -> str | None:
+    lease = await leases.read(RangeId(name))
+    assert lease is not None
+    return lease.continuation
+
+
+async def test_a_reset_says_what_it_would_do_and_does_it_when_it_is_confirmed(
+    tmp_path: Path,
+) -> None:
+    async with desk(tmp_path) as (client, leases):
+        reset = {"action": "reset", "ranges": ["r1"], "to": "now"}
+        status, said = await asked(client, **reset)
+        assert (status, said["question"]) == (200, "Move 1 range?")
+        assert "never delivered" in said["says"][0]
+        assert await position(leases, "r1") == "0"
+        status, said = await asked(client, **reset, confirm=True)
+        moved = await position(leases, "r1")
+        assert moved != "0"
+        assert said == {"says": [f"r1: moved to {moved}"], "failed": 0}
+
+
+async def test_a_reset_of_what_a_host_owns_waits_for_a_pause(tmp_path: Path) -> None:
+    async with desk(tmp_path) as (client, leases):
+        reset = {"action": "reset", "ranges": ["r0"], "to": "now", "confirm": True}
+        status, said = await asked(client, **reset)
+        assert (status, "r0 is owned by anna: pause the range first" in said["error"]) == (
+            400,
+            True,
+        )
+        await paused(leases, "r0")
+        status, said = await asked(client, **reset)
+        assert status == 200
+        assert said["says"][0].endswith("it is paused, changefeed resume continues it")
+
+
+async def test_a_release_says_what_is_over(tmp_path: Path) -> None:
+    async with desk(tmp_path) as (client, leases):
+        release = {"action": "release", "ranges": ["r0"]}
+        _, said = await asked(client, **release)
+        assert said["question"] == "Take the lease of r0 from anna?"
+        _, said = await asked(client, **release, confirm=True)
+        assert said["says"][0].startswith("r0: taken from anna; its epoch 1 is over")
+        lease = await leases.read(RangeId("r0"))
+        assert lease is not None
+        assert (lease.owner, lease.epoch) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        ({"action": "pause", "ranges": ["r9"]}, "there is no lease of a range 'r9'"),
+        ({"action": "pause", "ranges": []}, "name the ranges"),
+        ({"action": "delete", "ranges": ["r0"]}, "this is no action"),
+        ({"action": "pause", "ranges": ["r0"], "by": ""}, "this is no action"),
+        ({"action": "pause", "ranges": ["r0"], "force": True}, "this is no action"),
+        ({"action": "release", "ranges": ["r0", "r1"]}, "one range is released at a time"),
+        ({"action": "reset", "ranges": ["r1"], "to": "2026-01-31"}, "has no zone"),
+        ({"action": "reset", "ranges": ["r1"], "to": "yesterday"}, "no position to move to"),
+        ({"action": "replay", "letters": ["r0:1"]}, "there are no dead letters at"),
+    ],
+)
+async def test_a_mistake_is_answered_with_what_is_wrong(
+    tmp_path: Path, wanted: dict[str, Any], error: str
+) -> None:
+    async with desk(tmp_path) as (client, leases):
+        status, said = await asked(client, **wanted, confirm=True)
+        assert (status, error in said["error"]) == (400, True), said
+        assert not any(x.paused for x in await leases.list())
+
+
+async def test_nothing_is_done_without_the_token_or_for_a_form_of_another_site(
+    tmp_path: Path,
+) -> None:
+    body = b'{"action": "pause", "by": "x", "ranges": ["r0"], "confirm": true}'
+    plain = {"Content-Type": "text/plain"}
+    json_ = {"Content-Type": "application/json"}
+    async with desk(tmp_path) as (client, leases):
+        for headers, status in (
+            (json_, 401),
+            ({**json_, "Authorization": TOKEN}, 401),
+            ({**json_, "Authorization": "Bearer wrong"}, 401),
+            ({**plain, **BEARER}, 415),
+        ):
+            answer = await client.post("/page/actions", data=body, headers=headers)
+            assert answer.status == status, headers
+        assert not any(x.paused for x in await leases.list())
+    async with desk(tmp_path, secret=None) as (client, leases):
+        answer = await client.post("/page/actions", data=body, headers={**json_, **BEARER})
+        assert answer.status == 403
+        assert not any(x.paused for x in await leases.list())
+
+
+async def put_letters(tmp_path: Path) -> None:
+    async with open_dead_letters(f"sqlite:{tmp_path}/dead.db") as kept:
+        for n in range(2):
+            change = Change(
+                range_id=RangeId("r0"),
+                sequence=n,
+                key="key",
+                id="id",
+                operation=Operation.INSERT,
+                body=b'{"n": 1}',
+                committed_us=0,
+            )
+            failure = Failure(kind="ValueError", text="no", trace="Traceback")
+            letter = DeadLetter(
+                change=change, failure=failure, attempts=3, host="anna", epoch=1, failed_us=n
+            )
+            await kept.put(letter)
+
+
+async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path: Path) -> None:
+    await put_letters(tmp_path)
+    async with desk(tmp_path) as (client, _):
+        assert (await client.get("/page/dead-letters")).status == 401
+        answer = await client.get("/page/dead-letters", headers=BEARER)
+        found = await answer.json()
+        assert (found["count"], [x["id"] for x in found["letters"]]) == (2, ["r0:1", "r0:0"])
+        assert "body" not in found["letters"][0]
+        answer = await client.get("/page/dead-letters?id=r0:1", headers=BEARER)
+        assert await answer.json() == {"body": '{\n  "n": 1\n}', "trace": "Traceback"}
+    async with desk(tmp_path, secret=None) as (client, _):
+        assert (await client.get("/page/dead-letters")).status == 200
+        for headers in (
+            {"Host": "evil.example"},  # a page of that site, which has its name lead here
+            {"X-Forwarded-For": "203.0.113.7"},
+            {"Forwarded": "for=203.0.113.7"},
+        ):
+            answer = await client.get("/page/dead-letters", headers=headers)
+            assert answer.status == 403, headers
+
+
+async def test_a_replay_that_fails_again_keeps_the_letters_and_says_so(tmp_path: Path) -> None:
+    await put_letters(tmp_path)
+    async with desk(tmp_path) as (client, _):
+        status, said = await asked(
+            client, action="replay", letters=["r0:0", "r0:1"], confirm=True
+        )
+        assert (status, said["failed"]) == (200, 2)
+        assert said["says"] == [
+            "r0:0: failed, and stays: ValueError: still no key",
+            "r0:1: left out, as an earlier change of its key failed",
+        ]
+        status, said = await asked(client, action="discard", letters=["r0:0"], confirm=True)
+        assert said["says"] == ["r0:0: discarded"]
+
+
+async def test_one_action_is_carried_out_at_a_time(tmp_path: Path) -> None:
+    async with desk(tmp_path) as (client, leases):
+        reached, go = asyncio.Event(), asyncio.Event()
+        real = leases.list
+
+        async def slowly() -> list[Lease]:
+            reached.set()
+            await go.wait()
+            return list(await real())
+
+        leases.list = slowly  # type: ignore[method-assign]
+        pause = {"action": "pause", "ranges": ["r0"]}
+        first = asyncio.create_task(asked(client, **pause))
+        await reached.wait()
+        assert (await asked(client, **pause))[0] == 409
+        go.set()
+        assert (await first)[0] == 200
+
+
+def test_a_token_in_a_file_is_refused_if_it_is_short(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("short")
+    with pytest.raises(UserError, match="is too short: 16 characters"):
+        token_of(WebSettings(token_file=file))
+    file.write_text(TOKEN)
+    assert token_of(WebSettings(token_file=file)) == TOKEN
+    with pytest.raises(UserError, match="16"):
+        load_settings(None, {"web": {"token": "short"}})
+
+
+async def test_a_dashboard_shows_a_fleet_whose_hosts_do_not_answer_and_only_looks() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    await leased(feed, leases)
+    await leases.put_member(Member(name=ANNA, incarnation=Incarnation("1")))
+    feed.append("key-1")
+    settings = load_settings(None, {"web": {"token": TOKEN}})
+    fleet = FleetInspector(settings, leases, feed, None)
+    async with Peers.opened() as peers:
+        live = Live(FleetSource(settings, fleet, peers).look, every=0.1)
+        app = dashboard_application(live, desk_of(settings, fleet, leases, acts=False))
+        async with TestClient(TestServer(app)) as client:
+            view = (await (await client.get("/page/state")).json())["view"]
+            assert (view["me"], view["acts"]) == ("", False)
+            assert [x["name"] for x in view["hosts"]] == ["anna"]
+            rows = {x["name"]: x for x in view["ranges"]}
+            assert (rows["r0"]["owner"], rows["r1"]["state"]) == ("anna", "unowned")
+            assert sum(x["lag"] for x in rows.values()) == 1
+            answer = await client.post(
+                "/page/actions",
+                json={"action": "pause", "by": "x", "ranges": ["r0"]},
+                headers=BEARER,
+            )
+            assert answer.status == 403
+            assert (await client.get("/livez")).status == 200
+            assert (await client.get("/")).content_type == "text/html"
+
+
+async def test_a_member_is_believed_about_itself_only_and_followed_nowhere() -> None:
+    async def leases(request: web.Request) -> web.StreamResponse:
+        if request.match_info["who"] == "ben":
+            return web.json_response({"host": "anna", "leases": [], "version": "9"})
+        if request.match_info["who"] == "moved":
+            raise web.HTTPFound("/anna/leases")
+        if request.match_info["who"] == "odd":
+            return web.Response(body=b"[" * 100_000)
+        return web.json_response({"host": "anna", "version": "9"})
+
+    app = web.Application()
+    app.add_routes([web.get("/{who}/leases", leases)])
+    async with TestServer(app) as server, Peers.opened() as peers:
+        url = str(server.make_url("/")).rstrip("/")
+        names = ("anna", "ben", "moved", "odd")
+        await peers.ask([*((x, f"{url}/{x}") for x in names), ("bad", "file:///etc/passwd")])
+        known = peers.host("anna")
+        assert known is not None
+        assert known.version == "9"
+        assert [peers.host(x) for x in ("ben", "moved", "odd", "bad")] == [None] * 4
+
+
+def test_settings_have_no_token_unless_one_is_given() -> None:
+    assert token_of(Settings().web) is None
+    assert "sixteen" not in repr(load_settings(None, {"web": {"token": TOKEN}}))
