@@ -9,13 +9,13 @@
 
 A program that embeds a host mounts them in its own server, as a sub-application of aiohttp
 (``endpoints``) or as an ASGI application (``asgi_endpoints``): FastAPI, Starlette and others
-mount such. There is no access control: a client that reaches the address may read, and no
-client can change anything.
+mount such. There is no access control: a client that reaches the address may read. Only
+who has ``web.token`` can change anything, from the page.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -23,11 +23,13 @@ from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry
 
 from changefeed.host.host import Host
+from changefeed.host.page.files import INDEX, SAFE, page_file
 from changefeed.host.page.host_source import known_of, own_version
 from changefeed.host.page.of_host import HostPage
 from changefeed.host.page.view import NOTHING, Known
 from changefeed.host.problems import problems_of_health
 from changefeed.host.settings import LeaseSettings
+from changefeed.leases.errors import ContainerError
 from changefeed.leases.health import NOTHING_KNOWN
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.scrape import Scrape, accepts_gzip
@@ -48,12 +50,14 @@ class Answer:
     content_type: str
     body: bytes
     encoding: str | None = None
+    more: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def headers(self) -> Mapping[str, str]:
         if self.encoding is None:
-            return {hdrs.CONTENT_TYPE: self.content_type}
+            return {**self.more, hdrs.CONTENT_TYPE: self.content_type}
         return {
+            **self.more,
             hdrs.CONTENT_TYPE: self.content_type,
             hdrs.CONTENT_ENCODING: self.encoding,
             hdrs.VARY: hdrs.ACCEPT_ENCODING,
@@ -152,9 +156,10 @@ def asgi_endpoints(host: Host) -> AsgiApp:
     """Return the endpoints of ``host`` as an ASGI application: ``app.mount("/changefeed", …)``.
 
     As ``endpoints``. It must be called on the event loop that the host runs on, as a server
-    does that runs both.
+    does that runs both. Its page can only be looked at, and asks each few seconds what is new.
     """
     answers = Answers(host.name, host.registry, host)
+    page = HostPage(lambda: host, acts=False)
 
     async def app(
         scope: Scope,
@@ -164,7 +169,7 @@ def asgi_endpoints(host: Host) -> AsgiApp:
         if scope["type"] == "lifespan":
             await _follow_lifespan(receive, send)
         elif scope["type"] == "http":
-            answer = await _answered(answers, scope)
+            answer = await _answered(answers, page, scope)
             await _send(send, answer, head=scope["method"] == hdrs.METH_HEAD)
         else:
             await send({"type": "websocket.close", "code": 1000})
@@ -172,14 +177,38 @@ def asgi_endpoints(host: Host) -> AsgiApp:
     return app
 
 
-async def _answered(answers: Answers, scope: Scope) -> Answer:
+async def _answered(answers: Answers, page: HostPage, scope: Scope) -> Answer:
     if scope["method"] not in (hdrs.METH_GET, hdrs.METH_HEAD):
         return _json({"error": "only GET and HEAD"}, 405)
     # A server says where we are mounted, and some leave that in the path, some do not.
     accepted = b",".join(v for k, v in scope["headers"] if k == b"accept-encoding")
-    return await answers.answer(
-        scope["path"].removeprefix(scope.get("root_path", "")),
-        accepts_gzip=accepts_gzip(accepted.decode("latin-1")),
+    packed = accepts_gzip(accepted.decode("latin-1"))
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    if path == "/page/state":
+        return await _state(page, packed=packed)
+    found = page_file(INDEX if path == "/" else path.removeprefix("/page/"))
+    if found is None or path.count("/") != (1 if path == "/" else 2):
+        return await answers.answer(path, accepts_gzip=packed)
+    return Answer(
+        status=200,
+        content_type=found.content_type,
+        body=found.packed if packed else found.body,
+        encoding="gzip" if packed else None,
+        more={**SAFE, "Cache-Control": "no-cache"},
+    )
+
+
+async def _state(page: HostPage, *, packed: bool) -> Answer:
+    try:
+        body = await page.live.whole(compressed=packed)
+    except ContainerError as error:
+        return _json({"error": str(error)}, 503)
+    return Answer(
+        status=200,
+        content_type="application/json; charset=utf-8",
+        body=body,
+        encoding="gzip" if packed else None,
+        more={**SAFE, "Cache-Control": "no-store"},
     )
 
 

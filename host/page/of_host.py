@@ -26,11 +26,15 @@ class HostPage:
     """
 
     def __init__(
-        self, host: Callable[[], Host | None], make: ObserverFactory | None = None
+        self,
+        host: Callable[[], Host | None],
+        make: ObserverFactory | None = None,
+        *,
+        acts: bool = True,
     ) -> None:
         self._host = host
         self._make = make
-        self._access = Access(self._secret)
+        self._access = Access(self._secret, acts=acts)
         self._desk = Desk(self._tools, self._access)
         self._peers: Peers | None = None
         self._source: HostSource | None = None

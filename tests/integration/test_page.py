@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.endpoints import Answers, endpoints
+from changefeed.host.endpoints import Answers, AsgiApp, asgi_endpoints, endpoints
 from changefeed.host.host import Host
 from changefeed.host.page.files import INDEX, page_file
 from changefeed.host.settings import WebSettings, load_settings
@@ -202,6 +202,40 @@ async def test_a_stream_outlives_the_time_of_other_answers_and_gives_way_to_them
             for _, other in held:
                 other.transport.abort()
             writer.transport.abort()
+
+
+async def asgi_get(app: AsgiApp, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    scope = {"type": "http", "method": "GET", "path": f"/feed{path}", "root_path": "/feed"}
+    await app({**scope, "headers": []}, receive, send)
+    start, body = sent
+    return start["status"], dict(start["headers"]), body["body"]
+
+
+async def test_an_asgi_program_serves_the_page_to_look_at() -> None:
+    feed, leases = MemoryFeed(2), MemoryLeases()
+    host = a_host("anna", feed, leases)
+    app = asgi_endpoints(host)
+    async with running(host):
+        await until_owned(host, 2)
+        status, headers, body = await asgi_get(app, "/")
+        assert (status, b"page/page.js" in body) == (200, True)
+        assert headers[b"content-security-policy"].startswith(b"default-src 'none'")
+        assert (await asgi_get(app, "/page/page.js"))[0] == 200
+        assert (await asgi_get(app, "/page/none.js"))[0] == 404
+        assert (await asgi_get(app, "/index.html"))[0] == 404
+        status, headers, body = await asgi_get(app, "/page/state")
+        view = json.loads(body)["view"]
+        assert (status, view["me"], view["acts"]) == (200, "anna", False)
+        assert len(view["ranges"]) == 2
+        assert (await asgi_get(app, "/livez"))[0] == 200
 
 
 async def test_the_page_can_be_mounted_in_another_application() -> None:

@@ -10,6 +10,7 @@ from .of_holding import HOLDING
 from .of_leases import LEASES
 from .of_lifecycle import LIFECYCLE
 from .of_observers import OBSERVERS
+from .of_page import PAGE
 from .of_pipeline import PIPELINE
 from .of_planning import PLANNING
 from .of_stores import STORES
@@ -28,4 +29,5 @@ MUTANTS = (
     *GUARDS,
     *STORES,
     *BROKERS,
+    *PAGE,
 )

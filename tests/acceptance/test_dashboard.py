@@ -1,0 +1,85 @@
+"""``changefeed dashboard`` and the page of a host, as commands serve them."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.commands import PLACES, QUICK, Running, a_log_of, changefeed, running
+
+pytestmark = pytest.mark.real_time
+
+TOKEN = "sixteen characters"
+
+
+async def address(host: Running) -> str:
+    await host.says('"event": "web.listening"')
+    return str(host.events("web.listening")[0]["address"])
+
+
+async def state(url: str) -> Any:
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/page/state") as answer:
+        assert answer.status == 200, await answer.text()
+        return (await answer.json())["view"]
+
+
+async def act(url: str, **wanted: Any) -> Any:
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(headers=bearer) as session:
+        body = {"by": "Rosa", "confirm": True, **wanted}
+        async with session.post(f"{url}/page/actions", json=body) as answer:
+            return await answer.json()
+
+
+async def test_a_dashboard_shows_a_running_fleet_and_one_that_was_stopped(
+    tmp_path: Path,
+) -> None:
+    a_log_of(100, tmp_path)
+    env = {"CHANGEFEED_WEB__TOKEN": TOKEN}
+    run = ("run", *PLACES, *QUICK, "--name=anna", "--observer=count")
+    async with running(*run, cwd=tmp_path, env=env) as anna:
+        await anna.says('"event": "lease.acquired"', times=4)
+        look = ("dashboard", *PLACES, *QUICK, "--every=0.5", "--actions")
+        async with running(*look, cwd=tmp_path, env=env) as board:
+            url = await address(board)
+            for _ in range(100):
+                view = await state(url)
+                if sum(x["lag"] for x in view["ranges"]) == 0 and view["hosts"][0]["since"]:
+                    break
+                await asyncio.sleep(0.2)
+            assert [x["name"] for x in view["hosts"]] == ["anna"]
+            assert {x["owner"] for x in view["ranges"]} == {"anna"}
+            assert view["acts"] is True
+            name = view["ranges"][0]["name"]
+            said = await act(url, action="pause", ranges=[name], reason="the disk is full")
+            assert said["says"][0].startswith(f"{name}: paused; anna finishes")
+            done = board.events("page.action")[0]
+            assert (done["by"], done["remote"], done["ranges"]) == ("Rosa", "127.0.0.1", [name])
+            own = await state(await address(anna))
+            assert (own["me"], len(own["ranges"])) == ("anna", 4)
+            anna.process.send_signal(signal.SIGTERM)
+            assert await anna.ends() == 0
+            for _ in range(100):
+                view = await state(url)
+                if not view["hosts"]:
+                    break
+                await asyncio.sleep(0.2)
+            states = sorted(x["state"] for x in view["ranges"])
+            assert states == ["paused", "unowned", "unowned", "unowned"]
+            board.process.send_signal(signal.SIGTERM)
+            assert await board.ends() == 0
+    assert "Traceback" not in board.said
+    leases = json.loads(changefeed("status", *PLACES, "--json", cwd=tmp_path).stdout)["leases"]
+    assert [x["paused"] for x in leases].count("the disk is full") == 1
+
+
+def test_what_a_dashboard_cannot_do_is_said_at_once(tmp_path: Path) -> None:
+    none = changefeed("dashboard", *PLACES, cwd=tmp_path)
+    assert (none.returncode, "there are no leases at" in none.stderr) == (2, True)
+    without = changefeed("dashboard", *PLACES, "--actions", cwd=tmp_path)
+    assert (without.returncode, "--actions needs a token" in without.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
