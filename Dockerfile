@@ -1,8 +1,10 @@
 # A host in a container: docs/containers.md. Two stages: what builds stays behind.
 
-ARG PYTHON=3.13
+# Pin it to what you have looked at: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:...
+ARG PYTHON_IMAGE=python:3.13-slim
 
-FROM python:${PYTHON}-slim AS build
+FROM ${PYTHON_IMAGE} AS build
+ENV UV_PYTHON_DOWNLOADS=never
 WORKDIR /src
 COPY requirements.txt pyproject.toml README.md LICENSE ./
 RUN pip install --no-cache-dir "uv==$(sed -n 's/^uv==\([^ ;]*\).*/\1/p' requirements.txt)"
@@ -17,21 +19,33 @@ COPY observers observers
 COPY pipeline pipeline
 COPY runtime runtime
 # The versions, and the hashes, are those of requirements.txt: what the project is tested with.
+# What was installed is written down beside it, as a bill of materials in CycloneDX's form.
 RUN uv build --wheel --build-constraints requirements.txt --out-dir /dist . \
-    && uv venv --seed /opt/changefeed \
+    && uv venv /opt/changefeed \
     && uv pip install --python /opt/changefeed/bin/python --constraints requirements.txt \
-        --compile-bytecode "changefeed-host[azure,blob,keda,otlp,postgres,redis] @ file://$(ls /dist/*.whl)"
+        --compile-bytecode "changefeed-host[azure,blob,keda,otlp,postgres,redis] @ file://$(ls /dist/*.whl)" \
+    && uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment \
+        --output-reproducible --output-file /opt/changefeed/sbom.cdx.json /opt/changefeed/bin/python
 
-FROM python:${PYTHON}-slim
+FROM ${PYTHON_IMAGE}
+ARG PYTHON_IMAGE
+ARG REVISION=unknown
 LABEL org.opencontainers.image.title="changefeed-host" \
+      org.opencontainers.image.description="A change feed processor: hosts share the ranges of a feed through leases" \
       org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="${PYTHON_IMAGE}" \
       org.opencontainers.image.licenses="MIT"
 COPY --from=build /opt/changefeed /opt/changefeed
 ENV PATH=/opt/changefeed/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     CHANGEFEED_WEB__BIND=0.0.0.0 \
     CHANGEFEED_WEB__PORT=8080
-RUN useradd --uid 10001 --create-home changefeed && install -d -o changefeed -g changefeed /data
+# Nothing is installed into an image that runs: no pip, nor what would bring it back.
+RUN /usr/local/bin/python -m pip uninstall --quiet --yes --root-user-action=ignore pip \
+    && rm -r /usr/local/lib/python3.*/ensurepip
+RUN useradd --uid 10001 --create-home changefeed
+RUN install -d -o 10001 -g 10001 /data
 USER 10001
 # The defaults of settings, data/log and data/leases.db, then lie in the directory /data.
 WORKDIR /

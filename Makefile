@@ -8,7 +8,7 @@ SEEDS ?= 1000
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo sample test simulate mutants check lint types imports format site bench dist lock clean
+.PHONY: help demo sample test simulate mutants check lint types imports format site bench sbom dist lock clean
 
 help:  ## Print the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ mutants: $(VENV)/.ready  ## Break the code on purpose; the tests must fail.
 
 bench: $(VENV)/.ready  ## Measure; `make bench ARGS=failover` runs one.
 	$(BIN)/python -m benchmarks $(ARGS)
+
+sbom: $(VENV)/.ready  ## Write the image's bill of materials (CycloneDX) into build/.
+	$(BIN)/python -m tests.support.image build/image
+	cp build/image/opt/changefeed/sbom.cdx.json build/
 
 dist: $(VENV)/.ready  ## Build wheel and sdist, check their metadata, install both and try them.
 	rm -rf dist
