@@ -310,12 +310,13 @@ def test_throttling_in_mid_batch_is_waited_out_and_what_lasts_is_told(
 ) -> None:
     cosmos.put(20)
     throttled = {"operation": "change_feed", "status": 429, "retry_after_ms": 60}
-    with cosmos.access(patience=0.3) as access:
+    with cosmos.access(patience=20.0) as access:
         start = first_offset(access, "beginning")
         cosmos.do(cosmos.world.fault(effect="error", times=2, **throttled))
         end = next_offset(access, start, limit=15)
         cosmos.do(cosmos.world.fault(effect="error", times=2, **throttled))
         assert len(batch(access, start, end)) == 15
+    with cosmos.access(patience=0.3) as access:
         cosmos.do(cosmos.world.fault(effect="error", **throttled))
         cosmos.requests()
         began = time.monotonic()
