@@ -143,6 +143,7 @@ async def test_what_does_not_fit_in_memory_is_answered_as_busy() -> None:
 
 async def test_a_seal_comes_behind_all_that_was_taken_and_nothing_behind_it() -> None:
     store = SlowStore()
+    store.delays = {1: 5.0}
     async with a_row(store) as (row, durable):
         first = sent(row, "a", 1)
         await asyncio.sleep(0.1)
