@@ -110,6 +110,8 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
         assert min(rows).endswith("000000000129")
         async with open_core(store, "broker-2", settings=KEEPING, wall_us=virtual_us) as other:
             assert (await keys_of(other, "orders", P1, 130))[0] == "k131"
+            with pytest.raises(PositionGone):  # this one has nothing of it in memory
+                await other.read("orders", RangeId(P1), 0)
 
 
 async def test_what_is_more_than_a_collection_keeps_is_deleted() -> None:
@@ -139,6 +141,7 @@ async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None
         await asyncio.sleep(60)
         assert core.topology("orders").partitions[0].start > 0
         assert await keys_of(core, "users", P1) == ["u"]
+        assert "wal/00000001/broker-1/000000000001" in store.objects
 
 
 async def test_the_records_of_a_closed_partition_are_all_deleted_and_it_still_ends() -> None:

@@ -43,6 +43,17 @@ def read_all(data: bytes) -> None:
         section_columns(data, section)
 
 
+SECTION = NewSection(
+    collection="orders",
+    partition=RangeId("e2.p01.v00-ff"),
+    first=3,
+    count=1,
+    latest_us=9,
+    stored=30,
+    batches=(StoredBatch("p", 3, 1),),
+    columns=Layout(b"\0", bytes(8), b"\1\0\0\0", b"a", b"", b"", bytes(4), b"", b"", b""),
+)
+
 layouts = st.builds(Layout, *[st.binary(max_size=40)] * 10)
 sections = st.builds(
     NewSection,
@@ -97,18 +108,17 @@ def test_an_object_of_another_cluster_is_none() -> None:
         decode_header(encode_flush(header()), "f" * 32, PLACE)
 
 
+def test_each_wrong_byte_of_the_columns_is_seen() -> None:
+    data = encode_flush(header(), [SECTION])
+    for back in range(1, sum(map(len, SECTION.columns)) + 1):
+        wrong = bytearray(data)
+        wrong[-back] ^= 1
+        with pytest.raises(FlushDamaged, match=r"checksum of 'e2\.p01\.v00-ff' in it is wrong"):
+            read_all(bytes(wrong))
+
+
 def test_the_bytes_of_a_flush_are_frozen() -> None:
-    section = NewSection(
-        collection="orders",
-        partition=RangeId("e2.p01.v00-ff"),
-        first=3,
-        count=1,
-        latest_us=9,
-        stored=30,
-        batches=(StoredBatch("p", 3, 1),),
-        columns=Layout(b"\0", bytes(8), b"\1\0\0\0", b"a", b"", b"", bytes(4), b"", b"", b""),
-    )
-    assert encode_flush(header(65, ()), [section]) == FROZEN
+    assert encode_flush(header(65, ()), [SECTION]) == FROZEN
 
 
 def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> None:
