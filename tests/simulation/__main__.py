@@ -23,6 +23,7 @@ from itertools import cycle, islice
 from typing import Annotated, Final
 
 import typer
+from opentelemetry import metrics
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -39,6 +40,7 @@ _out = Console()
 def _quietly() -> None:
     """Prepare a process that only lives through seeds."""
     logging.disable(logging.CRITICAL)
+    metrics.set_meter_provider(metrics.NoOpMeterProvider())  # without one, each meter is kept
     gc.freeze()  # what was imported stays
     gc.set_threshold(20_000, 10, 10)
 
