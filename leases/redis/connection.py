@@ -79,6 +79,8 @@ async def connect(
         raise ContainerRefused(text) from error
     except ValueError as error:
         raise ContainerRefused(f"{address}: {error}") from error
+    except OSError as error:  # it reads its own version from a file: no handle may be free
+        raise ContainerUnavailable(f"{address}: {error}") from error
     try:
         yield client
     finally:

@@ -231,7 +231,7 @@ async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "advice"), [(1, "the version that wrote it"), (4, "upgrade changefeed-host")]
+    ("number", "advice"), [(1, "the version that wrote it"), (5, "upgrade changefeed-host")]
 )
 async def test_a_log_of_another_format_is_refused_with_advice(
     path: Path, number: int, advice: str

@@ -19,7 +19,7 @@ from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import open_brokers_producer
-from changefeed.feeds.brokers.protocol import Appended, Batch
+from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
@@ -191,7 +191,11 @@ async def test_a_batch_that_is_sent_twice_is_stored_once(given: Given) -> None:
     async with BrokerClient.open(address_of(given.address), ACCESS) as client:
         log = (await client.routes()).identity
         url = f"http://{given.address}"
-        (first,) = await client.append(url, log, [batch()], seconds=5)
+        async with asyncio.timeout(20):  # its partition is open a moment after it was made
+            (first,) = await client.append(url, log, [batch()], seconds=5)
+            while isinstance(first, NotAppended) and first.reason == "moving":
+                await asyncio.sleep(first.retry_after)
+                (first,) = await client.append(url, log, [batch()], seconds=5)
         (again,) = await client.append(url, log, [batch()], seconds=5)
     assert isinstance(first, Appended)
     assert isinstance(again, Appended)
