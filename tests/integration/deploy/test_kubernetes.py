@@ -4,8 +4,10 @@
 """
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,24 @@ def test_no_pod_is_root_or_may_write_its_image(file: Path) -> None:
             assert rights["capabilities"] == {"drop": ["ALL"]}
             mounted = {x["name"] for x in container["volumeMounts"]}
             assert mounted <= {x["name"] for x in pod["volumes"]}
+
+
+def test_the_values_of_the_tutorial_make_three_hosts_with_its_settings(tmp_path: Path) -> None:
+    page = (ROOT / "docs/tutorials/on-kubernetes.md").read_text()
+    (values,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (file := tmp_path / "values.yaml").write_text(values)
+    (made := tmp_path / "made.yaml").write_text(
+        template("changefeed", "--namespace", "shop", "--values", file)
+    )
+    assert of_kind("StatefulSet", made)["spec"]["replicas"] == 3
+    (config,) = of_kind("ConfigMap", made)["data"].values()
+    (settings := tmp_path / "changefeed.toml").write_text(config)
+    assert load_settings(settings, {}).observer.name == "orders:note"
+    hosts, exporter = pods(made)
+    assert hosts["containers"][0]["image"] == "registry.example/orders:1"
+    assert exporter["containers"][0]["image"] == "registry.example/orders:1"
+    observer = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
+    subprocess.run([sys.executable, "-c", observer], check=True)
 
 
 def test_hosts_have_the_time_that_their_settings_ask_for() -> None:
