@@ -27,6 +27,17 @@ from .proof import in_words, told
 from .screen import Screen
 from .tables import java_is_found, keep_tables, prove_kept
 
+NEXT_STEPS = """
+What next, with an observer and changes of your own:
+
+  . .venv/bin/activate
+  changefeed produce data/log samples/hello/people.jsonl --key=name
+  changefeed hosts 2 --observer=samples.hello.greeting:greet
+
+Another terminal: changefeed status. Each host serves a page, at the address that its log names.
+docs/getting-started.md goes through it, and docs/tutorials has Cosmos DB, Kubernetes and Spark.
+"""
+
 
 def main(
     *,
@@ -69,6 +80,8 @@ def main(
         raise _ending(2, error) from None
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise _ending(130, "interrupted; what was started is stopped") from None
+    if holds:
+        screen.tell(NEXT_STEPS)
     raise typer.Exit(0 if holds else 1)
 
 
