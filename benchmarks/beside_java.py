@@ -8,11 +8,8 @@ itself, all from the start to the last change. It needs Java and Maven.
 """
 
 import asyncio
-import json
-import os
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from asyncio.subprocess import Process
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -22,7 +19,7 @@ from time import perf_counter
 from azure.cosmos import PartitionKey
 
 from changefeed.feeds.cosmos import open_cosmos
-from changefeed.feeds.cosmos.address import EMULATOR_KEY, CosmosAccess, CosmosAddress
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.feed import Change
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -31,9 +28,9 @@ from changefeed.leases.addresses import OpenOptions, open_container
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.middleware.stack import wrap
-from tests.strangers.programs import java
 
 from .endpoint import DATABASE, client_of, endpoint, make_container
+from .java_process import ask, java_process
 from .one_host import settings_of
 from .result import Result
 
@@ -90,7 +87,7 @@ async def _measured() -> Sequence[Result]:
         async with client_of(url) as client:
             database = client.get_database_client(DATABASE)
             await database.create_container("leases", _LEASE_KEY, default_ttl=-1)
-        async with _java(url) as process:
+        async with java_process(url, "Race", DATABASE) as process:
             for ranges in _RANGES:
                 results += await _of(url, process, ranges)
     return results
@@ -145,25 +142,5 @@ async def _by_us(url: str, name: str) -> _Run:
 
 
 async def _by_java(process: Process, name: str) -> _Run:
-    assert process.stdin is not None, "it was asked for"
-    assert process.stdout is not None, "it was asked for"
-    process.stdin.write(f"{name} {_ITEMS} theirs-{next(_fresh)}-\n".encode())
-    found = json.loads(await process.stdout.readline())
+    found = await ask(process, f"{name} {_ITEMS} theirs-{next(_fresh)}-")
     return _Run(rate=found["changes"] / found["seconds"], whole=found["whole"])
-
-
-@asynccontextmanager
-async def _java(url: str) -> AsyncIterator[Process]:
-    command = await asyncio.to_thread(java, "Race", DATABASE)
-    quick = [x for x in command if "TieredStopAtLevel" not in x]  # that is for short tests
-    process = await asyncio.create_subprocess_exec(
-        *quick,
-        stdin=PIPE,
-        stdout=PIPE,
-        env={"COSMOS_ENDPOINT": url, "COSMOS_KEY": EMULATOR_KEY, "PATH": os.environ["PATH"]},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        await process.communicate()
