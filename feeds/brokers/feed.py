@@ -21,11 +21,8 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
 from changefeed.feeds.eventlog.ids import (
-    is_of,
-    is_of_another,
-    is_position,
     position,
-    sequence_of,
+    sequence_in,
 )
 from changefeed.feeds.feed import (
     Change,
@@ -92,7 +89,7 @@ class BrokersFeed:
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         partition = await self._partition(range_id)
-        last = self._sequence(range_id, after)
+        last = sequence_in(range_id, after, self.identity)
         changes = self._kept.take(range_id, last, limit)
         if not changes:
             changes = await self._read(partition, last, limit)
@@ -105,7 +102,7 @@ class BrokersFeed:
 
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
         partition = await self._partition(range_id)
-        last = self._sequence(range_id, after)
+        last = sequence_in(range_id, after, self.identity)
         urls = self._routes.to_read(partition)
         end = await self._client.end(urls, self.identity, range_id)
         if last > end.last:
@@ -166,18 +163,6 @@ class BrokersFeed:
             )
         if found.topology.catalog >= known:
             self._routes = found
-
-    def _sequence(self, range_id: RangeId, after: Continuation) -> int:
-        if not is_position(after):
-            raise RangeRefused(
-                range_id,
-                f"range {range_id!r} cannot be read from {after!r}, which is no position in an "
-                f"event log: it is of another kind of feed, or was damaged. Reset the lease of "
-                f"this range",
-            )
-        if not is_of(after, self.identity):
-            raise RangeRefused(range_id, is_of_another(after, self.identity))
-        return sequence_of(after, self.identity)
 
     def _position(self, sequence: int) -> Continuation:
         return position(self.identity, sequence)

@@ -8,7 +8,7 @@ because a log that was deleted and recreated has other changes under the same nu
 
 import re
 
-from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Continuation, RangeId
 
 _MARK = 8
@@ -42,6 +42,24 @@ def sequence_of(after: Continuation, identity: str) -> int:
     if not is_of(after, identity):
         raise FeedRefused(is_of_another(after, identity))
     return int(after.partition("/")[2])
+
+
+def sequence_in(range_id: RangeId, after: Continuation, identity: str) -> int:
+    """Read a position of a range that is to be read on; refuse that range if it is none.
+
+    The leases are of this log, else the host had not started (``leases.feed_identity``): so
+    what is wrong concerns one range, and not the feed.
+    """
+    if not is_position(after):
+        raise RangeRefused(
+            range_id,
+            f"range {range_id!r} cannot be read from {after!r}, which is no position in an "
+            f"event log: it is of another kind of feed, or was damaged. Reset the lease of "
+            f"this range",
+        )
+    if not is_of(after, identity):
+        raise RangeRefused(range_id, is_of_another(after, identity))
+    return sequence_of(after, identity)
 
 
 def is_of_another(after: Continuation, identity: str) -> str:

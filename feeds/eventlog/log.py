@@ -36,11 +36,8 @@ from changefeed.feeds.eventlog.database import (
     refuse_other_records,
 )
 from changefeed.feeds.eventlog.ids import (
-    is_of,
-    is_of_another,
-    is_position,
     position,
-    sequence_of,
+    sequence_in,
 )
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.sealed import (
@@ -156,7 +153,7 @@ class EventLog:
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         partition = await self._partition(range_id)
-        last = self._sequence(range_id, after)
+        last = sequence_in(range_id, after, self.identity)
         page = await self._piece(partition, after, last, limit)
         if 0 < len(page.changes) < limit and self._is_sealed(partition, last + 1):
             return await self._filled(partition, page, limit)
@@ -201,7 +198,7 @@ class EventLog:
 
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
         partition = await self._partition(range_id)
-        last = self._sequence(range_id, after)
+        last = sequence_in(range_id, after, self.identity)
         end = await self._end(partition)
         _refuse_beyond(partition, after, last, end)
         return end.last - last
@@ -301,19 +298,6 @@ class EventLog:
 
     async def _connections(self, partition: Partition) -> "_Connections":
         return await self._brokers.connections(self._catalog, partition.broker)
-
-    def _sequence(self, range_id: RangeId, after: Continuation) -> int:
-        if not is_position(after):
-            raise RangeRefused(
-                range_id,
-                f"range {range_id!r} cannot be read from {after!r}, which is no position in an "
-                f"event log: it is of another kind of feed, or was damaged. Reset the lease of "
-                f"this range",
-            )
-        if not is_of(after, self.identity):
-            # The leases are of this log, else the host had not started: see feed_identity.
-            raise RangeRefused(range_id, is_of_another(after, self.identity))
-        return sequence_of(after, self.identity)
 
     def _position(self, sequence: int) -> Continuation:
         return position(self._catalog.identity, sequence)

@@ -199,9 +199,9 @@ GUARDS = (
     ),
     Mutant(
         name="a position of another log ends the host",
-        file="feeds/eventlog/log.py",
-        before="        if not is_of(after, self.identity):\n",
-        after="        if False:\n",
+        file="feeds/eventlog/ids.py",
+        before="    if not is_of(after, identity):\n        raise RangeRefused",
+        after="    if False:\n        raise RangeRefused",
         rule=10,
         tests=(_EVENTLOG,),
     ),
