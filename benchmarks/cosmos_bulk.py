@@ -1,10 +1,11 @@
 """The source of the pipeline beside Azure's client for Java, which is below their connector.
 
 Both read all of a container from its beginning, on the same emulator in a process of its own:
-4 ranges, two tasks at once, each in its own pages: ours 4,000, theirs 1,000. Ours is what Spark runs: a planner fixes the
-ends, and two processes open the feed for each task and make record batches. Theirs is what
-their connector runs: pages of Jackson's objects, in two threads. They take turns, after some
-rounds to warm up, and a ratio is the median of those of each round. It needs Java and Maven.
+4 ranges, two tasks at once, each side in its own pages: ours 4,000, theirs 1,000. Ours is what
+Spark runs: a planner fixes the ends, and two processes open the feed for each task and make
+record batches. Theirs is what their connector runs: pages of Jackson's objects, in two
+threads. They take turns, after some rounds to warm up, and a ratio is the median of those of
+each round. It needs Java and Maven.
 """
 
 import asyncio
