@@ -1,4 +1,4 @@
-"""A broker without its door: what it does with batches and reads, whoever brings them.
+"""A broker without its HTTP server: what it does with batches and reads.
 
 ``open_core`` runs one over a store. It shows signs of life, follows the catalog, writes the
 partitions that are its own, serves reads of any partition, and acts as master when it is

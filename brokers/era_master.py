@@ -168,4 +168,4 @@ class EraMaster:
                 )
             )
             await self._store.create(reader.key(number), seal)
-            await reader.tail()  # whoever came first
+            await reader.tail()  # another master may have been first

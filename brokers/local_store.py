@@ -2,7 +2,7 @@
 
 An object is written under a name of its own, synced, and then linked to its real name, which
 fails where there is one; the folder is synced before the answer. So what was acknowledged
-outlives a loss of power, and nobody ever sees half an object. For brokers of one machine: a
+outlives a loss of power, and no reader sees half an object. For brokers of one machine: a
 directory shared over a network keeps these promises only where its file system does.
 """
 

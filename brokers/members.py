@@ -118,7 +118,7 @@ class Members:
     async def beat(self, wall_us: int, **news: object) -> None:
         """Show a sign of life with what is new of ourselves; raise ``NameTaken``.
 
-        Whoever started later under a name has it: so one that was frozen stops.
+        The last one started under a name has it: so one that was frozen stops.
         """
         key = broker_key(self.sign.name)
         there = await self._read(key)

@@ -4,7 +4,7 @@ import asyncio
 
 
 class Pulse:
-    """``beat`` wakes whoever is in ``wait`` then; a beat that none waits for is gone.
+    """``beat`` wakes all tasks that are in ``wait`` then; it is not kept for later ones.
 
     Look first, then wait, with no ``await`` in between: so no change is missed.
     """

@@ -1,7 +1,7 @@
-"""Reading a row ``wal/<era>/<broker>/<n>``, by whichever broker.
+"""Reading a row ``wal/<era>/<broker>/<n>``, on any broker.
 
 A row is what can be read from 1 on without a gap, up to its first seal. What lies behind a
-gap or a seal was never acknowledged. What can be read is there for good: whoever seals
+gap or a seal was never acknowledged. What can be read is there for good: a seal
 takes the first number that is free.
 
 Where a sequence lies is known for the newest objects, from their headers; for older ones it

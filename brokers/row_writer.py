@@ -4,7 +4,7 @@ Records wait for others for ``linger`` seconds, or until there is an object full
 Several objects are under way at once; what is in one is acknowledged once it and all before
 it exist. A number that is taken by something else than what was to be written there means
 that the era is lost: somebody has sealed the row, or writes under the same name. From then
-on nothing is acknowledged, and whoever waits learns that the outcome is unknown.
+on nothing is acknowledged, and all that wait learn that the outcome is unknown.
 
 An object is written until that is settled, for as long as it takes: what follows has
 its place behind it.
@@ -184,7 +184,7 @@ class RowWriter:
     async def run(self) -> None:
         """Write and acknowledge until the row is sealed or lost.
 
-        Cancelled, it leaves what is under way to whoever reads the row.
+        Cancelled, it leaves what is under way to those who read the row.
         """
         try:
             async with asyncio.TaskGroup() as group:

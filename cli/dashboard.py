@@ -4,7 +4,7 @@
     /livez    200 as long as it answers
 
 It reads leases and feed as ``changefeed status`` does, and asks the members' endpoints for
-what only they know: hosts need not run. While nobody watches it looks each half a minute,
+what only they know: hosts need not run. Without watchers it looks each half a minute,
 for the picture of the last hour.
 """
 

@@ -3,7 +3,7 @@
 A catalog is one object, ``catalog/<n>``: eight hexadecimal digits (the CRC-32 of what
 follows), a line feed, and JSON. It is never changed: to change the catalog is to create the
 next number, and if that exists somebody else was quicker. The newest holds all there is to
-know, so that nobody ever reads two.
+know, so no reader needs two.
 
 The era is the cluster's: one for all collections. The partitions of an era that are open
 have no ``last``; those of an era that is ending stay open until it is closed.

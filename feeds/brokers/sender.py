@@ -252,7 +252,7 @@ class Sender:
                 except FeedError as error:
                     self._give_up(error, since=_FOREVER)
         except Exception as error:
-            self._give_up(error, since=_FOREVER)  # a bug of ours: nobody waits for ever
+            self._give_up(error, since=_FOREVER)  # a bug of ours: no caller waits for ever
             raise
         finally:
             self._settling = None

@@ -1,7 +1,7 @@
 """Pages out of segments: a reader that goes on where it has stopped costs no search.
 
 A cursor is a segment that is open, read up to some sequence. It is kept under the place it
-has come to, and whoever reads from there next takes it; so any number of readers of one
+has come to, and the next read from there takes it; so any number of readers of one
 range do not disturb each other. The oldest are closed when there are too many.
 """
 

@@ -1,7 +1,7 @@
 """Reading the part of a range that is in segments.
 
 What is sealed is the beginning of a range: where a change is in no block, a segment has it.
-Blocks become a segment in one transaction, so whoever finds a change in neither asks the
+Blocks become a segment in one transaction, so a reader that finds a change in neither asks the
 segments once more before it is called damaged. Segments never change and never go, so one
 that was found is good for as long as the log is open.
 """

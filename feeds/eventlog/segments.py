@@ -3,7 +3,7 @@
 One row for each change, zstd, with the columns that pipelines have: ``range``, ``sequence``,
 ``key``, ``id``, ``operation``, ``body`` (null where there is none), ``previous`` and
 ``committed_at``. Rows lie in the order of ``sequence``, and row groups have its bounds, so
-whoever reads Parquet finds a piece without reading the rest.
+a reader of Parquet finds a piece without reading the rest.
 
 Bodies may be any bytes. Where all of a segment's are UTF-8 the file has them as strings,
 else as bytes: what is read is what was written, either way.

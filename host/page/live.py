@@ -54,7 +54,7 @@ class _Whole:
 class Live:
     """``look`` makes a view; ``every`` is how many seconds lie between two looks, at least.
 
-    While nobody watches, a look is taken each ``unwatched`` seconds, if that is given.
+    Without watchers, a look is taken each ``unwatched`` seconds, if that is given.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """What the members of a fleet answer at ``/leases``, for pages that show them all.
 
-Addresses are those of the member records: whoever may write the lease container may have them
-asked. They are asked for one path, with a limit of time and of size, and no redirect is
+Addresses are those of the member records: a client that may write the lease container may have
+them asked. They are asked for one path, with a limit of time and of size, and no redirect is
 followed. One that did not answer is left alone for a minute.
 """
 
