@@ -1,9 +1,13 @@
 """Batches for brokers, and what was read from them, in a few words."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.operations import create_collection
+from changefeed.brokers.run_core import open_core
+from changefeed.brokers.store import ObjectStore
 from changefeed.feeds.brokers.protocol import Appended, Batch
 from changefeed.feeds.eventlog.block_format import Layout, changes_of, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
@@ -12,6 +16,15 @@ from changefeed.feeds.feed import RangeId
 QUICK = CoreSettings(
     linger=0.005, heartbeat=0.5, expiration=3.0, settle=0.5, catalog_interval=0.25
 )
+
+
+@asynccontextmanager
+async def first_broker(store: ObjectStore, *, parts: int = 12) -> AsyncIterator[BrokerCore]:
+    """Run broker-1 alone; it takes records of the collection orders."""
+    async with open_core(store, "broker-1", settings=QUICK) as core:
+        await create_collection(core.catalogs, "orders", parts=parts)
+        await core.wait_until_writing()
+        yield core
 
 
 def columns(*keys: str, at_us: int = 1) -> Layout:

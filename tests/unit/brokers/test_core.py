@@ -10,15 +10,13 @@ from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.errors import BatchRefused, CollectionUnknown
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, keys_of, put
+from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 
 P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 
 
 async def test_what_is_appended_is_read_in_order_by_partition() -> None:
-    async with open_core(MemoryStore(), "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await core.wait_until_writing()
+    async with first_broker(MemoryStore()) as core:
         assert await put(core, "orders", batch(P1, "a", "b"), batch(P2, "c")) == [1, 1]
         assert await put(core, "orders", batch(P1, "d", sequence=3)) == [3]
         assert await keys_of(core, "orders", P1) == ["a", "b", "d"]
@@ -28,9 +26,7 @@ async def test_what_is_appended_is_read_in_order_by_partition() -> None:
 
 
 async def test_a_batch_that_is_sent_again_is_stored_once_and_answered_as_before() -> None:
-    async with open_core(MemoryStore(), "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await core.wait_until_writing()
+    async with first_broker(MemoryStore()) as core:
         first = await core.append("orders", [batch(P1, "a", "b")])
         again = await core.append("orders", [batch(P1, "a", "b")])
         assert first == [Appended(partition=RangeId(P1), first=1, count=2)]
@@ -39,9 +35,7 @@ async def test_a_batch_that_is_sent_again_is_stored_once_and_answered_as_before(
 
 
 async def test_a_batch_behind_a_gap_is_not_stored() -> None:
-    async with open_core(MemoryStore(), "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await core.wait_until_writing()
+    async with first_broker(MemoryStore()) as core:
         await put(core, "orders", batch(P1, "a", "b"))
         (answer,) = await core.append("orders", [batch(P1, "d", sequence=4)])
         assert answer == NotAppended(partition=RangeId(P1), reason="gap", reached=2)
@@ -49,9 +43,7 @@ async def test_a_batch_behind_a_gap_is_not_stored() -> None:
 
 
 async def test_a_read_at_the_end_waits_for_records() -> None:
-    async with open_core(MemoryStore(), "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await core.wait_until_writing()
+    async with first_broker(MemoryStore()) as core:
         reading = asyncio.create_task(core.read("orders", RangeId(P1), 0, wait=10))
         await asyncio.sleep(3)
         assert not reading.done()
@@ -61,9 +53,7 @@ async def test_a_read_at_the_end_waits_for_records() -> None:
 
 async def test_all_partitions_of_a_call_share_one_object() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await core.wait_until_writing()
+    async with first_broker(store) as core:
         await put(core, "orders", *(batch(f"e1.p{n:02}.v00-ff", "a") for n in range(1, 13)))
         assert [x for x in store.objects if x.startswith("wal/")] == [
             "wal/00000001/broker-1/000000000001"
@@ -71,9 +61,7 @@ async def test_all_partitions_of_a_call_share_one_object() -> None:
 
 
 async def test_a_batch_that_is_not_what_it_says_is_refused_and_nothing_is_written() -> None:
-    async with open_core(MemoryStore(), "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await core.wait_until_writing()
+    async with first_broker(MemoryStore()) as core:
         good, bad = batch(P1, "a"), batch(P2, "b", "c")
         bad = type(bad)(
             partition=bad.partition, producer="p", sequence=1, count=3, columns=bad.columns
@@ -91,9 +79,7 @@ async def test_an_unknown_collection_is_refused_with_the_names_of_those_there_ar
 
 
 async def test_an_unknown_partition_is_answered_as_unknown() -> None:
-    async with open_core(MemoryStore(), "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await core.wait_until_writing()
+    async with first_broker(MemoryStore()) as core:
         (answer,) = await core.append("orders", [batch("e7.p01.v00-ff", "a")])
         assert isinstance(answer, NotAppended)
         assert answer.reason == "unknown"

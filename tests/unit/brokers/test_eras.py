@@ -12,7 +12,7 @@ from changefeed.feeds.brokers.flush import Place, decode_header
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, keys_of, open_ids, put
+from tests.support.brokers import QUICK, batch, first_broker, keys_of, open_ids, put
 
 
 def ids(era: int, parts: range) -> list[str]:
@@ -32,9 +32,7 @@ async def in_era(core: BrokerCore, era: int) -> None:
 
 async def test_a_second_broker_joins_and_leaves_as_the_project_was_asked_for() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await create_collection(first.catalogs, "orders")
-        await in_era(first, 1)
+    async with first_broker(store) as first:
         assert owners(first) == dict.fromkeys(ids(1, range(1, 13)), "broker-1")
         async with open_core(store, "broker-2", settings=QUICK) as second:
             await in_era(second, 2)
@@ -71,9 +69,7 @@ async def test_brokers_that_start_at_once_make_one_era() -> None:
 
 async def test_a_key_goes_on_in_the_next_era_behind_what_it_had() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await create_collection(first.catalogs, "orders")
-        await in_era(first, 1)
+    async with first_broker(store) as first:
         old = "e1.p07.v00-ff"
         await put(first, "orders", batch(old, "a", "b"))
         async with open_core(store, "broker-2", settings=QUICK) as second:
@@ -90,9 +86,7 @@ async def test_a_key_goes_on_in_the_next_era_behind_what_it_had() -> None:
 
 async def test_a_batch_for_a_closed_partition_is_answered_with_what_of_it_is_stored() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await create_collection(first.catalogs, "orders")
-        await in_era(first, 1)
+    async with first_broker(store) as first:
         old = "e1.p01.v00-ff"
         await put(first, "orders", batch(old, "a", "b"))
         async with open_core(store, "broker-2", settings=QUICK) as second:
@@ -121,9 +115,7 @@ async def test_a_batch_for_a_partition_of_another_broker_is_not_stored() -> None
 
 async def test_the_partitions_of_a_dead_broker_are_closed_at_what_it_acknowledged() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await create_collection(first.catalogs, "orders")
-        await in_era(first, 1)
+    async with first_broker(store) as first:
         async with open_core(store, "broker-2", settings=QUICK) as second:
             await in_era(second, 2)
             await put(second, "orders", batch("e2.p07.v00-ff", "a", "b", "c"))
@@ -138,9 +130,7 @@ async def test_the_partitions_of_a_dead_broker_are_closed_at_what_it_acknowledge
 
 async def test_an_object_behind_the_seal_is_never_read() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await create_collection(first.catalogs, "orders")
-        await in_era(first, 1)
+    async with first_broker(store) as first:
         async with open_core(store, "broker-2", settings=QUICK) as second:
             await in_era(second, 2)
             await put(second, "orders", batch("e2.p07.v00-ff", "a"))
@@ -154,9 +144,7 @@ async def test_an_object_behind_the_seal_is_never_read() -> None:
 
 async def test_a_broker_whose_row_was_ended_acknowledges_nothing_and_comes_again() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await in_era(core, 1)
+    async with first_broker(store) as core:
         await put(core, "orders", batch("e1.p01.v00-ff", "a"))
         store.objects["wal/00000001/broker-1/000000000002"] = b"of somebody else"
         (answer,) = await core.append("orders", [batch("e1.p01.v00-ff", "b", sequence=2)])
@@ -166,9 +154,7 @@ async def test_a_broker_whose_row_was_ended_acknowledges_nothing_and_comes_again
 
 async def test_a_lost_answer_of_the_store_is_settled_by_reading_the_number_back() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await in_era(core, 1)
+    async with first_broker(store) as core:
         create, told = store.create, []
 
         async def twice(key: str, data: bytes) -> bool:
@@ -183,9 +169,7 @@ async def test_a_lost_answer_of_the_store_is_settled_by_reading_the_number_back(
 
 async def test_a_split_opens_halves_and_a_merge_makes_them_one_again() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders", parts=2)
-        await in_era(core, 1)
+    async with first_broker(store, parts=2) as core:
         await split(core.catalogs, "orders", RangeId("e1.p01.v00-ff"))
         await in_era(core, 2)
         assert open_ids(core, "orders") == ["e2.p01.v00-7f", "e2.p01.v80-ff", "e2.p02.v00-ff"]
@@ -199,9 +183,7 @@ async def test_a_split_opens_halves_and_a_merge_makes_them_one_again() -> None:
 
 async def test_the_last_broker_leaves_and_the_next_goes_on() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await create_collection(first.catalogs, "orders", parts=1)
-        await in_era(first, 1)
+    async with first_broker(store, parts=1) as first:
         await put(first, "orders", batch("e1.p01.v00-ff", "a"))
         await leave(first)
     async with open_core(store, "broker-2", settings=QUICK) as second:

@@ -14,7 +14,7 @@ from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, keys_of, put
+from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 
 P1 = "e1.p01.v00-ff"
 
@@ -32,9 +32,7 @@ async def two_brokers(first: BrokerCore, second: BrokerCore) -> None:
 
 async def test_a_broker_that_joins_becomes_the_home_of_what_was_before_on_its_keys() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await create_collection(first.catalogs, "orders")
-        await first.wait_until_writing()
+    async with first_broker(store) as first:
         old = [f"e1.p{n:02}.v00-ff" for n in range(1, 13)]
         await put(first, "orders", *(batch(x, "a") for x in old))
         async with open_core(store, "broker-2", settings=QUICK) as second:
@@ -52,9 +50,7 @@ async def test_a_broker_that_joins_becomes_the_home_of_what_was_before_on_its_ke
 
 async def test_a_few_homes_move_at_a_time() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as first:
-        await create_collection(first.catalogs, "orders")
-        await first.wait_until_writing()
+    async with first_broker(store) as first:
         old = [f"e1.p{n:02}.v00-ff" for n in range(1, 13)]
         await put(first, "orders", *(batch(x, "a") for x in old))
         async with open_core(store, "broker-2", settings=QUICK) as second:
