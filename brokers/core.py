@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from changefeed.brokers.batches import check_batch
-from changefeed.brokers.catalog_store import CatalogStore
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
@@ -19,11 +18,9 @@ from changefeed.brokers.homes import HomeTaker
 from changefeed.brokers.members import Members, Sign
 from changefeed.brokers.reads import Reads
 from changefeed.brokers.retention import Retention
-from changefeed.brokers.row_readers import RowReaders
-from changefeed.brokers.store import ObjectStore
-from changefeed.brokers.topology import topology_of
 from changefeed.feeds.brokers.catalog import Catalog, Cluster
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.errors import CollectionUnknown
 from changefeed.feeds.brokers.protocol import (
     Answer,
@@ -33,6 +30,9 @@ from changefeed.feeds.brokers.protocol import (
     Reason,
     Topology,
 )
+from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 

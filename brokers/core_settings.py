@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-MOST_IN_FLIGHT = 32
-"""The most flushes of one broker that may be under way: readers of a row rely on it."""
+from changefeed.feeds.brokers.flush import MOST_IN_FLIGHT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from changefeed.brokers.catalog_store import CatalogStore
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.master import (
@@ -16,8 +15,6 @@ from changefeed.brokers.master import (
     next_step,
 )
 from changefeed.brokers.members import Members, Membership
-from changefeed.brokers.row_readers import RowReaders
-from changefeed.brokers.store import ObjectStore
 from changefeed.brokers.transitions import (
     begin_ending,
     close_and_open,
@@ -26,7 +23,10 @@ from changefeed.brokers.transitions import (
 )
 from changefeed.feeds.brokers.catalog import Catalog, Era
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.flush import Ends, FlushHeader, encode_flush
+from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.stores.store import ObjectStore
 
 _log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.pulse import Pulse
-from changefeed.brokers.row_readers import RowReaders
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
-from changefeed.brokers.store import ObjectStore
 from changefeed.feeds.brokers.catalog import Catalog, Era
+from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.stores.store import ObjectStore
 
 _log = logging.getLogger(__name__)
 

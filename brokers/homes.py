@@ -10,11 +10,11 @@ from collections.abc import Collection as AbstractCollection
 
 from msgspec.structs import replace
 
-from changefeed.brokers.catalog_store import CatalogStore
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.catalog import Catalog, Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.feed import RangeId
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import msgspec
 
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.store import ObjectStore
 from changefeed.feeds.brokers.names import BROKERS, broker_key
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.runtime.errors import UserError
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from opentelemetry.metrics import MeterProvider
 
-from changefeed.brokers.store import Listed, ObjectStore, StoreError
+from changefeed.feeds.brokers.stores.store import Listed, ObjectStore, StoreError
 
 _ROWS = "wal/"
 

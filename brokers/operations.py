@@ -7,7 +7,6 @@ Any process with the store may do it; brokers follow the catalog. Each may be re
 import time
 import uuid
 
-from changefeed.brokers.catalog_store import CatalogStore
 from changefeed.brokers.transitions import (
     with_collection,
     with_merge,
@@ -15,6 +14,7 @@ from changefeed.brokers.transitions import (
     with_split,
 )
 from changefeed.feeds.brokers.catalog import Collection
+from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS
 from changefeed.feeds.feed import RangeId
 

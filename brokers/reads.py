@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_writer import EraWriter
-from changefeed.brokers.row_reader import RowDamaged, RowReader
-from changefeed.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.flush import PartitionEnd
 from changefeed.feeds.brokers.protocol import Block, ReadResult
+from changefeed.feeds.brokers.row_reader import RowDamaged, RowReader
+from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged, RangeRefused
 from changefeed.feeds.eventlog.block_format import BlockDamaged, behind
 from changefeed.feeds.feed import FeedRange, RangeId

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from changefeed.brokers.catalog_store import CatalogStore
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.row_reader import RowReader
-from changefeed.brokers.row_readers import RowReaders
-from changefeed.brokers.store import ObjectStore
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition, Row
+from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.flush import FlushHeader
 from changefeed.feeds.brokers.names import number_of, row_prefix
+from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.feed import RangeId
 
 Key = tuple[str, RangeId]

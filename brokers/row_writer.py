@@ -21,7 +21,6 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.open_partition import Accepted, OpenPartition
 from changefeed.brokers.producers import Gap
 from changefeed.brokers.pulse import Pulse
-from changefeed.brokers.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     PartitionEnd,
@@ -30,6 +29,7 @@ from changefeed.feeds.brokers.flush import (
 )
 from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
+from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.feed import RangeId
 
 _log = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 
-from changefeed.brokers.addresses import open_store
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.metered_store import MeteredStore
 from changefeed.brokers.meters import BrokerMeters, CoreGauges
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
 from changefeed.brokers.settings import BrokerSettings, WebSection
+from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.scrape import Scrape

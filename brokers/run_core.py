@@ -7,13 +7,13 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from changefeed.brokers.catalog_store import open_cluster
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.members import Sign
-from changefeed.brokers.row_reader import RowDamaged
-from changefeed.brokers.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.catalog_store import open_cluster
 from changefeed.feeds.brokers.names import check_name
+from changefeed.feeds.brokers.row_reader import RowDamaged
+from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.runtime.clock import elapsed_time
 

@@ -26,7 +26,6 @@ from aiohttp import hdrs, web
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.meters import BrokerMeters
-from changefeed.brokers.store import StoreError, StoreUnavailable
 from changefeed.feeds.brokers.errors import (
     BatchRefused,
     ClusterRefused,
@@ -34,6 +33,7 @@ from changefeed.feeds.brokers.errors import (
     PositionGone,
 )
 from changefeed.feeds.brokers.protocol import Topology
+from changefeed.feeds.brokers.stores.store import StoreError, StoreUnavailable
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
     MOST_BYTES,

@@ -1,5 +1,6 @@
-"""The event log as a cluster, as those see it who read and write it: formats and values.
+"""The event log as a cluster, as those see it who read and write it: formats and values,
+and how a store is read.
 
-What lies here needs no client of an object store: brokers, their clients and engines that
-read the store themselves share it.
+Brokers, their clients and engines that read the store themselves share it. Only
+``stores.remote_store`` needs the client of object stores, and is imported when it is needed.
 """

@@ -30,6 +30,8 @@ from changefeed.feeds.feed import RangeId
 MAGIC: Final = b"CFWAL1\r\n"
 TABLE_EVERY: Final = 64
 """Numbers of a row that have a table: 1, 65, 129 ..."""
+MOST_IN_FLIGHT: Final = 32
+"""The most flushes of one broker that may be under way: readers of a row rely on it."""
 
 _FIXED: Final = struct.Struct("<8sII")
 MOST_HEADER: Final = 256 * 1024 * 1024

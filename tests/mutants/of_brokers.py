@@ -98,7 +98,7 @@ BROKERS = (
     ),
     Mutant(
         name="a row is read on behind its seal",
-        file="brokers/row_reader.py",
+        file="feeds/brokers/row_reader.py",
         before="        if header.seal:\n            self.sealed_at = header.number\n",
         after="",
         rule=0,
@@ -162,7 +162,7 @@ BROKERS = (
     ),
     Mutant(
         name="a file is there before it is synced",
-        file="brokers/local_store.py",
+        file="feeds/brokers/stores/local_store.py",
         before="        os.fsync(file.fileno())\n",
         after="        file.flush()\n",
         rule=0,
@@ -170,7 +170,7 @@ BROKERS = (
     ),
     Mutant(
         name="a file is replaced by one that is created",
-        file="brokers/local_store.py",
+        file="feeds/brokers/stores/local_store.py",
         before="                os.link(aside, path)",
         after="                aside.replace(path)",
         rule=0,

@@ -10,16 +10,16 @@ from prometheus_client import CollectorRegistry
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.brokers.meters import BrokerMeters
 from changefeed.brokers.run_core import open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
-from changefeed.brokers.store import ObjectStore
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_producer
 from changefeed.feeds.brokers.sender import ProducerOptions
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.scrape import Scrape

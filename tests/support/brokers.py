@@ -7,8 +7,8 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection
 from changefeed.brokers.run_core import open_core
-from changefeed.brokers.store import ObjectStore
 from changefeed.feeds.brokers.protocol import Appended, Batch
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.block_format import Layout, changes_of, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId

@@ -14,13 +14,13 @@ import pytest
 from changefeed import Record
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import open_brokers_producer
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended
 from changefeed.feeds.brokers.sender import ProducerOptions
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out

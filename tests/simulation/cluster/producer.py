@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from changefeed.brokers.store import StoreUnavailable
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Appended,
@@ -12,6 +11,7 @@ from changefeed.feeds.brokers.protocol import (
     PartitionInfo,
     Topology,
 )
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.hashing import place_of

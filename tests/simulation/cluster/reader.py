@@ -3,8 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from changefeed.brokers.store import StoreUnavailable
 from changefeed.feeds.brokers.protocol import ReadResult, Topology
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.errors import FeedError, RangeRefused
 from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.feed import RangeId

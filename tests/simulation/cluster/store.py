@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from changefeed.brokers.store import Listed, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import Listed, StoreUnavailable
 
 T = TypeVar("T")
 

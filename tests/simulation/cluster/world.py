@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from changefeed.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection, merge, split
-from changefeed.brokers.store import StoreUnavailable
+from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.errors import FeedError
 from tests.simulation.loop import FreezingLoop
 

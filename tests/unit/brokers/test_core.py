@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.brokers.operations import create_collection
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.errors import BatchRefused, CollectionUnknown
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 

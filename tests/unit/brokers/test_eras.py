@@ -3,13 +3,13 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from changefeed.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.brokers.operations import create_collection, merge, split
 from changefeed.brokers.run_core import leave, open_core
+from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.flush import Place, decode_header
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, open_ids, put

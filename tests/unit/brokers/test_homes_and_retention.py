@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.homes import with_homes_planned
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.errors import PositionGone
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from changefeed.brokers.members import Members, NameTaken, Sign
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.brokers.run_core import open_core
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from tests.support.brokers import QUICK
 
 

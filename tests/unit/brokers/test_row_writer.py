@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
-from changefeed.brokers.store import StoreUnavailable
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import batch
 

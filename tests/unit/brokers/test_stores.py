@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.brokers.addresses import open_store
-from changefeed.brokers.local_store import LocalStore
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.brokers.operations import create_collection
-from changefeed.brokers.remote_store import RemoteStore
 from changefeed.brokers.run_core import open_core
-from changefeed.brokers.store import ObjectStore, StoreRefused, StoreUnavailable
+from changefeed.feeds.brokers.stores.addresses import open_store
+from changefeed.feeds.brokers.stores.local_store import LocalStore
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.remote_store import RemoteStore
+from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable
 from tests.support.brokers import QUICK, batch, keys_of, put
 
 pytestmark = pytest.mark.real_time

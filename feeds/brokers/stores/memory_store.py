@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from changefeed.brokers.store import Listed
+from changefeed.feeds.brokers.stores.store import Listed
 
 
 class MemoryStore:

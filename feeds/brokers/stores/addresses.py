@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from changefeed.brokers.local_store import LocalStore
-from changefeed.brokers.memory_store import MemoryStore
-from changefeed.brokers.store import ObjectStore, StoreRefused
+from changefeed.feeds.brokers.stores.local_store import LocalStore
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused
 
 _REMOTE: Final = {"s3": "s3", "s3a": "s3", "az": "az", "azure": "az", "gs": "gs"}
 _FORMS: Final = (
@@ -29,7 +29,7 @@ def open_store(address: str) -> ObjectStore:
     if parts.scheme not in _REMOTE or not parts.netloc:
         raise StoreRefused(f"{address!r} is no place for a cluster: give {_FORMS}")
     try:
-        from changefeed.brokers.remote_store import open_remote  # noqa: PLC0415 - an extra
+        from changefeed.feeds.brokers.stores.remote_store import open_remote  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise StoreRefused(
             f"{address} needs the client of object stores: pip install "

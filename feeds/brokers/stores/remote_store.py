@@ -20,7 +20,7 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from changefeed.brokers.store import Listed, StoreRefused, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import Listed, StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
 _RETRIES: Final[Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=15)}

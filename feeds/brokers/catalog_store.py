@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from changefeed.brokers.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.catalog import (
     FORMAT,
     Catalog,
@@ -20,6 +19,7 @@ from changefeed.feeds.brokers.catalog import (
 )
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.names import CATALOGS, CLUSTER, catalog_key, number_of
+from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 
 
 async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:

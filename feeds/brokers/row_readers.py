@@ -1,11 +1,11 @@
-"""The rows that this broker reads, with one cache of objects for all."""
+"""The rows that one process reads, with one cache of objects for all."""
 
 from collections import OrderedDict
 
-from changefeed.brokers.object_cache import ObjectCache
-from changefeed.brokers.row_reader import RowReader
-from changefeed.brokers.store import ObjectStore
 from changefeed.feeds.brokers.catalog import Catalog
+from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.stores.store import ObjectStore
 
 _MOST = 1024
 

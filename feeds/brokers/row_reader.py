@@ -1,4 +1,4 @@
-"""Reading a row ``wal/<era>/<broker>/<n>``, on any broker.
+"""Reading a row ``wal/<era>/<broker>/<n>``, by brokers and by engines.
 
 A row is what can be read from 1 on without a gap, up to its first seal. What lies behind a
 gap or a seal was never acknowledged. What can be read is there for good: a seal
@@ -13,11 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from changefeed.brokers.core_settings import MOST_IN_FLIGHT
-from changefeed.brokers.object_cache import ObjectCache
-from changefeed.brokers.store import ObjectStore
 from changefeed.feeds.brokers.catalog import Row
 from changefeed.feeds.brokers.flush import (
+    MOST_IN_FLIGHT,
     TABLE_EVERY,
     Ends,
     FlushDamaged,
@@ -31,7 +29,9 @@ from changefeed.feeds.brokers.flush import (
     table_before,
 )
 from changefeed.feeds.brokers.names import flush_key
+from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 

@@ -1,4 +1,4 @@
-"""What brokers need of an object store: the contract. One file for each kind beside it.
+"""What a cluster needs of an object store: the contract. One file for each kind beside it.
 
 ``create`` decides every race in a cluster: of any number of callers, for ever, one gets
 ``True``. All the rest may be late or repeated without harm: a listing may lack what was

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from changefeed.brokers.store import Listed, StoreRefused, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import Listed, StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
 _ASIDE = ".aside"
