@@ -23,7 +23,11 @@ class CloseReason(enum.Enum):
 
 
 class Context(Protocol):
-    """What an observer may know about where its changes come from, and its checkpoints."""
+    """What an observer may know about where its changes come from, and its checkpoints.
+
+    Each observer has one of its own. What it says after its ``close`` counts no more: the
+    changes have been, or will be, given to another.
+    """
 
     @property
     def range(self) -> FeedRange: ...

@@ -11,7 +11,7 @@ from changefeed.feeds.feed import Change
 
 
 class Acknowledgements:
-    """The deliveries of one range that are not yet known to be done. No I/O."""
+    """What one observer was given that is not yet known to be done. No I/O."""
 
     def __init__(self) -> None:
         self._open: deque[Change] = deque()
@@ -33,12 +33,6 @@ class Acknowledgements:
         self._open.extend(changes)
         if changes:
             self._last = changes[-1].sequence
-
-    def forget(self) -> None:
-        """Drop what is in hand: it will be delivered again."""
-        self._open.clear()
-        self._done.clear()
-        self._last = -1
 
     def all_done(self) -> int:
         """Count everything that was delivered as done; return how much was not before."""

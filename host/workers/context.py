@@ -11,7 +11,7 @@ from changefeed.leases.lease import HostName, Lease
 
 
 class WorkerContext:
-    """The context of one lease: the observer may use it from any thread."""
+    """The context of one observer of one lease, which may use it from any thread."""
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class WorkerContext:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._handing_over = False
+        self._closed = False
         self._moved = asyncio.Event()
 
     @property
@@ -52,6 +53,13 @@ class WorkerContext:
         """Let the observer know that nothing more will be delivered; wake who waits for it."""
         self._handing_over = True
         self._moved.set()
+
+    def observer_closed(self) -> None:
+        """Count nothing more that the observer says.
+
+        The next observer is given the same changes again: what is done is for it to say.
+        """
+        self._closed = True
 
     async def acknowledged(self) -> None:
         """Wait until the observer says that something is done, or a handover is announced."""
@@ -79,6 +87,8 @@ class WorkerContext:
             self._loop.call_soon_threadsafe(self._count, count, change)
 
     def _count(self, count: Callable[[Change], Change | None], change: Change) -> None:
+        if self._closed:
+            return
         before = self._acknowledgements.unacknowledged
         watermark = count(change)
         if watermark is not None:

@@ -59,13 +59,7 @@ class Delivery:
         self._prepare_successors = prepare_successors
         self._clock = asyncio.get_running_loop().time
         self._acknowledgements = Acknowledgements()
-        self._context = WorkerContext(
-            owned.lease,
-            environment.host,
-            feed=environment.feed,
-            acknowledgements=self._acknowledgements,
-            checkpoints=checkpoints,
-        )
+        self._context = self._make_context()
         self._watch = CallWatch(
             self._settings.observer.stuck_after,
             overdue=partial(self._events.no_progress, owned.range_id, self._settings.observer),
@@ -98,13 +92,23 @@ class Delivery:
             except ObserverFailed as failed:
                 self._checkpoints.advance()
                 await self._checkpoints.written()  # reading begins there again
-                self._acknowledgements.forget()
+                self._acknowledgements = Acknowledgements()
+                self._context = self._make_context()
                 if self._drain.reason is None:
                     reason = await self._after_failure(failed)
                     if reason is not None:
                         return reason
             if self._drain.reason is not None:
                 return self._drain.reason
+
+    def _make_context(self) -> WorkerContext:
+        return WorkerContext(
+            self._owned.lease,
+            self._environment.host,
+            feed=self._environment.feed,
+            acknowledgements=self._acknowledgements,
+            checkpoints=self._checkpoints,
+        )
 
     async def _after_failure(self, failed: ObserverFailed) -> CloseReason | None:
         """Rest, so that another observer begins; or return why none is to.
@@ -254,6 +258,8 @@ class Delivery:
                 await observer.close(self._context, reason)
         except Exception as error:  # noqa: BLE001 - the border to the user's code
             self._events.close_failed(self._owned.range_id, error)
+        finally:
+            self._context.observer_closed()
 
     def _reason_of_cancellation(self) -> CloseReason:
         if self._owned.lost:

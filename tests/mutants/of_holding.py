@@ -334,19 +334,12 @@ HOLDING = (
         tests=(_HANDOFF,),
     ),
     Mutant(
-        name="what was done early counts though it comes again",
-        file="host/workers/acknowledgements.py",
-        before="""\
-        self._open.clear()
-        self._done.clear()
-        self._last = -1
-""",
-        after="""\
-        self._open.clear()
-        self._last = -1
-""",
+        name="a closed observer says what is done",
+        file="host/workers/context.py",
+        before="        if self._closed:\n",
+        after="        if not self._loop:\n",
         rule=12,
-        tests=(_PROGRESS,),
+        tests=(_WORKER,),
     ),
     Mutant(
         name="what is delivered again is in hand twice",

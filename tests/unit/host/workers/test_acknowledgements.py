@@ -15,16 +15,6 @@ def in_hand(*changes: Change) -> Acknowledgements:
     return acknowledgements
 
 
-def test_what_was_done_early_and_comes_again_has_to_be_done_again() -> None:
-    acknowledgements = in_hand(ONE, TWO, THREE)
-    assert acknowledgements.done(TWO) is None
-    acknowledgements.forget()
-    acknowledgements.deliver([ONE, TWO, THREE])
-    assert acknowledgements.done(ONE) == ONE
-    assert acknowledgements.unacknowledged == 2
-    assert acknowledgements.done(TWO) == TWO
-
-
 def test_what_is_delivered_again_by_a_wrapper_is_in_hand_once() -> None:
     acknowledgements = in_hand(ONE, TWO)
     acknowledgements.deliver([ONE, TWO])

@@ -229,6 +229,32 @@ def slow_checkpoints(seconds: float) -> Callable[..., Awaitable[Any]]:
     return around
 
 
+async def test_a_closed_observer_cannot_say_that_what_its_successor_was_given_is_done() -> None:
+    handed = Handed()
+
+    class FailsOnce(Handed):
+        async def open(self, context: Context) -> None:
+            handed.contexts.append(context)
+
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            if len(handed.contexts) == 1:
+                raise ValueError("the first observer fails")
+            await handed.process(context, changes)
+
+    parts: Parts = {**MANUAL, "observer": {**MANUAL["observer"], "retry": {"attempts": 1}}}
+    container = MemoryLeases()
+    hosts = fleet(filled(1, 5), container, FailsOnce, parts)
+    hosts.start("h0")
+    await asyncio.sleep(60)
+    first, second = handed.contexts
+    first.checkpoint(handed.changes[-1])
+    await asyncio.sleep(5)
+    assert (await the_lease(container)).continuation == "0"
+    second.checkpoint(handed.changes[-1])
+    await asyncio.sleep(5)
+    assert (await the_lease(container)).continuation == "5"
+
+
 async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() -> None:
     feed, container, observer = filled(1, 100), MemoryLeases(), Handed()
     slow = proxied(container, slow_checkpoints(6))
