@@ -2,12 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Self
-
-import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
@@ -338,16 +336,3 @@ def test_all_up_to_a_change_are_done_with_it_and_with_what_was_done_early() -> N
     assert progress.done_up_to(two) == three
     assert progress.done_up_to(one) is None  # it never moves back
     assert progress.unacknowledged == 1
-
-
-@pytest.mark.parametrize("say", [Acknowledgements.done, Acknowledgements.done_up_to])
-def test_what_was_dropped_for_redelivery_no_longer_counts(
-    say: Callable[[Acknowledgements, Change], Change | None],
-) -> None:
-    one, two = changes(MemoryFeed(1), 2)
-    progress = Acknowledgements()
-    progress.deliver([one, two])
-    progress.forget()
-    assert say(progress, two) is None
-    progress.deliver([one, two])
-    assert progress.unacknowledged == 2
