@@ -7,13 +7,16 @@ import re
 from typing import Final
 
 from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.feed import RangeId
 
 CLUSTER: Final = "cluster.json"
 CATALOGS: Final = "catalog/"
 BROKERS: Final = "brokers/"
+SEGMENTS: Final = "segments/"
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGITS: Final = 12
+_SEQUENCE_DIGITS: Final = 19
 
 
 def catalog_key(number: int) -> str:
@@ -30,6 +33,25 @@ def row_prefix(era: int, broker: str) -> str:
 
 def flush_key(era: int, broker: str, number: int) -> str:
     return f"{row_prefix(era, broker)}{number:0{_DIGITS}}"
+
+
+def compacted_prefix(era: int, broker: str) -> str:
+    return f"compacted/{era:08}/{broker}/"
+
+
+def compacted_key(era: int, broker: str, number: int) -> str:
+    """Return where it is written that objects of a row from ``number`` on are in segments."""
+    return f"{compacted_prefix(era, broker)}{number:0{_DIGITS}}"
+
+
+def segments_prefix(collection: str, partition: RangeId) -> str:
+    return f"{SEGMENTS}{collection}/{partition}/"
+
+
+def segment_key(collection: str, partition: RangeId, first: int, last: int) -> str:
+    """Return where records of a partition lie, both sequences included."""
+    bounds = f"{first:0{_SEQUENCE_DIGITS}}-{last:0{_SEQUENCE_DIGITS}}"
+    return f"{segments_prefix(collection, partition)}{bounds}.parquet"
 
 
 def number_of(key: str) -> int | None:

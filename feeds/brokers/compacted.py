@@ -1,0 +1,172 @@
+"""Compaction: what lies in many flushes becomes a few segments. Frozen: format 1.
+
+    segments/<collection>/<partition>/<first>-<last>.parquet   records of one partition
+    compacted/<era>/<broker>/<n>                               what is in segments of a row
+
+**Segments** hold the records between two sequences, both included, as
+``eventlog.segments`` writes them. What is at a sequence never changes, so segments may
+overlap, and all of them are right: ``covering`` says what to read where.
+
+**A run** (``CompactedRun``) says that the objects ``first`` to ``last`` of a row are in
+segments: all records of all partitions that retention has not deleted. Its name is its
+first number, so the next one is found at ``last + 1``; whoever creates it has decided how far
+it goes. It has what is to be known of each file, and the ends of all partitions after it.
+
+**In which order to look.** A segment exists before its run does, the run before the catalog
+says that the row begins later (``Row.kept_from``), and that is said for a while before an
+object is deleted. So who finds an object missing looks for segments once more, and
+only then is something lost:
+
+1. the catalog: what retention has deleted (``Partition.start``), and ``Row.kept_from``;
+2. the names of segments, from a listing of ``segments_prefix``;
+3. flushes for what ``covering`` leaves, from ``kept_from`` on;
+4. where one is missing: 1 and 2 again, then 3 for what is left. Missing again is damage.
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from changefeed.feeds.brokers.flush import MOST_HEADER, FlushDamaged, PartitionEnd
+from changefeed.feeds.brokers.names import segment_key
+from changefeed.feeds.eventlog.segment_rows import Group, SegmentFile
+from changefeed.feeds.feed import RangeId
+
+MAGIC: Final = b"CFRUN1\r\n"
+
+_FIXED: Final = struct.Struct("<8sII")
+_NAME: Final = re.compile(r"/([0-9]{19})-([0-9]{19})\.parquet", re.ASCII)
+
+
+class SegmentBounds(NamedTuple):
+    """The first and the last sequence of a segment."""
+
+    first: int
+    last: int
+
+
+class Piece(NamedTuple):
+    """Sequences that are read from one segment, or from flushes where it is ``None``."""
+
+    first: int
+    last: int
+    segment: SegmentBounds | None
+
+
+def bounds_of(key: str) -> SegmentBounds | None:
+    """Return what a segment holds by its name; ``None`` for what is no segment."""
+    found = _NAME.fullmatch(key, max(0, key.rfind("/")))
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        return None
+    return SegmentBounds(int(found[1]), int(found[2]))
+
+
+def covering(segments: Iterable[SegmentBounds], first: int, last: int) -> Sequence[Piece]:
+    """Return where to read the records between two sequences, both included.
+
+    The pieces follow each other without a gap. As few segments as possible are read; what
+    is in none is left to flushes. Nothing is returned if ``last`` is before ``first``.
+    """
+    ordered = sorted(segments)
+    pieces: list[Piece] = []
+    place = 0
+    best: SegmentBounds | None = None
+    while first <= last:
+        while place < len(ordered) and ordered[place].first <= first:
+            if best is None or ordered[place].last > best.last:
+                best = ordered[place]
+            place += 1
+        if best is not None and best.last >= first:
+            end = min(best.last, last)
+            pieces.append(Piece(first, end, best))
+        else:
+            end = min(ordered[place].first - 1, last) if place < len(ordered) else last
+            pieces.append(Piece(first, end, None))
+        first = end + 1
+    return pieces
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One file: the rest as in ``SegmentFile``.
+
+    ``stored`` are the bytes that its records had in flushes, from the partition's beginning.
+    """
+
+    collection: str
+    partition: RangeId
+    first: int
+    groups: tuple[Group, ...]
+    size: int
+    is_text: bool
+    tail_crc: int
+    stored: int
+
+    @property
+    def last(self) -> int:
+        return self.groups[-1].last
+
+    @property
+    def key(self) -> str:
+        return segment_key(self.collection, self.partition, self.first, self.last)
+
+    @property
+    def file(self) -> SegmentFile:
+        return SegmentFile(
+            first=self.first,
+            groups=self.groups,
+            size=self.size,
+            is_text=self.is_text,
+            tail_crc=self.tail_crc,
+        )
+
+
+class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Objects of a row that are in segments, both numbers included.
+
+    ``written_us`` is when the last of them was written. ``final``: what follows is the seal.
+    ``ends`` are those of all partitions of the row after them, with their producers if
+    it is final. Segments are in the order of collections, partitions and sequences.
+    """
+
+    cluster: str
+    era: int
+    broker: str
+    first: int
+    last: int
+    written_us: int
+    final: bool
+    ends: tuple[PartitionEnd, ...]
+    segments: tuple[Segment, ...]
+
+
+def encode_run(run: CompactedRun) -> bytes:
+    body = msgspec.msgpack.encode(run)
+    return _FIXED.pack(MAGIC, len(body), zlib.crc32(body)) + body
+
+
+def decode_run(data: bytes, cluster: str, era: int, broker: str, first: int) -> CompactedRun:
+    """Read what lies at a place. Raise ``FlushDamaged`` for what was not written there."""
+    if len(data) < _FIXED.size:
+        raise FlushDamaged(f"it has {len(data)} bytes only")
+    magic, size, check = _FIXED.unpack_from(data)
+    body = data[_FIXED.size :]
+    if magic != MAGIC:
+        raise FlushDamaged("it says nothing of segments, or is of a later format")
+    if size > MOST_HEADER or size != len(body) or check != zlib.crc32(body):
+        raise FlushDamaged("its checksum is wrong")
+    try:
+        run = msgspec.msgpack.decode(body, type=CompactedRun)
+    except msgspec.MsgspecError as error:
+        raise FlushDamaged(f"it cannot be read: {error}") from error
+    if (run.cluster, run.era, run.broker, run.first) != (cluster, era, broker, first):
+        raise FlushDamaged(
+            f"it was written for object {run.first} of broker {run.broker!r} in era {run.era} "
+            f"of cluster {run.cluster[:8]}"
+        )
+    if run.last < run.first or not all(x.groups for x in run.segments):
+        raise FlushDamaged("what it says cannot be")
+    return run

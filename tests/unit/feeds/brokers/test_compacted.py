@@ -1,0 +1,153 @@
+"""Where records lie once they are compacted: names, what covers what, and the format."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from changefeed.feeds.brokers.compacted import (
+    CompactedRun,
+    Piece,
+    Segment,
+    SegmentBounds,
+    bounds_of,
+    covering,
+    decode_run,
+    encode_run,
+)
+from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
+from changefeed.feeds.brokers.names import segment_key, segments_prefix
+from changefeed.feeds.eventlog.segment_rows import Group
+from changefeed.feeds.feed import RangeId
+
+P1 = RangeId("e1.p01.v00-ff")
+
+segments = st.lists(
+    st.tuples(st.integers(1, 60), st.integers(0, 30)).map(
+        lambda x: SegmentBounds(x[0], x[0] + x[1])
+    ),
+    max_size=8,
+)
+
+
+@given(segments, st.integers(1, 60), st.integers(0, 90))
+def test_pieces_follow_each_other_from_the_first_record_wanted_to_the_last(
+    found: list[SegmentBounds], first: int, last: int
+) -> None:
+    pieces = covering(found, first, last)
+    assert [y for x in pieces for y in range(x.first, x.last + 1)] == [*range(first, last + 1)]
+
+
+@given(segments, st.integers(1, 60), st.integers(0, 90))
+def test_a_record_is_left_to_flushes_if_no_segment_has_it_and_only_then(
+    found: list[SegmentBounds], first: int, last: int
+) -> None:
+    for piece in covering(found, first, last):
+        if piece.segment is not None:
+            assert piece.segment in found
+            assert piece.segment.first <= piece.first <= piece.last <= piece.segment.last
+        else:
+            left = range(piece.first, piece.last + 1)
+            assert not any(x.first <= y <= x.last for y in left for x in found)
+
+
+@given(segments, st.integers(1, 60), st.integers(0, 90))
+def test_no_segment_is_read_twice_and_none_that_another_makes_needless(
+    found: list[SegmentBounds], first: int, last: int
+) -> None:
+    pieces = covering(found, first, last)
+    read = [x.segment for x in pieces if x.segment is not None]
+    assert len(read) == len(set(read))
+    for before, after in pairwise(pieces):
+        if before.segment is not None:
+            reaching = [x for x in found if x.first <= before.first]
+            assert max(x.last for x in reaching) == before.last
+        else:
+            assert after.segment is not None
+
+
+def test_segments_that_overlap_are_each_read_from_where_the_one_before_ends() -> None:
+    found = [SegmentBounds(1, 64), SegmentBounds(1, 128), SegmentBounds(65, 192)]
+    assert covering(found, 10, 250) == [
+        Piece(10, 128, SegmentBounds(1, 128)),
+        Piece(129, 192, SegmentBounds(65, 192)),
+        Piece(193, 250, None),
+    ]
+
+
+def test_the_name_of_a_segment_says_what_it_holds_and_sorts_by_it() -> None:
+    keys = [segment_key("orders", P1, *x) for x in [(1, 9), (10, 99), (100, 100)]]
+    assert keys == sorted(keys)
+    assert [bounds_of(x) for x in keys] == [(1, 9), (10, 99), (100, 100)]
+    assert all(x.startswith(segments_prefix("orders", P1)) for x in keys)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["1-9.parquet", f"{9:019}-{1:019}.parquet", f"{0:019}-{1:019}.parquet", f"{1:019}.parquet"],
+)
+def test_what_is_no_name_of_a_segment_is_none(name: str) -> None:
+    assert bounds_of(segments_prefix("orders", P1) + name) is None
+
+
+RUN = CompactedRun(
+    cluster="c" * 32,
+    era=3,
+    broker="broker-1",
+    first=65,
+    last=128,
+    written_us=17,
+    final=False,
+    ends=(PartitionEnd(collection="orders", partition=P1, last=20, latest_us=5, stored=900),),
+    segments=(
+        Segment(
+            collection="orders",
+            partition=P1,
+            first=11,
+            groups=(Group(15, 4, 300, 1), Group(20, 5, 700, 2)),
+            size=1_000,
+            is_text=True,
+            tail_crc=3,
+            stored=900,
+        ),
+    ),
+)
+
+
+def test_what_was_compacted_is_read_as_it_was_written() -> None:
+    found = decode_run(encode_run(RUN), RUN.cluster, 3, "broker-1", 65)
+    assert found == RUN
+    assert found.segments[0].file.bounds(1) == (16, 20)
+    assert bounds_of(found.segments[0].key) == (11, 20)
+
+
+@given(st.integers(0, len(encode_run(RUN)) - 1), st.integers(1, 255))
+def test_a_byte_that_is_another_is_noticed(place: int, other: int) -> None:
+    data = bytearray(encode_run(RUN))
+    data[place] ^= other
+    with pytest.raises(FlushDamaged):
+        decode_run(bytes(data), RUN.cluster, 3, "broker-1", 65)
+
+
+@given(st.integers(0, len(encode_run(RUN)) - 1))
+def test_one_that_is_cut_off_is_noticed(size: int) -> None:
+    with pytest.raises(FlushDamaged):
+        decode_run(encode_run(RUN)[:size], RUN.cluster, 3, "broker-1", 65)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(RUN, cluster="d" * 32),
+        replace(RUN, era=4),
+        replace(RUN, broker="broker-2"),
+        replace(RUN, first=1),
+        replace(RUN, last=64),
+        replace(RUN, segments=(replace(RUN.segments[0], groups=()),)),
+    ],
+)
+def test_what_belongs_elsewhere_or_cannot_be_is_refused(other: CompactedRun) -> None:
+    with pytest.raises(FlushDamaged):
+        decode_run(encode_run(other), RUN.cluster, 3, "broker-1", 65)
