@@ -11,14 +11,15 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.host.events import HostEvents
 from changefeed.leases.errors import ContainerUnavailable
+from changefeed.observers.errors import DeadLettersUnavailable
 
 T = TypeVar("T")
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
-_LATER = (FeedUnavailable, ContainerUnavailable)
+_LATER = (FeedUnavailable, ContainerUnavailable, DeadLettersUnavailable)
 
 
 class Retrier:
-    """Asks the feed and the container again until they answer. The caller bounds it."""
+    """Asks the feed and the stores again until they answer. The caller bounds it."""
 
     def __init__(self, events: HostEvents, random: Random) -> None:
         self._events = events
@@ -31,8 +32,8 @@ class Retrier:
         *,
         longest_delay: float = _LONGEST_DELAY,
     ) -> T:
-        """Await ``operation()`` until it raises neither ``FeedUnavailable`` nor
-        ``ContainerUnavailable``; ``doing`` names it in the log.
+        """Await ``operation()`` until it raises no ``FeedUnavailable``,
+        ``ContainerUnavailable`` or ``DeadLettersUnavailable``; ``doing`` names it in the log.
         """
         try:
             return await operation()  # nearly always enough, and much cheaper than what follows

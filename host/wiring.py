@@ -151,7 +151,7 @@ async def wire_host(
         if leases is None:
             leases = await opened("open leases", lambda: open_leases(settings))
         await retrier.call("compare feeds", partial(refuse_another_feed, leases, feed.identity))
-        dead_letters = await stack.enter_async_context(_dead_letters(settings))
+        dead_letters = await opened("open dead letters", lambda: _dead_letters(settings))
         host = Host(
             settings,
             feed=feed,

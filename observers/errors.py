@@ -7,6 +7,7 @@ ObserverError
 ├── ObserverExhausted    it ran out of memory again and again: only a fresh process can help
 ├── LeaseFenced          it may not be called any more: the lease is not ours
 └── DeadLettersRefused   they cannot be kept there: stop, and report it
+DeadLettersUnavailable   no answer from where they are kept: ask again
 ObserverTimedOut         one attempt took too long; like what the observer raises itself
 ObserverRaised           it raised what would end a process; like any other exception of it
 """
@@ -95,6 +96,10 @@ class ObserverExhausted(ObserverError):
 
 class DeadLettersRefused(ObserverError, UserError):
     """No address of dead letters, or a place that cannot keep them. The text is the advice."""
+
+
+class DeadLettersUnavailable(Failure):
+    """No answer from the place of dead letters when it was opened. The same may work later."""
 
 
 class LetterConflict(ObserverError):

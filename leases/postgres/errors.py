@@ -11,24 +11,15 @@ from contextlib import contextmanager
 import asyncpg
 
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.runtime.sqlstates import READ_ONLY, why_it_may_pass
 from changefeed.runtime.tls import certificate_failure
 
-_READ_ONLY = "25006"
 _WITHOUT_TLS = "rejected SSL upgrade"
 _CERTIFICATE_ADVICE = (
     "name the authority that signed the server's in the address (sslrootcert=FILE), the server "
     "by a name that its certificate has, and your own where it asks for one (sslcert=FILE, "
     "sslkey=FILE); and look at the clock of this machine"
 )
-_MAY_PASS: Mapping[str, str] = {
-    # Classes of SQLSTATE, and what to look at.
-    "08": "the connection was lost",
-    "40": "another transaction was in the way",
-    "53": "the server is short of connections, memory or disk space",
-    "55": "another session holds a lock",
-    "57": "the server is stopping, starting, or was asked to cancel",
-    "58": "the server could not read or write its files; look at its log",
-}
 _ADVICE: Mapping[str, str] = {
     "28P01": "check the user and the password (CHANGEFEED_BACKENDS__POSTGRES__PASSWORD, "
     "PGPASSWORD or ~/.pgpass)",
@@ -59,7 +50,7 @@ def translate_errors(where: str) -> Iterator[None]:
 
 def is_read_only(error: BaseException) -> bool:
     """Whether a server that took writes before has become a standby."""
-    return isinstance(error, asyncpg.PostgresError) and error.sqlstate == _READ_ONLY
+    return isinstance(error, asyncpg.PostgresError) and error.sqlstate == READ_ONLY
 
 
 def _translated(error: Exception, where: str) -> ContainerError:
@@ -86,11 +77,9 @@ def _translated(error: Exception, where: str) -> ContainerError:
 def _answered(error: asyncpg.PostgresError, where: str) -> ContainerError:
     state = error.sqlstate or ""
     text = f"{where}: {_line(error)} ({state or 'no code'})"
-    if is_read_only(error):
-        return ContainerUnavailable(f"{text}; it is a standby now, or set to read only")
     if state in _ADVICE:
         return ContainerRefused(f"{text}; {_ADVICE[state]}")
-    hint = _MAY_PASS.get(state[:2])
+    hint = why_it_may_pass(state)
     if hint is not None:
         return ContainerUnavailable(f"{text}; {hint}")
     return ContainerRefused(f"{text}; asking again cannot help")

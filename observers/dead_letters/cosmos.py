@@ -32,7 +32,7 @@ from changefeed.observers.dead_letters.letter import (
     check_same_change,
     in_order,
 )
-from changefeed.observers.errors import DeadLettersRefused
+from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
 
 _PREFIX = "dead-letter."
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
@@ -46,7 +46,7 @@ _ADVICE = {
 
 _decoder = msgspec.json.Decoder(DeadLetter)
 _opening = Translator(
-    unavailable=lambda text, _: DeadLettersRefused(text),
+    unavailable=lambda text, _: DeadLettersUnavailable(text),
     refused=DeadLettersRefused,
     advice=_ADVICE,
 )
@@ -105,7 +105,10 @@ class CosmosDeadLetters:
 async def open_cosmos(
     scheme: str, place: str, access: CosmosAccess
 ) -> AsyncIterator[CosmosDeadLetters]:
-    """Open ``//HOST/DATABASE/CONTAINER``. Raise ``DeadLettersRefused`` if it cannot be."""
+    """Open ``//HOST/DATABASE/CONTAINER``.
+
+    Raise ``DeadLettersUnavailable`` if no answer came, ``DeadLettersRefused`` if it cannot be.
+    """
     try:
         address = read_address(scheme, place, known=())
         account = account_of(address, access)

@@ -7,7 +7,7 @@ none of, is left out of the columns for people.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -21,7 +21,9 @@ from changefeed.observers.dead_letters.letter import (
     check_same_change,
     in_order,
 )
-from changefeed.observers.errors import DeadLettersRefused
+from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
+from changefeed.runtime.sqlstates import why_it_may_pass
+from changefeed.runtime.tls import certificate_failure
 
 _SCHEMA = "changefeed"
 _CONNECTIONS = 2
@@ -82,7 +84,7 @@ class PostgresDeadLetters:
         return [_decoder.decode(x["letter"]) for x in rows]
 
     async def _fetch(self, statement: str, *parameters: object) -> Sequence[Mapping[str, Any]]:
-        with _errors(self._where, OSError):
+        with _errors(self._where, lambda text, _: OSError(text)):
             rows: Sequence[Mapping[str, Any]] = await self._pool.fetch(statement, *parameters)
         return rows
 
@@ -91,8 +93,9 @@ class PostgresDeadLetters:
 async def open_postgres(
     place: str, *, password: str | None = None
 ) -> AsyncIterator[PostgresDeadLetters]:
-    """Make the table if it is not there. Raise ``DeadLettersRefused`` if it cannot be.
+    """Make the table if it is not there.
 
+    Raise ``DeadLettersUnavailable`` if no answer came, ``DeadLettersRefused`` if it cannot be.
     ``place`` is ``//USER@HOST/DATABASE``, with ``?schema=NAME`` unless it is ``changefeed``.
     """
     parts = urlsplit(f"postgresql:{place}")
@@ -102,7 +105,7 @@ async def open_postgres(
     where = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if not place.startswith("//") or not name:
         raise DeadLettersRefused(f"write {where} as postgresql://USER@HOST/DATABASE")
-    with _errors(where, DeadLettersRefused):
+    with _errors(where, _not_opened):
         pool = asyncpg.create_pool(
             dsn,
             min_size=0,  # it would complain in the log while the server is away
@@ -114,7 +117,7 @@ async def open_postgres(
         )
         await pool
     try:
-        with _errors(where, DeadLettersRefused):
+        with _errors(where, _not_opened):
             await _create(pool, f'"{name}"')
         yield PostgresDeadLetters(pool, f'"{name}".dead_letters', where)
     finally:
@@ -134,7 +137,7 @@ async def _create(pool: "asyncpg.Pool[asyncpg.Record]", schema: str) -> None:
 
 
 @contextmanager
-def _errors(where: str, kind: type[Exception]) -> Iterator[None]:
+def _errors(where: str, translated: Callable[[str, Exception], Exception]) -> Iterator[None]:
     try:
         yield
     except (
@@ -145,7 +148,23 @@ def _errors(where: str, kind: type[Exception]) -> Iterator[None]:
         ValueError,
     ) as error:
         text = " ".join(str(error).split()) or type(error).__name__
-        raise kind(f"dead letters in {where}: {text}") from error
+        raise translated(f"dead letters in {where}: {text}", error) from error
+
+
+def _not_opened(text: str, error: Exception) -> Exception:
+    """Return what it means that the place could not be opened."""
+    match error:
+        case asyncpg.TargetServerAttributeNotMatched():
+            return DeadLettersUnavailable(f"{text}; only a read-only standby answers")
+        case asyncpg.PostgresError():
+            reason = why_it_may_pass(error.sqlstate or "")
+        case OSError() if certificate_failure(error) is None:
+            reason = "no answer"
+        case _:
+            reason = None
+    if reason is None:
+        return DeadLettersRefused(text)
+    return DeadLettersUnavailable(f"{text}; {reason}")
 
 
 def _hash(letter_id: LetterId) -> bytes:

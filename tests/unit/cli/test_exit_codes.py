@@ -10,6 +10,7 @@ from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.observers.errors import (
     DeadLettersRefused,
+    DeadLettersUnavailable,
     ObserverExhausted,
     ObserverRefused,
     ObserverStuck,
@@ -26,6 +27,7 @@ from changefeed.runtime.errors import Failure, UserError
         (ContainerRefused("x"), 2),
         (ObserverRefused("x"), 2),
         (DeadLettersRefused("x"), 2),
+        (DeadLettersUnavailable("x"), 1),
         (ObserverStuck(RangeId("r0"), "process", 15.0), 1),
         (ObserverExhausted(RangeId("r0"), "it ran out of memory"), 1),
         (NameTaken(HostName("a"), Incarnation("1")), 2),
