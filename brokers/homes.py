@@ -6,6 +6,7 @@ is named reads the partition into its cache first, and then takes it over. Reads
 never wait for that: any broker serves any partition.
 """
 
+import logging
 from collections.abc import Collection as AbstractCollection
 
 from msgspec.structs import replace
@@ -15,7 +16,10 @@ from changefeed.feeds.brokers.catalog import Catalog, Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
+
+_log = logging.getLogger(__name__)
 
 
 def with_homes_planned(index: CatalogIndex, at_once: int) -> Catalog:
@@ -107,7 +111,10 @@ class HomeTaker:
         for collection, partition in coming:
             row = self._readers.row(catalog, partition.era, partition.broker)
             most = self._settings.warm_bytes
-            await row.read((collection, partition.id), partition.start, most)
+            try:
+                await row.read((collection, partition.id), partition.start, most)
+            except RangeDamaged as error:  # any broker can say so; the others still move
+                _log.warning("broker.home_not_warmed", extra={"error": str(error)})
         if coming:
             taken = {(name, x.id) for name, x in coming}
             await self._catalogs.change(lambda x: with_homes_taken(x, self._name, taken))

@@ -12,7 +12,7 @@ from changefeed.brokers.era_writer import EraWriter
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
 from changefeed.feeds.brokers.errors import PositionGone
-from changefeed.feeds.brokers.flush import PartitionEnd
+from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
 from changefeed.feeds.brokers.protocol import Block, ReadResult
 from changefeed.feeds.brokers.row_reader import RowDamaged, RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
@@ -109,7 +109,7 @@ class Reads:
                 return None
             section, times = found
             return max(partition.start, section.first - 1 + behind(times, time_us))
-        except (RowDamaged, BlockDamaged) as error:
+        except (RowDamaged, FlushDamaged, BlockDamaged) as error:
             raise RangeDamaged(wanted, f"{wanted!r} cannot be read: {error}") from error
 
     async def _end(self, collection: str, partition: Partition) -> PartitionEnd | None:

@@ -33,6 +33,7 @@ from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.feed import RangeId
 
 _HEAD_BYTES = 64 * 1024
@@ -162,6 +163,7 @@ class RowReader:
                 data = await self._store.get(key, 0, header_bytes(data)) or b""
             header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
         except FlushDamaged as error:
+            self._cache.drop(key)  # it may be restored
             raise RowDamaged(f"{key} is not what was written: {error}") from error
         self._keep(header)
         return header
@@ -209,9 +211,13 @@ class RowReader:
         return found
 
     def _tables(self) -> tuple[int, int]:
-        """Return the numbers of the first and the last table, counted from 0."""
+        """Return the numbers of the first and the last table, counted from 0.
+
+        A seal is none of them, also where it has the number of one: a master's has no table.
+        """
         first = -(-(self.kept_from - 1) // TABLE_EVERY)
-        return first, (self.known - 1) // TABLE_EVERY
+        last = self.known - (self.known == self.sealed_at)
+        return first, (last - 1) // TABLE_EVERY
 
     # records
 
@@ -252,8 +258,7 @@ class RowReader:
         for number in range(max(begin * TABLE_EVERY + 1, self.kept_from), self.known + 1):
             section = _section(await self._there(number), key)
             if section is not None and section.latest_us >= time_us:
-                data = await self._object(number)
-                return section, section_columns(data, section).times
+                return section, (await self._columns(number, section)).times
         return None
 
     async def _block(self, key: Key, number: int, after: int) -> Block | None:
@@ -262,8 +267,16 @@ class RowReader:
             return None
         if section.first > after + 1:
             raise RowDamaged(f"records {after + 1} to {section.first - 1} are missing")
-        columns = section_columns(await self._object(number), section)
+        columns = await self._columns(number, section)
         return Block(first=section.first, count=section.count, columns=columns)
+
+    async def _columns(self, number: int, section: Section) -> Layout:
+        """Return the columns of a section; what is damaged is read from the store again."""
+        try:
+            return section_columns(await self._object(number), section)
+        except FlushDamaged:
+            self._cache.drop(self.key(number))
+        return section_columns(await self._object(number), section)
 
     async def _object(self, number: int) -> bytes:
         key = self.key(number)

@@ -7,6 +7,7 @@ _ERAS = "tests/unit/brokers/test_eras.py"
 _MASTER = "tests/unit/brokers/test_master.py"
 _MEMBERS = "tests/unit/brokers/test_members.py"
 _CORE = "tests/unit/brokers/test_core.py"
+_READER = "tests/unit/brokers/test_row_reader.py"
 _STORES = "tests/unit/brokers/test_stores.py"
 _KEPT = "tests/unit/brokers/test_homes_and_retention.py"
 _FLUSH = "tests/unit/feeds/brokers/test_flush.py"
@@ -231,5 +232,21 @@ BROKERS = (
         after="    if not header.identity:",
         rule=0,
         tests=(_CATALOG,),
+    ),
+    Mutant(
+        name="a seal counts as a table",
+        file="feeds/brokers/row_reader.py",
+        before="last = self.known - (self.known == self.sealed_at)",
+        after="last = self.known",
+        rule=0,
+        tests=(_READER,),
+    ),
+    Mutant(
+        name="an object that was damaged stays so in memory",
+        file="feeds/brokers/row_reader.py",
+        before="        except FlushDamaged:\n            self._cache.drop(self.key(number))\n",
+        after="        except FlushDamaged:\n            pass\n",
+        rule=0,
+        tests=(_READER,),
     ),
 )

@@ -1,0 +1,88 @@
+"""Rows as readers find them: seals where tables would be, and objects that were damaged."""
+
+import pytest
+
+from changefeed.brokers.open_partition import Accepted, OpenPartition
+from changefeed.feeds.brokers.catalog import Row
+from changefeed.feeds.brokers.flush import FlushHeader, encode_flush, has_table
+from changefeed.feeds.brokers.names import flush_key
+from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.feed import RangeId
+from tests.support.brokers import batch
+
+P1 = RangeId("e1.p01.v00-ff")
+KEY = ("orders", P1)
+
+
+async def sealed_by_a_master(objects: int) -> MemoryStore:
+    """Store a row of so many objects with a record each, and the seal of a dead broker."""
+    store = MemoryStore()
+    partition = OpenPartition("orders", P1)
+    for n in range(1, objects + 2):
+        seal = n > objects
+        header = FlushHeader(
+            cluster="c",
+            era=1,
+            broker="b",
+            incarnation="master" if seal else "b1",
+            number=n,
+            written_us=n,
+            seal=seal,
+            table=(partition.end(),) if has_table(n) and not seal else None,
+        )
+        sections = []
+        if not seal:
+            accepted = partition.accept(batch(P1, f"k{n}", sequence=n, at_us=n))
+            assert isinstance(accepted, Accepted)
+            sections = [partition.section([accepted], n)]
+        await store.create(flush_key(1, "b", n), encode_flush(header, sections))
+    return store
+
+
+def reader_of(store: MemoryStore, *, sealed_at: int | None = None) -> RowReader:
+    reader = RowReader(store, "c", 1, "b", ObjectCache(10**6))
+    reader.learn(Row(broker="b", incarnation="b1", address="", sealed_at=sealed_at))
+    return reader
+
+
+@pytest.mark.parametrize("objects", [63, 64, 65, 128])
+async def test_a_row_is_read_whatever_number_its_seal_has(objects: int) -> None:
+    reader = reader_of(await sealed_by_a_master(objects), sealed_at=objects + 1)
+    for after in (0, 1, objects - 1):
+        blocks = await reader.read(KEY, after, 10**6)
+        assert [x.first for x in blocks] == [*range(after + 1, objects + 1)]
+    assert (await reader.ends())[KEY].last == objects
+
+
+@pytest.mark.parametrize("objects", [63, 64, 65, 128])
+async def test_a_time_is_found_whatever_number_the_seal_has(objects: int) -> None:
+    reader = reader_of(await sealed_by_a_master(objects), sealed_at=objects + 1)
+    for time_us in (1, 2, objects):
+        found = await reader.first_since(KEY, time_us)
+        assert found is not None
+        assert found[0].first == time_us
+
+
+async def test_a_seal_is_no_table_that_says_that_nothing_is_left() -> None:
+    reader = reader_of(await sealed_by_a_master(64), sealed_at=65)
+    table = await reader.last_table(lambda x: not x.table or x.table[0].last == 0)
+    assert table is not None
+    assert table.number == 1
+
+
+@pytest.mark.parametrize("place", [20, -1], ids=["header", "records"])
+async def test_an_object_that_is_restored_is_read_again(place: int) -> None:
+    store = await sealed_by_a_master(3)
+    reader, key = reader_of(store, sealed_at=4), flush_key(1, "b", 2)
+    whole = store.objects[key]
+    flipped = bytearray(whole)
+    flipped[place] ^= 1
+    store.objects[key] = bytes(flipped)
+    assert [x.first for x in await reader.read(KEY, 0, 10**6)] == [1]
+    with pytest.raises(RangeDamaged, match="Restore the object"):
+        await reader.read(KEY, 1, 10**6)
+    store.objects[key] = whole
+    assert [x.first for x in await reader.read(KEY, 1, 10**6)] == [2, 3]
