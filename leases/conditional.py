@@ -25,8 +25,9 @@ from changefeed.leases.errors import (
     MemberConflict,
 )
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
+from changefeed.leases.listing import ListedChanges
 from changefeed.leases.stores import CheckpointConflict, require_continuation
-from changefeed.leases.tables import Record
+from changefeed.leases.tables import Record, changes_of
 
 _ATTEMPTS = 10
 
@@ -126,6 +127,9 @@ class ConditionalOwnership(ConditionalMembers):
 
     async def list(self) -> Sequence[Lease]:
         return await self._leases.all()
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        return await changes_of(self._leases, token)
 
     async def read(self, range_id: RangeId) -> Lease | None:
         return await self._leases.get(range_id)

@@ -17,6 +17,7 @@ from changefeed.leases.tables import (
     KEEP,
     Decision,
     Record,
+    TableChanges,
     TableCheckpoints,
     TableLeases,
     TableOwnership,
@@ -31,6 +32,12 @@ class MemoryTable(Generic[Record]):
 
     async def all(self) -> Sequence[Record]:
         return list(self._records.values())
+
+    async def changes_since(self, token: str) -> TableChanges[Record]:
+        since = int(token or 0)
+        found = [x for x in self._records.values() if int(x.version) > since]
+        newest = max((int(x.version) for x in found), default=since)
+        return TableChanges(records=found, total=len(self._records), token=str(newest))
 
     async def get(self, key: str) -> Record | None:
         return self._records.get(key)

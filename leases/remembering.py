@@ -16,6 +16,7 @@ from dataclasses import replace
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
+from changefeed.leases.listing import ListedChanges, ListsChanges
 
 
 class LeaseMemory:
@@ -65,6 +66,13 @@ class RememberingContainer:
         leases = await self._container.list()
         self._memory.note(leases)
         return leases
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        if not isinstance(self._container, ListsChanges):
+            return None
+        changes = await self._container.changes_since(token)
+        self._memory.note([] if changes is None else changes.leases)
+        return changes
 
     async def read(self, range_id: RangeId) -> Lease | None:
         lease = await self._container.read(range_id)

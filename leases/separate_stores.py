@@ -41,6 +41,7 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
+from changefeed.leases.listing import ListedChanges, ListsChanges
 from changefeed.leases.stores import (
     CheckpointConflict,
     CheckpointStore,
@@ -94,6 +95,14 @@ class SeparateStores:
 
     async def list(self) -> Sequence[Lease]:
         return [_listed(owned) for owned in await self._ownership.list()]
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        if not isinstance(self._ownership, ListsChanges):
+            return None
+        changes = await self._ownership.changes_since(token)
+        if changes is None:
+            return None
+        return replace(changes, leases=[_listed(x) for x in changes.leases])
 
     async def read(self, range_id: RangeId) -> Lease | None:
         for _ in range(_ATTEMPTS):

@@ -9,12 +9,13 @@ conditional writes, and does not use this module.
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.errors import LeaseConflict, LeaseGone, MemberConflict
 from changefeed.leases.lease import Checkpoint, Lease, Member
+from changefeed.leases.listing import ListedChanges
 from changefeed.leases.stores import CheckpointConflict, require_continuation
 
 Record = TypeVar("Record", Lease, Checkpoint, Member)
@@ -29,6 +30,15 @@ class Keep(enum.Enum):
 KEEP = Keep.KEEP
 Decision: TypeAlias = Record | Literal[Keep.KEEP] | None
 """What to write next; ``None`` deletes, ``KEEP`` leaves what is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChanges(Generic[Record]):
+    """``total`` is how many records there are; ``token`` is where the next question begins."""
+
+    records: Sequence[Record]
+    total: int
+    token: str
 
 
 class Table(Protocol[Record]):
@@ -49,6 +59,24 @@ class Table(Protocol[Record]):
         What ``decide`` raises goes through, and nothing is written.
         """
         ...
+
+
+@runtime_checkable
+class ChangesTable(Protocol):
+    """A table of leases that can also say what has changed."""
+
+    async def changes_since(self, token: str) -> TableChanges[Lease]:
+        """Return the records of ``all`` that were written since ``token`` was given."""
+        ...
+
+
+async def changes_of(leases: object, token: str) -> ListedChanges | None:
+    """List what has changed, if the table can say; without continuations."""
+    if not isinstance(leases, ChangesTable):
+        return None
+    changes = await leases.changes_since(token)
+    found = [x.without_continuation() for x in changes.records]
+    return ListedChanges(leases=found, total=changes.total, token=changes.token)
 
 
 class TableMembers:
@@ -76,6 +104,9 @@ class TableOwnership(TableMembers):
 
     async def list(self) -> Sequence[Lease]:
         return await self._leases.all()
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        return await changes_of(self._leases, token)
 
     async def read(self, range_id: RangeId) -> Lease | None:
         return await self._leases.get(range_id)

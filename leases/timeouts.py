@@ -9,6 +9,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease, Member
+from changefeed.leases.listing import ListedChanges, ListsChanges
 from changefeed.runtime.cancellation import keep_cancellation
 
 T = TypeVar("T")
@@ -34,6 +35,11 @@ class BoundedContainer:
 
     async def list(self) -> Sequence[Lease]:
         return await self._bounded("list", self._container.list())
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        if not isinstance(self._container, ListsChanges):
+            return None
+        return await self._bounded("list", self._container.changes_since(token))
 
     async def read(self, range_id: RangeId) -> Lease | None:
         return await self._bounded("read", self._container.read(range_id))

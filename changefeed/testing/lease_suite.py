@@ -15,6 +15,7 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version, WriteId
+from changefeed.leases.listing import LeaseListing
 from changefeed.testing.lease_cast import (
     A1,
     B1,
@@ -65,6 +66,29 @@ async def test_a_listing_leaves_continuations_out(leases: LeaseContainer) -> Non
     listed = await leases.list()
     assert sorted(x.range_id for x in listed) == ["r0", "r1", "r2"]
     assert {x.continuation for x in listed} == {None}
+
+
+async def test_a_listing_by_what_has_changed_shows_every_write(leases: LeaseContainer) -> None:
+    listing = LeaseListing(leases, lambda: 0.0)
+
+    async def agree() -> None:
+        known, stored = await listing.list(), await leases.list()
+        assert {x.range_id: x for x in known} == {x.range_id: x for x in stored}
+        assert len(known) == len(stored)
+
+    await agree()
+    made = [await leases.create(new(RangeId(f"r{n}"))) for n in range(3)]
+    await agree()
+    owned = await leases.acquire(made[1].taken_by(A, A1))
+    await agree()
+    owned = await leases.checkpoint(owned.advanced_to(C1))
+    await agree()
+    await leases.replace(owned.released())
+    await agree()
+    await leases.delete(made[2])
+    await agree()
+    await leases.create(new(RangeId("r2")))
+    await agree()
 
 
 async def test_a_new_container_is_empty(leases: LeaseContainer) -> None:

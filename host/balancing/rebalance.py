@@ -25,6 +25,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, MemberConflict
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.listing import LeaseListing
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
@@ -70,13 +71,12 @@ class Rebalancer:
         self._vanished = vanished
         self._unended: frozenset[RangeId] = frozenset()
         self._clock = clock
+        self._listing = LeaseListing(container, clock)
 
     async def run_once(self) -> None:
         """Do one round. Raise what container and feed raise."""
         asked = self._clock()
-        leases, members = await asyncio.gather(
-            self._container.list(), self._container.members()
-        )
+        leases, members = await asyncio.gather(self._listing.list(), self._container.members())
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         self._look_for_vanished(leases)
         if isinstance(self._feed, RemembersRanges):

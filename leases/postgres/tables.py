@@ -14,7 +14,7 @@ from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
 from changefeed.leases.postgres.connection import Database, Row
 from changefeed.leases.postgres.schema import quoted
-from changefeed.leases.tables import Record
+from changefeed.leases.tables import Record, TableChanges
 
 _LONGEST_KEY = 256
 
@@ -48,6 +48,14 @@ class PostgresTable(Generic[Record]):
         which = "fleet = $1 and key = $2"
         # Put together from the columns below and quoted names: nothing comes from outside.
         self._all = f"select version, {seen} from {table} where fleet = $1"  # noqa: S608
+        since = "age(nullif($2::text, '')::xid)"
+        changed = f"$2::text = '' or {since} < 0 or age(xmin) <= {since}"
+        self._changes = (
+            "select total, token, x.* from (select count(*) as total,"  # noqa: S608 - as above
+            " pg_snapshot_xmin(pg_current_snapshot())::xid::text as token"
+            f" from {table} where fleet = $1) as here left join (select version, {seen}"
+            f" from {table} where fleet = $1 and ({changed})) as x on true"
+        )
         self._get = f"select version, {names} from {table} where {which}"  # noqa: S608
         self._insert = (
             f"insert into {table} (fleet, key, version, {names}) values ($1, $2, $3, {marks})"  # noqa: S608
@@ -66,6 +74,12 @@ class PostgresTable(Generic[Record]):
 
     async def all(self) -> Sequence[Record]:
         return [self._read(x) for x in await self._database.fetch(self._all, self._fleet)]
+
+    async def changes_since(self, token: str) -> TableChanges[Record]:
+        """Ask for the rows of transactions that were not over when ``token`` was given."""
+        rows = await self._database.fetch(self._changes, self._fleet, token)
+        written = [self._read(x) for x in rows if x["version"] is not None]
+        return TableChanges(records=written, total=rows[0]["total"], token=rows[0]["token"])
 
     async def get(self, key: str) -> Record | None:
         return self._only(await self._database.one(self._get, self._fleet, _key(key)))

@@ -40,6 +40,7 @@ from changefeed.leases.tables import (
     KEEP,
     Decision,
     Record,
+    TableChanges,
     TableCheckpoints,
     TableLeases,
     TableOwnership,
@@ -57,6 +58,14 @@ class SqliteTable(Generic[Record]):
     async def all(self) -> Sequence[Record]:
         rows = await self._file.select(self._kind.selection(without=self._kind.left_out))
         return [self._kind.from_row(row) for row in rows]
+
+    async def changes_since(self, token: str) -> TableChanges[Record]:
+        found = await self._file.select(self._kind.changes, token or "0")
+        total, newest = found[0]["total"], found[0]["newest"] or 0
+        written = [self._kind.from_row(x) for x in found if x["version"] is not None]
+        return TableChanges(
+            records=written, total=total, token=str(max(int(token or 0), newest))
+        )
 
     async def get(self, key: str) -> Record | None:
         return self._only(await self._file.select(self._one, key))

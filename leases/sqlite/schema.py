@@ -61,6 +61,15 @@ class Kind(Generic[Record]):
     def deletion(self) -> str:
         return f"delete from {self.table} where {self.key} = ?"  # noqa: S608
 
+    @property
+    def changes(self) -> str:
+        """Selects what has a later version than a given one, and the totals: at least a row."""
+        return (
+            "select * from (select count(*) as total, max(version) as newest"  # noqa: S608
+            f" from {self.table}) left join ({self.selection(without=self.left_out)}"
+            f" where {self.table}.version > cast(? as integer)) on true"
+        )
+
     def selection(self, *, without: str = "") -> str:
         names = ", ".join(f"null as {x}" if x == without else x for x in self.columns)
         return f"select cast(version as text) as version, {names} from {self.table}"  # noqa: S608

@@ -16,6 +16,7 @@ from changefeed.leases.addresses import check_leases, open_container, open_store
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.feed_identity import KeepsFeedIdentity, refuse_another_feed
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.listing import WHOLE, ListsChanges
 from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.schema import MIGRATIONS, create_schema, stored_version
@@ -245,6 +246,28 @@ async def test_fleets_in_one_database_do_not_see_each_other(postgres: Postgres) 
         assert list(await second.list()) == []
         assert await second.read(RangeId("r0")) is None
         assert (await second.create(lease())).version != (await first.list())[0].version
+
+
+async def test_a_write_that_is_committed_later_is_among_what_has_changed(
+    postgres: Postgres,
+) -> None:
+    address = f"{postgres.url}?schema=later"
+    database = connect(read_address(address.removeprefix("postgresql:")))
+    async with open_container(address, opening()) as leases, database as slow:
+        assert isinstance(leases, ListsChanges)
+        await leases.create(lease("r0"))
+        other = await leases.create(lease("r1"))
+        start = await leases.changes_since(WHOLE)
+        assert start is not None
+        async with slow.transaction() as transaction:
+            await transaction.execute("update later.leases set renewals = 7 where key = 'r0'")
+            await leases.replace(other.renewed())
+            before = await leases.changes_since(start.token)
+        assert before is not None
+        after = await leases.changes_since(before.token)
+    assert after is not None
+    assert "r1" in {x.range_id for x in before.leases}
+    assert [x.renewals for x in after.leases if x.range_id == "r0"] == [7]
 
 
 async def test_hosts_that_start_together_create_the_tables_once(postgres: Postgres) -> None:

@@ -10,6 +10,7 @@ _STORES = "tests/integration/test_store_leases.py"
 _ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
 _PAUSE = "tests/unit/leases/operations/test_pause.py"
+_LISTING = "tests/unit/leases/test_listing.py"
 _ERRORS = "tests/unit/leases/test_store_errors.py"
 
 STORES = (
@@ -48,10 +49,42 @@ STORES = (
     Mutant(
         name="a listing of rows shows all fleets",
         file="leases/postgres/tables.py",
-        before='from {table} where fleet = $1"  # noqa: S608\n        self._get',
-        after="from {table} where $1 <> ''\"  # noqa: S608\n        self._get",
+        before='from {table} where fleet = $1"  # noqa: S608\n        since',
+        after="from {table} where $1 <> ''\"  # noqa: S608\n        since",
         rule=3,
         tests=(f"{_STORES}::test_fleets_in_one_database_do_not_see_each_other",),
+    ),
+    Mutant(
+        name="a write that is committed after a later one is never listed",
+        file="leases/postgres/tables.py",
+        before="pg_snapshot_xmin(",
+        after="pg_snapshot_xmax(",
+        rule=3,
+        tests=(f"{_STORES}::test_a_write_that_is_committed_later_is_among_what_has_changed",),
+    ),
+    Mutant(
+        name="a row of SQLite that is written with the newest version is listed no more",
+        file="leases/sqlite/container.py",
+        before="token=str(max(int(token or 0), newest))",
+        after="token=str(max(int(token or 0), newest) + 1)",
+        rule=3,
+        tests=(_LISTING,),
+    ),
+    Mutant(
+        name="a lease that was deleted stays known",
+        file="leases/listing.py",
+        before="if len(known) != changes.total and token:",
+        after="if len(known) < changes.total and token:",
+        rule=3,
+        tests=(_LISTING,),
+    ),
+    Mutant(
+        name="leases are never listed whole again",
+        file="leases/listing.py",
+        before="_WHOLE_EVERY = 60.0",
+        after="_WHOLE_EVERY = 1e9",
+        rule=3,
+        tests=(_LISTING,),
     ),
     Mutant(
         name="a standby is written to",

@@ -1,0 +1,79 @@
+"""All leases, asked for by what has changed since the last time.
+
+Every host lists every lease every few seconds, and at rest hardly one of them has changed. A
+container that can say what was written since (a version that grows, a transaction's number)
+answers with that alone, and with how many leases there are: a lease that was deleted is noticed
+by the count, and then all are listed again. So they are at the start, and every minute: a
+server that was restored from a backup may have gone back behind what was said.
+
+What is missed or late costs a write that is refused, and a new plan: every write names the
+version that it is meant for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease
+from changefeed.runtime.clock import Clock
+
+WHOLE = ""
+"""The token before the first: everything has changed since."""
+
+_WHOLE_EVERY = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedChanges:
+    """Leases without their continuations; ``total`` is how many there are.
+
+    ``token`` is where the next question begins.
+    """
+
+    leases: Sequence[Lease]
+    total: int
+    token: str
+
+
+@runtime_checkable
+class ListsChanges(Protocol):
+    """A lease container that can say what has changed."""
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        """Return every lease that was written since ``token`` was given, and perhaps more.
+
+        ``None`` if this container cannot say. Raises as containers do.
+        """
+        ...
+
+
+class LeaseListing:
+    """What one host knows of all leases, brought up to date by each listing."""
+
+    def __init__(self, container: LeaseContainer, clock: Clock) -> None:
+        self._container = container
+        self._clock = clock
+        self._known = dict[RangeId, Lease]()
+        self._token = WHOLE
+        self._whole_due = clock()
+
+    async def list(self) -> Sequence[Lease]:
+        """Return every lease, without continuations. Raise as the container does."""
+        if not isinstance(self._container, ListsChanges):
+            return await self._container.list()
+        now = self._clock()
+        token = WHOLE if now >= self._whole_due else self._token
+        changes = await self._container.changes_since(token)
+        if changes is None:
+            return await self._container.list()
+        known = self._known if token else dict[RangeId, Lease]()
+        known.update((x.range_id, x) for x in changes.leases)
+        if len(known) != changes.total and token:
+            self._token, self._whole_due = WHOLE, now  # should the next call fail
+            return await self.list()
+        if not token:
+            self._whole_due = now + _WHOLE_EVERY
+        self._known, self._token = known, changes.token
+        return list(known.values())

@@ -1,0 +1,146 @@
+"""All leases, known by what has changed since the last listing."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.listing import WHOLE, LeaseListing, ListedChanges
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.sqlite.container import SqliteLeases
+
+A, A1 = HostName("a"), Incarnation("a-1")
+
+
+def new(name: str) -> Lease:
+    return Lease(range=FeedRange(id=RangeId(name)), continuation=Continuation("0"))
+
+
+class Counted(MemoryLeases):
+    """Knows since when it was asked, and how much it answered; it may fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, int]] = []
+        self.away = False
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        if self.away:
+            raise ContainerUnavailable("no answer")
+        changes = await super().changes_since(token)
+        assert changes is not None
+        self.asked.append((token, len(changes.leases)))
+        return changes
+
+
+class Stage:
+    """Three leases, and a host that lists them; ``now`` is its clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.leases = Counted()
+        self.listing = LeaseListing(self.leases, lambda: self.now)
+
+    async def filled(self) -> Sequence[Lease]:
+        for n in range(3):
+            await self.leases.create(new(f"r{n}"))
+        return await self.listing.list()
+
+    async def agrees(self) -> bool:
+        known, stored = await self.listing.list(), await self.leases.list()
+        return {x.range_id: x for x in known} == {x.range_id: x for x in stored}
+
+
+async def test_at_rest_a_listing_answers_with_nothing_but_the_count() -> None:
+    stage = Stage()
+    assert len(await stage.filled()) == 3
+    assert len(await stage.listing.list()) == 3
+    assert [answered for _, answered in stage.leases.asked] == [3, 0]
+
+
+async def test_a_lease_that_was_deleted_is_known_no_more_and_one_in_its_place_is() -> None:
+    stage = Stage()
+    first, *_ = await stage.filled()
+    await stage.leases.delete(first)
+    assert await stage.agrees()
+    second = (await stage.listing.list())[0]
+    await stage.leases.delete(second)
+    await stage.leases.create(new("r9"))
+    assert await stage.agrees()
+
+
+async def test_every_minute_all_are_listed() -> None:
+    stage = Stage()
+    await stage.filled()
+    for stage.now in (30.0, 59.0, 60.0, 61.0):
+        await stage.listing.list()
+    assert [token == WHOLE for token, _ in stage.leases.asked] == [
+        *(True, False, False),
+        *(True, False),
+    ]
+
+
+async def test_a_listing_that_got_no_answer_leaves_the_next_one_whole() -> None:
+    stage = Stage()
+    first, *_ = await stage.filled()
+    await stage.leases.acquire(first.taken_by(A, A1))
+    stage.leases.away = True
+    with pytest.raises(ContainerUnavailable):
+        await stage.listing.list()
+    stage.leases.away = False
+    assert await stage.agrees()
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "acquire", "checkpoint", "delete", "list"]),
+        st.integers(0, 3),
+    ),
+    max_size=25,
+)
+
+
+async def follow(leases: LeaseContainer, steps: Sequence[tuple[str, int]]) -> None:
+    """Do some writes, and compare what a host knows with what is stored after some."""
+    listing = LeaseListing(leases, lambda: 0.0)
+    for step, n in [*steps, ("list", 0)]:
+        stored = await leases.read(RangeId(f"r{n}"))
+        match step:
+            case "create":
+                await leases.create(new(f"r{n}"))
+            case "acquire" if stored:
+                await leases.acquire(stored.taken_by(A, A1))
+            case "checkpoint" if stored:
+                await leases.checkpoint(stored.advanced_to(Continuation("1")))
+            case "delete" if stored:
+                await leases.delete(stored)
+            case "list":
+                known = sorted(await listing.list(), key=lambda x: x.range_id)
+                assert known == sorted(await leases.list(), key=lambda x: x.range_id)
+
+
+@given(STEPS)
+async def test_after_any_writes_all_that_is_stored_is_known(
+    steps: Sequence[tuple[str, int]],
+) -> None:
+    await follow(MemoryLeases(), steps)
+
+
+@pytest.mark.real_time
+@given(STEPS)
+@settings(max_examples=25, deadline=None)
+def test_in_a_file_too(steps: Sequence[tuple[str, int]]) -> None:
+    async def in_a_file(place: Path) -> None:
+        async with SqliteLeases(place / "leases.db") as leases:
+            await follow(leases, steps)
+
+    with TemporaryDirectory() as place:
+        asyncio.run(in_a_file(Path(place)))
