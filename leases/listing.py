@@ -54,6 +54,7 @@ class LeaseListing:
 
     def __init__(self, container: LeaseContainer, clock: Clock) -> None:
         self._container = container
+        self._changes = container if isinstance(container, ListsChanges) else None
         self._clock = clock
         self._known = dict[RangeId, Lease]()
         self._token = WHOLE
@@ -61,11 +62,11 @@ class LeaseListing:
 
     async def list(self) -> Sequence[Lease]:
         """Return every lease, without continuations. Raise as the container does."""
-        if not isinstance(self._container, ListsChanges):
+        if self._changes is None:
             return await self._container.list()
         now = self._clock()
         token = WHOLE if now >= self._whole_due else self._token
-        changes = await self._container.changes_since(token)
+        changes = await self._changes.changes_since(token)
         if changes is None:
             return await self._container.list()
         known = self._known if token else dict[RangeId, Lease]()

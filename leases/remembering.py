@@ -60,6 +60,7 @@ class RememberingContainer:
 
     def __init__(self, container: LeaseContainer, memory: LeaseMemory) -> None:
         self._container = container
+        self._changes = container if isinstance(container, ListsChanges) else None
         self._memory = memory
 
     async def list(self) -> Sequence[Lease]:
@@ -68,9 +69,9 @@ class RememberingContainer:
         return leases
 
     async def changes_since(self, token: str) -> ListedChanges | None:
-        if not isinstance(self._container, ListsChanges):
+        if self._changes is None:
             return None
-        changes = await self._container.changes_since(token)
+        changes = await self._changes.changes_since(token)
         self._memory.note([] if changes is None else changes.leases)
         return changes
 

@@ -73,6 +73,7 @@ class SeparateStores:
 
     def __init__(self, ownership: OwnershipStore, checkpoints: CheckpointStore) -> None:
         self._ownership = ownership
+        self._changes = ownership if isinstance(ownership, ListsChanges) else None
         self._checkpoints = checkpoints
 
     async def members(self) -> Sequence[Member]:
@@ -97,9 +98,9 @@ class SeparateStores:
         return [_listed(owned) for owned in await self._ownership.list()]
 
     async def changes_since(self, token: str) -> ListedChanges | None:
-        if not isinstance(self._ownership, ListsChanges):
+        if self._changes is None:
             return None
-        changes = await self._ownership.changes_since(token)
+        changes = await self._changes.changes_since(token)
         if changes is None:
             return None
         return replace(changes, leases=[_listed(x) for x in changes.leases])

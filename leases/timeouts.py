@@ -30,6 +30,7 @@ class BoundedContainer:
         on_call: Callable[[str], None],
     ) -> None:
         self._container = container
+        self._changes = container if isinstance(container, ListsChanges) else None
         self._timeout = timeout
         self._on_call = on_call
 
@@ -37,9 +38,9 @@ class BoundedContainer:
         return await self._bounded("list", self._container.list())
 
     async def changes_since(self, token: str) -> ListedChanges | None:
-        if not isinstance(self._container, ListsChanges):
+        if self._changes is None:
             return None
-        return await self._bounded("list", self._container.changes_since(token))
+        return await self._bounded("list", self._changes.changes_since(token))
 
     async def read(self, range_id: RangeId) -> Lease | None:
         return await self._bounded("read", self._container.read(range_id))

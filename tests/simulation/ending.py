@@ -124,6 +124,7 @@ class Ending:
         renewals = len(owners) * (_STILL / 10.0 + 1)
         bounds = {
             "list": looks + _STILL / 20.0 + 1,
+            "changes_since": looks + 1,
             "members": looks,
             "put_member": looks,
             "ranges": _STILL / 20.0 + 2,

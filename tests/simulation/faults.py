@@ -162,7 +162,7 @@ class Faults:
 _KINDS: list[frozenset[str] | None] = [
     None,
     None,
-    frozenset({"list", "members", "ranges", "query"}),
+    frozenset({"list", "changes_since", "members", "ranges", "query"}),
     frozenset({"replace", "patch"}),
     frozenset({"checkpoint", "write"}),
     frozenset({"create", "delete"}),

@@ -77,7 +77,7 @@ def too_many_calls(
     looks = seconds / _HANDOFF_POLL + 20
     each = ranges * (seconds / _SHORTEST_RETRY + 10)
     bounds = {
-        ("list",): looks,
+        ("list", "changes_since"): looks,
         ("members",): looks,
         ("query",): 2 * looks,
         ("put_member", "remove_member"): looks,

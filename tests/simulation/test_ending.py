@@ -129,7 +129,11 @@ async def test_leases_that_wait_for_ever_and_tombstones_are_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "most"), [("list", 20), ("members", 16), ("ranges", 6), ("replace", 60)]
+    ("name", "most"),
+    [
+        *(("list", 20), ("changes_since", 18), ("members", 16)),
+        *(("ranges", 6), ("replace", 60)),
+    ],
 )
 def test_a_host_that_asks_or_writes_more_than_settings_say_is_seen(
     name: str, most: int

@@ -58,7 +58,18 @@ def test_a_host_that_does_what_settings_say_makes_no_calls_too_many() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["list", "query", "put_member", "ranges", "patch", "acquire", "create", "write"]
+    "name",
+    [
+        "list",
+        "changes_since",
+        "query",
+        "put_member",
+        "ranges",
+        "patch",
+        "acquire",
+        "create",
+        "write",
+    ],
 )
 def test_a_call_made_in_a_loop_is_seen(name: str) -> None:
     calls = {name: 100 * 60}
@@ -79,5 +90,5 @@ def test_a_world_whose_hosts_list_in_a_loop_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Balancer, "next_listing", lambda *_, **__: 0.05)
-    with pytest.raises(Violation, match=r"called list .* times in"):
+    with pytest.raises(Violation, match=r"called list/changes_since \d+ times in"):
         simulate(10_000)
