@@ -65,8 +65,11 @@ class Table(Protocol[Record]):
 class ChangesTable(Protocol):
     """A table of leases that can also say what has changed."""
 
-    async def changes_since(self, token: str) -> TableChanges[Lease]:
-        """Return the records of ``all`` that were written since ``token`` was given."""
+    async def changes_since(self, token: str) -> TableChanges[Lease] | None:
+        """Return the records of ``all`` that were written since ``token`` was given.
+
+        ``None`` if that cannot be said after all.
+        """
         ...
 
 
@@ -75,6 +78,8 @@ async def changes_of(leases: object, token: str) -> ListedChanges | None:
     if not isinstance(leases, ChangesTable):
         return None
     changes = await leases.changes_since(token)
+    if changes is None:
+        return None
     found = [x.without_continuation() for x in changes.records]
     return ListedChanges(leases=found, total=changes.total, token=changes.token)
 

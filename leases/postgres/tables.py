@@ -10,6 +10,7 @@ import msgspec
 
 from changefeed.feeds.feed import FeedRange
 from changefeed.leases.conditional import short_key
+from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
 from changefeed.leases.postgres.connection import Database, Row
@@ -48,13 +49,16 @@ class PostgresTable(Generic[Record]):
         which = "fleet = $1 and key = $2"
         # Put together from the columns below and quoted names: nothing comes from outside.
         self._all = f"select version, {seen} from {table} where fleet = $1"  # noqa: S608
-        since = "age(nullif($2::text, '')::xid)"
-        changed = f"$2::text = '' or {since} < 0 or age(xmin) <= {since}"
+        self._can_list_changes = True
+        timeline = "(select left(pg_walfile_name(pg_current_wal_lsn()), 8))"
+        since = "age(nullif($3::text, '')::xid)"
         self._changes = (
-            "select total, token, x.* from (select count(*) as total,"  # noqa: S608 - as above
-            " pg_snapshot_xmin(pg_current_snapshot())::xid::text as token"
+            f"select total, timeline, oldest, x.* from (select count(*) as total,"  # noqa: S608
+            f" {timeline} as timeline,"
+            " pg_snapshot_xmin(pg_current_snapshot())::xid::text as oldest"
             f" from {table} where fleet = $1) as here left join (select version, {seen}"
-            f" from {table} where fleet = $1 and ({changed})) as x on true"
+            f" from {table} where fleet = $1"
+            f" and ({timeline} <> $2 or {since} < 0 or age(xmin) <= {since})) as x on true"
         )
         self._get = f"select version, {names} from {table} where {which}"  # noqa: S608
         self._insert = (
@@ -75,11 +79,25 @@ class PostgresTable(Generic[Record]):
     async def all(self) -> Sequence[Record]:
         return [self._read(x) for x in await self._database.fetch(self._all, self._fleet)]
 
-    async def changes_since(self, token: str) -> TableChanges[Record]:
-        """Ask for the rows of transactions that were not over when ``token`` was given."""
-        rows = await self._database.fetch(self._changes, self._fleet, token)
+    async def changes_since(self, token: str) -> TableChanges[Record] | None:
+        """Ask for the rows of transactions that were not over when ``token`` was given.
+
+        A token names the timeline of the server, too: after a failover transactions that were
+        lost with the old one have numbers that will come again. A server that is only like
+        PostgreSQL may know nothing of this: it is asked once.
+        """
+        if not self._can_list_changes:
+            return None
+        timeline, _, oldest = token.partition(":")
+        try:
+            rows = await self._database.fetch(self._changes, self._fleet, timeline, oldest)
+        except ContainerRefused:
+            self._can_list_changes = False
+            return None
         written = [self._read(x) for x in rows if x["version"] is not None]
-        return TableChanges(records=written, total=rows[0]["total"], token=rows[0]["token"])
+        first = rows[0]
+        token = f"{first['timeline']}:{first['oldest']}"
+        return TableChanges(records=written, total=first["total"], token=token)
 
     async def get(self, key: str) -> Record | None:
         return self._only(await self._database.one(self._get, self._fleet, _key(key)))

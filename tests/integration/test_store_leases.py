@@ -270,6 +270,24 @@ async def test_a_write_that_is_committed_later_is_among_what_has_changed(
     assert [x.renewals for x in after.leases if x.range_id == "r0"] == [7]
 
 
+async def test_after_a_failover_all_leases_are_listed(postgres: Postgres) -> None:
+    async with open_container(f"{postgres.url}?schema=promoted", opening()) as leases:
+        assert isinstance(leases, ListsChanges)
+        for n in range(2):
+            await leases.create(lease(f"r{n}"))
+        whole = await leases.changes_since(WHOLE)
+        assert whole is not None
+        timeline, _, oldest = whole.token.partition(":")
+        same, other = f"{timeline}:{oldest}", f"{int(timeline, 16) + 1:08X}:{oldest}"
+        ahead = f"{timeline}:{(int(oldest) + 1_000_000) % 2**32}"
+        counts = []
+        for token in (same, other, ahead):
+            found = await leases.changes_since(token)
+            assert found is not None
+            counts.append(len(found.leases))
+        assert counts == [0, 2, 2]
+
+
 async def test_hosts_that_start_together_create_the_tables_once(postgres: Postgres) -> None:
     address = f"{postgres.url}?schema=together"
 

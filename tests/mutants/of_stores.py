@@ -49,8 +49,8 @@ STORES = (
     Mutant(
         name="a listing of rows shows all fleets",
         file="leases/postgres/tables.py",
-        before='from {table} where fleet = $1"  # noqa: S608\n        since',
-        after="from {table} where $1 <> ''\"  # noqa: S608\n        since",
+        before='from {table} where fleet = $1"  # noqa: S608\n        self._can',
+        after="from {table} where $1 <> ''\"  # noqa: S608\n        self._can",
         rule=3,
         tests=(f"{_STORES}::test_fleets_in_one_database_do_not_see_each_other",),
     ),
@@ -61,6 +61,14 @@ STORES = (
         after="pg_snapshot_xmax(",
         rule=3,
         tests=(f"{_STORES}::test_a_write_that_is_committed_later_is_among_what_has_changed",),
+    ),
+    Mutant(
+        name="what a server counted before a failover counts after it",
+        file="leases/postgres/tables.py",
+        before="{timeline} <> $2 or",
+        after="$2 = '' or",
+        rule=3,
+        tests=(f"{_STORES}::test_after_a_failover_all_leases_are_listed",),
     ),
     Mutant(
         name="a row of SQLite that is written with the newest version is listed no more",

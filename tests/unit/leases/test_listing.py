@@ -1,20 +1,23 @@
 """All leases, known by what has changed since the last listing."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.conditional import ConditionalOwnership
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import WHOLE, LeaseListing, ListedChanges
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.postgres.tables import LEASES, PostgresTable
 from changefeed.leases.sqlite.container import SqliteLeases
 
 A, A1 = HostName("a"), Incarnation("a-1")
@@ -97,6 +100,23 @@ async def test_a_listing_that_got_no_answer_leaves_the_next_one_whole() -> None:
         await stage.listing.list()
     stage.leases.away = False
     assert await stage.agrees()
+
+
+async def test_a_server_that_is_only_like_postgresql_is_asked_once_and_listed_whole() -> None:
+    asked = list[str]()
+
+    class Database:
+        async def fetch(self, statement: str, *_: str) -> Sequence[Mapping[str, object]]:
+            asked.append("changes" if "pg_walfile_name" in statement else "all")
+            if asked[-1] == "changes":
+                raise ContainerRefused("there is no such function")
+            return []
+
+    table = PostgresTable(cast("Any", Database()), LEASES, "public", "fleet")
+    leases = ConditionalOwnership(table, cast("Any", None), cast("Any", None))
+    listing = LeaseListing(cast("Any", leases), lambda: 0.0)
+    assert [await listing.list() for _ in range(2)] == [[], []]
+    assert asked == ["changes", "all", "all"]
 
 
 STEPS = st.lists(
