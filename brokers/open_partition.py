@@ -20,7 +20,10 @@ class Accepted(NamedTuple):
 
 
 class OpenPartition:
-    """``accept`` runs ahead of ``section``: what is between waits for its object."""
+    """``accept`` runs ahead of ``section``: what is between waits for its object.
+
+    ``now`` is of a clock that never goes back, in seconds; ``now_us`` is the wall clock.
+    """
 
     def __init__(self, collection: str, partition: RangeId) -> None:
         self.collection = collection
@@ -28,10 +31,12 @@ class OpenPartition:
         self.last = 0
         self._producers = ProducerTable()
         self._reached: dict[str, Reached] = {}
+        self._heard: dict[str, float] = {}
         self._end = PartitionEnd(collection=collection, partition=partition)
 
-    def accept(self, batch: Batch) -> Accepted | Duplicate | Gap:
+    def accept(self, batch: Batch, now: float) -> Accepted | Duplicate | Gap:
         """Give a new batch its place; say what it is instead otherwise."""
+        self._heard[batch.producer] = now
         verdict = self._producers.check(batch)
         if not isinstance(verdict, New):
             return verdict
@@ -73,16 +78,14 @@ class OpenPartition:
         """Return its end as of the last section, for a table."""
         return replace(self._end, producers=tuple(self._reached.values()))
 
-    def forget(self, before_us: int) -> None:
+    def forget(self, before: float) -> None:
         """Forget producers that have been silent since a time, and have nothing waiting."""
-        silent = [
-            name
-            for name, known in self._reached.items()
-            if known.seen_us < before_us and self._producers.reached(name) == known.sequence
-        ]
-        for name in silent:
-            del self._reached[name]
-            self._producers.forget(name)
+        for name in [x for x, heard in self._heard.items() if heard < before]:
+            known = self._reached.get(name)
+            if self._producers.reached(name) == (known.sequence if known else 0):
+                self._reached.pop(name, None)
+                self._producers.forget(name)
+                del self._heard[name]
 
     @property
     def producers(self) -> int:

@@ -104,7 +104,7 @@ class Reads:
         partition = self._index().collection(collection).partition(wanted)
         row = await self._row(partition)
         try:
-            found = await row.first_since((collection, wanted), time_us)
+            found = await row.first_since((collection, wanted), time_us, partition.start)
             if found is None:
                 return None
             section, times = found

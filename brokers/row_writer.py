@@ -140,7 +140,7 @@ class RowWriter:
             delay = self._settings.max_retry_delay
             busy = NotAppended(partition=batch.partition, reason="busy", retry_after=delay)
             return _at_once(busy)
-        placed = partition.accept(batch)
+        placed = partition.accept(batch, asyncio.get_running_loop().time())
         if isinstance(placed, Gap):
             gap = NotAppended(partition=batch.partition, reason="gap", reached=placed.reached)
             return self._after_all(gap)  # the producer takes it for stored up to there
@@ -243,9 +243,9 @@ class RowWriter:
     def _header(self, number: int, now_us: int, *, seal: bool = False) -> FlushHeader:
         table = None
         if has_table(number) or seal:
-            before_us = now_us - int(self._settings.producer_memory * 1e6)
+            before = asyncio.get_running_loop().time() - self._settings.producer_memory
             for partition in self._partitions.values():
-                partition.forget(before_us)
+                partition.forget(before)
             table = tuple(x.end() for x in self._partitions.values())
         return FlushHeader(
             cluster=self.place.cluster,

@@ -5,7 +5,6 @@ last for some seconds. Errors become those of feeds (``feeds.errors``).
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from io import BytesIO
@@ -205,12 +204,12 @@ class BrokerClient:
             try:
                 return await self._once(method, f"{url}{path}", query, seconds=seconds, of=of)
             except FeedUnavailable as error:
-                self._aside[url] = time.monotonic() + _ASIDE
+                self._aside[url] = asyncio.get_running_loop().time() + _ASIDE
                 failed = error
         raise failed or FeedUnavailable(f"no broker of {self.collection!r} is known")
 
     def _in_order(self, urls: Iterable[str]) -> Sequence[str]:
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         return sorted(urls, key=lambda x: self._aside.get(x, 0) > now)
 
     async def _once(

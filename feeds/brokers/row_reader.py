@@ -243,8 +243,13 @@ class RowReader:
             raise RangeDamaged(key[1], _damaged(key, after, error)) from error
         return blocks
 
-    async def first_since(self, key: Key, time_us: int) -> tuple[Section, bytes] | None:
-        """Return the first section of a partition that reaches a commit time, and its times."""
+    async def first_since(
+        self, key: Key, time_us: int, after: int = 0
+    ) -> tuple[Section, bytes] | None:
+        """Return the first section that has a commit time or a later one, and its times.
+
+        Only of what lies after a sequence: what retention took may have had later times.
+        """
         low, high = self._tables()
         begin = max(low, 0)
         while low <= high:
@@ -257,8 +262,11 @@ class RowReader:
                 high = middle - 1
         for number in range(max(begin * TABLE_EVERY + 1, self.kept_from), self.known + 1):
             section = _section(await self._there(number), key)
-            if section is not None and section.latest_us >= time_us:
-                return section, (await self._columns(number, section)).times
+            if section is None or section.last <= after or section.latest_us < time_us:
+                continue
+            times = (await self._columns(number, section)).times
+            if max(memoryview(times).cast("q")) >= time_us:
+                return section, times
         return None
 
     async def _block(self, key: Key, number: int, after: int) -> Block | None:

@@ -249,4 +249,20 @@ BROKERS = (
         rule=0,
         tests=(_READER,),
     ),
+    Mutant(
+        name="producers are forgotten by the wall clock",
+        file="brokers/row_writer.py",
+        before="before = asyncio.get_running_loop().time() - self._settings.producer_memory",
+        after="before = now_us / 1e6 - self._settings.producer_memory",
+        rule=0,
+        tests=(_ROW,),
+    ),
+    Mutant(
+        name="a time is found in what retention took",
+        file="feeds/brokers/row_reader.py",
+        before='            if max(memoryview(times).cast("q")) >= time_us:\n',
+        after="            if times:\n",
+        rule=0,
+        tests=(_READER,),
+    ),
 )

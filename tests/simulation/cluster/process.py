@@ -34,6 +34,7 @@ class BrokerProcess:
         self.cut = False
         self.leaving = False
         self._world = world
+        self._rate = world.random.choice([1.0, 1.0, 0.9, 1.1])
         self._context = contextvars.copy_context()
         self._context.run(HOST.set, self.id)
         self._over = False
@@ -60,7 +61,7 @@ class BrokerProcess:
             self.name,
             address=self.id,
             settings=world.settings,
-            clock=world.loop.time,
+            clock=self._clock,
             wall_us=world.wall_us,
         ) as core:
             self.core = core
@@ -68,6 +69,10 @@ class BrokerProcess:
                 await asyncio.sleep(0.5)
                 if self.leaving:
                     await self._leave(core)
+
+    def _clock(self) -> float:
+        """Return a clock that is a little slow or fast, and began at no time in particular."""
+        return 1_000.0 * self._rate + self._rate * self._world.loop.time()
 
     async def _leave(self, core: BrokerCore) -> None:
         with contextlib.suppress(*self._world.passing):

@@ -1,86 +1,175 @@
-"""A consumer that reads a collection through any broker, and follows its eras."""
+"""Consumers that follow the eras of a collection: of brokers themselves, and as a feed."""
 
 import asyncio
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
+from changefeed.brokers.core import BrokerCore
+from changefeed.feeds.brokers.errors import PositionGone
+from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.protocol import ReadResult, Topology
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
-from changefeed.feeds.errors import FeedError, RangeRefused
+from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
 from changefeed.feeds.eventlog.block_format import changes_of
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.eventlog.ids import position, sequence_of
+from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
 
 from .checker import Violation
 from .process import Unreachable
+from .transport import SimClient
 
 if TYPE_CHECKING:
-    from changefeed.brokers.core import BrokerCore
-
     from .world import World
+
+_PASSING = (Unreachable, FeedError, StoreUnavailable)
+_GONE = re.compile(r"records ([\d,]+) to ([\d,]+) of range '([^']+)' were deleted")
+
+
+class Source(Protocol):
+    """How a reader reaches a collection. Both may raise what ``_PASSING`` says."""
+
+    async def ranges(self) -> Sequence[FeedRange]: ...
+
+    async def read(self, partition: RangeId, after: int) -> tuple[Sequence[Change], bool]:
+        """Return what follows, maybe with some before it, and whether that was the end."""
+        ...
+
+    async def after_loss(self, error: RangeRefused, after: int) -> int:
+        """Return the last sequence that is gone, where a position was refused for that."""
+        ...
+
+
+class CoreSource:
+    """Any broker, asked directly: sections as they are, in answers of all sizes."""
+
+    def __init__(self, world: "World", collection: str) -> None:
+        self._world = world
+        self._collection = collection
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        async def ask(core: BrokerCore) -> Topology:
+            return core.topology(self._collection)
+
+        topology = await self._world.any_broker().ask(ask, 2.0)
+        return [x.range for x in topology.partitions]
+
+    async def read(self, partition: RangeId, after: int) -> tuple[Sequence[Change], bool]:
+        random = self._world.random
+        size, wait = random.choice([1, 200, 100_000]), random.choice([0.0, 1.0])
+
+        async def ask(core: BrokerCore) -> ReadResult:
+            return await core.read(
+                self._collection, partition, after, max_bytes=size, wait=wait
+            )
+
+        result = await self._world.any_broker().ask(ask, 4.0)
+        changes: list[Change] = []
+        for block in result.blocks:
+            changes += changes_of(partition, block.first, block.count, block.columns)
+        return changes, result.ended
+
+    async def after_loss(self, error: RangeRefused, after: int) -> int:
+        if not isinstance(error, PositionGone):
+            raise Violation(f"it is refused: {error}") from error
+        assert error.after == after, "it names what was asked for"
+        return error.start
+
+
+class FeedSource:
+    """The feed that hosts read, over the client and the server."""
+
+    def __init__(self, world: "World", collection: str) -> None:
+        self._world = world
+        self._client = SimClient(world, collection)
+        self._feed: BrokersFeed | None = None
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        if self._feed is None:
+            wait = self._world.random.choice([0.0, 1.0])
+            self._feed = BrokersFeed(self._client, await self._client.routes(), wait=wait)
+        return await self._feed.ranges()
+
+    async def read(self, partition: RangeId, after: int) -> tuple[Sequence[Change], bool]:
+        assert self._feed is not None
+        limit = self._world.random.choice([1, 20, 1000])
+        try:
+            page = await self._feed.read(partition, position(self._feed.identity, after), limit)
+        except RangeEnded:
+            return (), True
+        if page.changes:
+            last = sequence_of(page.continuation, self._feed.identity)
+            assert last == page.changes[-1].sequence, "a page ends with its last change"
+        return page.changes, False
+
+    async def after_loss(self, error: RangeRefused, after: int) -> int:
+        """Do what the refusal advises: go on at the beginning of what is left."""
+        said = _GONE.search(str(error))
+        if said is None or int(said[1].replace(",", "")) != after + 1:
+            raise Violation(f"it is refused: {error}") from error
+        assert self._feed is not None
+        start = await self._feed.resolve_start(error.range_id, "beginning")
+        found = sequence_of(start, self._feed.identity)
+        if found < int(said[2].replace(",", "")):
+            raise Violation(f"{error} But its beginning is at {found}") from error
+        return found
 
 
 class SimReader:
     """Reads every partition once its parents are read to their ends."""
 
-    def __init__(self, world: "World", collection: str, number: int) -> None:
-        self.id = f"reader-{number} of {collection}"
-        self._collection = collection
+    def __init__(self, world: "World", collection: str, name: str, source: Source) -> None:
+        self.id = f"{name} of {collection}"
+        self.collection = collection
+        self.stopping = False
+        self._source = source
         self._world = world
         self._after: dict[RangeId, int] = {}
         self._ended: set[RangeId] = set()
         self._parents: dict[RangeId, tuple[RangeId, ...]] = {}
-        self.stopping = False
 
     async def run(self) -> None:
         while not self.stopping:
-            await self._look()
+            try:
+                for one in await self._source.ranges():
+                    self._parents.setdefault(one.id, one.parents)
+            except _PASSING:
+                pass
             ready = [x for x in self._parents if self._is_ready(x)]
             await asyncio.gather(*(self._read(x) for x in ready))
-            await asyncio.sleep(self._world.random.choice([0.05, 0.5]))
+            await self._world.pause(self._world.random.choice([0.1, 1.0]))
 
     def _is_ready(self, partition: RangeId) -> bool:
         return partition not in self._ended and self._ended.issuperset(self._parents[partition])
 
-    async def _look(self) -> None:
-        process = self._world.any_process()
-        if process is None:
-            return
-        try:
-            topology = await process.ask(self._ask_topology, 2.0)
-        except (Unreachable, FeedError, StoreUnavailable):
-            return
-        for one in topology.partitions:
-            self._parents.setdefault(one.range.id, one.range.parents)
-
-    async def _ask_topology(self, core: "BrokerCore") -> Topology:
-        return core.topology(self._collection)
-
     async def _read(self, partition: RangeId) -> None:
-        process = self._world.any_process()
-        if process is None:
-            return
         after = self._after.get(partition, 0)
-        size = self._world.random.choice([1, 200, 100_000])
-        wait = self._world.random.choice([0.0, 0.0, 1.0])
-
-        async def ask(core: "BrokerCore") -> ReadResult:
-            return await core.read(
-                self._collection, partition, after, max_bytes=size, wait=wait
-            )
-
         try:
-            result = await process.ask(ask, 4.0)
-        except RangeRefused as error:
-            raise Violation(f"{self.id} is refused: {error}") from error
-        except (Unreachable, FeedError, StoreUnavailable):
+            changes, ended = await self._source.read(partition, after)
+        except RangeDamaged as error:
+            self._world.damage.told(self.collection, partition, error)
             return
-        for block in result.blocks:
-            changes = changes_of(partition, block.first, block.count, block.columns)
-            for change in changes:
-                if change.sequence <= after:
-                    continue
-                assert change.sequence == after + 1, "a gap"
-                self._world.checker.read(self.id, self._collection, change)
-                after = change.sequence
+        except RangeRefused as error:
+            await self._lose(partition, after, error)
+            return
+        except _PASSING:
+            return
+        for change in changes:
+            if change.sequence <= after:
+                continue
+            if change.sequence != after + 1:
+                raise Violation(f"{self.id} has a gap in {partition} after {after}")
+            self._world.checker.read(self.id, self.collection, change)
+            after = change.sequence
         self._after[partition] = after
-        if result.ended:
+        if ended:
             self._ended.add(partition)
+
+    async def _lose(self, partition: RangeId, after: int, error: RangeRefused) -> None:
+        """Go on behind what is gone, where the refusal says so."""
+        try:
+            start = await self._source.after_loss(error, after)
+        except _PASSING:
+            return
+        self._world.checker.lost(self.id, self.collection, partition, after + 1, start)
+        self._after[partition] = start

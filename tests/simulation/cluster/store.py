@@ -1,7 +1,7 @@
-"""An object store that is slow, fails, loses answers, acts late, and lists late.
+"""An object store that is slow, full, fails, loses answers, acts late, and lists late.
 
-What it never does is what object stores never do: forget an object, show half of one, or
-let two callers create the same.
+A byte of an object may be damaged for a while. What it never does is what object stores never
+do: forget an object, show half of one, or let two callers create the same.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from changefeed.feeds.brokers.stores.store import Listed, StoreUnavailable
 
@@ -26,23 +26,42 @@ class Weather:
     late: float = 0.0  # it fails, and is done later
     slow: float = 0.0
     list_late: float = 0.0  # how old what a listing shows may be
+    full: bool = False  # nothing can be written
 
     def clear(self) -> None:
         self.fail_before = self.fail_after = self.late = self.slow = self.list_late = 0.0
 
 
+class Watching(Protocol):
+    """Looks at what happens in a store."""
+
+    def created(self, key: str, now: float) -> None: ...
+
+    def deleting(self, key: str) -> None: ...
+
+
 class Objects:
-    """What is stored, and since when."""
+    """What is stored, since when, and when that was asked for first.
+
+    ``damaged`` are whole objects that show a flipped byte instead, ``deleted`` those that
+    are gone.
+    """
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}
         self.since: dict[str, float] = {}
+        self.asked: dict[str, float] = {}
         self.keys: list[str] = []
+        self.damaged: dict[str, bytes] = {}
+        self.deleted: dict[str, bytes] = {}
+        self.watching: Watching | None = None
 
     def create(self, key: str, data: bytes, now: float) -> bool:
         if key in self.data:
             return False
         self.put(key, data, now)
+        if self.watching is not None:
+            self.watching.created(key, now)
         return True
 
     def put(self, key: str, data: bytes, now: float) -> None:
@@ -52,9 +71,34 @@ class Objects:
         self.data[key] = data
 
     def delete(self, key: str) -> None:
-        if self.data.pop(key, None) is not None:
-            self.keys.remove(key)
-            del self.since[key]
+        if key not in self.data:
+            return
+        if self.watching is not None:
+            self.watching.deleting(key)
+        self.deleted[key] = self.whole(key)
+        self.damaged.pop(key, None)
+        del self.data[key], self.since[key]
+        self.keys.remove(key)
+
+    def whole(self, key: str) -> bytes:
+        """Return an object as it was written."""
+        return self.damaged.get(key) or self.data[key]
+
+    def ever(self, key: str) -> bytes | None:
+        """Return an object as it was written, also one that was deleted."""
+        return self.whole(key) if key in self.data else self.deleted.get(key)
+
+    def flip(self, key: str, place: int) -> None:
+        """Damage one byte of an object, until it is restored."""
+        whole = self.damaged[key] = self.whole(key)
+        shown = bytearray(whole)
+        shown[place] ^= 0x10
+        self.data[key] = bytes(shown)
+
+    def restore(self, key: str) -> None:
+        whole = self.damaged.pop(key, None)
+        if whole is not None:
+            self.data[key] = whole
 
     def listed(self, prefix: str, after: str, until: float) -> list[Listed]:
         found = []
@@ -82,12 +126,15 @@ class Link:
         self._is_cut = is_cut
 
     async def create(self, key: str, data: bytes) -> bool:
+        self._objects.asked.setdefault(key, _now())
         return await self._call(
-            lambda: self._objects.create(key, data, _now()), "create " + key
+            lambda: self._objects.create(key, data, _now()), "create " + key, writes=True
         )
 
     async def put(self, key: str, data: bytes) -> None:
-        await self._call(lambda: self._objects.put(key, data, _now()), "put " + key)
+        await self._call(
+            lambda: self._objects.put(key, data, _now()), "put " + key, writes=True
+        )
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         data = await self._call(lambda: self._objects.data.get(key), "get " + key)
@@ -106,7 +153,7 @@ class Link:
 
         await self._call(act, "delete")
 
-    async def _call(self, act: Callable[[], T], what: str) -> T:
+    async def _call(self, act: Callable[[], T], what: str, *, writes: bool = False) -> T:
         """Do something in the store: apart from the process, which may be frozen or gone."""
         weather, chance = self._weather, self._random.random()
         if self._is_cut():
@@ -115,7 +162,7 @@ class Link:
         delay = self._random.uniform(0.001, 0.02)
         if self._random.random() < weather.slow:
             delay += self._random.choice([0.3, 2.0, 8.0])
-        if chance < weather.fail_before:
+        if chance < weather.fail_before or (writes and weather.full):
             await asyncio.sleep(delay)
             raise StoreUnavailable(f"{what}: not done")
         chance -= weather.fail_before

@@ -6,9 +6,8 @@ from .world import simulate
 
 # What each of them found is fixed; the seed stays, so that it stays fixed.
 REGRESSIONS = {
-    20: "a gap was answered with records that were on their way, and then were lost",
-    36: "a seal in the place of a table hid all records before it",
-    25: "a master went on with a catalog that had become newer in the middle of its step",
+    25: "a wall clock that jumped made brokers forget their producers",
+    31: "a time was searched for in what retention had taken, and called damage",
 }
 
 

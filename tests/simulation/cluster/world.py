@@ -1,26 +1,38 @@
 """One seed's story: brokers, producers and readers, and what goes wrong around them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from unittest.mock import patch
 
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.operations import create_collection, merge, split
+from changefeed.brokers.homes import with_homes_planned
+from changefeed.brokers.operations import create_collection
+from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
-from changefeed.feeds.errors import FeedError
 from tests.simulation.loop import FreezingLoop
 
-from .checker import Checker, Violation, check_store
-from .process import BrokerProcess
+from .checker import Checker, Violation
+from .damage import Damage
+from .guard import Guard
+from .one_shot import OneShot
+from .process import BrokerProcess, Unreachable
 from .producer import SimProducer
-from .reader import SimReader
+from .reader import CoreSource, FeedSource, SimReader
+from .real_producer import RealProducer
 from .store import Link, Objects, Weather
+from .store_checks import Stored, stored_in
+from .times import check_times
+from .troubles import Troubles
 
 _TROUBLES = 60.0
 _PATIENCE = 300.0
+_LATEST = 40.0
+"""What a store may do later than it was asked for, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +59,9 @@ class World:
         self.objects = Objects()
         self.weather = Weather()
         self.checker = Checker()
+        self.damage = Damage(self)
+        self.guard: Guard
+        self.skew = self.random.choice([0.0, 3.0, 100.0, 8_000.0])
         self.lost_answers = 0.0
         self.story: list[str] = []
         self.processes: list[BrokerProcess] = []
@@ -61,18 +76,26 @@ class World:
             settle=self.random.choice([0.0, 0.5, 2.0]),
             catalog_interval=self.random.choice([0.1, 0.5]),
             seal_patience=self.random.choice([0.0, 1.0, 5.0]),
+            homes_at_once=self.random.choice([1, 64]),
+            warm_bytes=self.random.choice([1, 100_000]),
+            retention_interval=2.0,
+            delete_grace=self.random.choice([1.0, 10.0]),
         )
         self._started = 0
-        self._producers: list[SimProducer] = []
+        self._producers: list[SimProducer | RealProducer | OneShot] = []
         self._readers: list[SimReader] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._stored = Stored(places={}, times={})
 
     def tell(self, text: str) -> None:
         self.story.append(f"{self.loop.time():8.2f} {text}")
 
     def wall_us(self) -> int:
-        """Return a wall clock that jumps about: nothing may depend on it."""
-        return int((self.loop.time() + self.random.uniform(-100, 100)) * 1e6)
+        """Return a wall clock that jumps about: only retention by age may depend on it."""
+        return int((self.loop.time() + self.random.uniform(-self.skew, self.skew)) * 1e6)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     # who is there
 
@@ -89,150 +112,75 @@ class World:
         ready = [x for x in self.living() if x.core is not None]
         return self.random.choice(ready) if ready else None
 
+    def any_broker(self) -> BrokerProcess:
+        process = self.any_process()
+        if process is None:
+            raise Unreachable("no broker is there")
+        return process
+
+    def process_with_id(self, process_id: str) -> BrokerProcess | None:
+        return next((x for x in self.living() if x.id == process_id), None)
+
     def process_named(self, name: str) -> BrokerProcess | None:
         found = [x for x in self.living() if x.name == name and x.core is not None]
         return self.random.choice(found) if found else None
 
-    # what goes wrong
+    # what it is made of
 
-    async def crash(self) -> None:
-        if not self.living():
-            return
-        process = self.random.choice(self.living())
-        self.tell(f"kill {process.id}")
-        process.kill()
-        await asyncio.sleep(self.random.choice([0.0, 2.0, 20.0]))
-        if self.random.random() < 0.7:
-            self.start(process.name)
-
-    async def freeze(self) -> None:
-        if not self.living():
-            return
-        process = self.random.choice(self.living())
-        seconds = self.random.choice([0.5, 3.0, 15.0, 40.0])
-        self.tell(f"freeze {process.id} for {seconds} s")
-        self.loop.freeze(process.id)
-        await asyncio.sleep(seconds)
-        if process.alive:
-            self.tell(f"thaw {process.id}")
-            self.loop.thaw(process.id)
-
-    async def cut(self) -> None:
-        if not self.living():
-            return
-        process = self.random.choice(self.living())
-        self.tell(f"cut {process.id} off from the store")
-        process.cut = True
-        await asyncio.sleep(self.random.choice([1.0, 8.0, 30.0]))
-        process.cut = False
-        self.tell(f"{process.id} reaches the store again")
-
-    async def storm(self) -> None:
-        random, weather = self.random, self.weather
-        weather.fail_before = random.choice([0.0, 0.05, 0.3])
-        weather.fail_after = random.choice([0.0, 0.05, 0.3])
-        weather.late = random.choice([0.0, 0.02, 0.1])
-        weather.slow = random.choice([0.0, 0.05, 0.3])
-        weather.list_late = random.choice([0.0, 3.0, 20.0])
-        self.lost_answers = random.choice([0.0, 0.1, 0.4])
-        self.tell(f"storm: {weather}, answers of brokers lost: {self.lost_answers}")
-        await asyncio.sleep(random.uniform(3, 30))
-        weather.clear()
-        self.lost_answers = 0.0
-        self.tell("the storm is over")
-
-    async def join(self) -> None:
-        names = {x.name for x in self.living()}
-        free = [f"broker-{n}" for n in range(1, 6) if f"broker-{n}" not in names]
-        if free:
-            self.start(self.random.choice(free))
-        await asyncio.sleep(0)
-
-    async def leave(self) -> None:
-        staying = [x for x in self.living() if not x.leaving]
-        if len(staying) > 1 or (staying and self.random.random() < 0.2):
-            process = self.random.choice(staying)
-            self.tell(f"{process.id} is asked to leave")
-            process.leaving = True
-        await asyncio.sleep(0)
-
-    async def impostor(self) -> None:
-        """Start another under the name of one that lives."""
-        if self.living():
-            self.start(self.random.choice(self.living()).name)
-        await asyncio.sleep(0)
-
-    async def reshape(self) -> None:
-        """Split or merge, one partition or all, by somebody with the store."""
-        catalogs = await self._catalogs()
-        collection = self.random.choice(catalogs.newest.collections)
-        opened = collection.open_partitions()
-        chosen = self.random.choice([None, *(x.id for x in opened[:4])])
-        change = split if len(opened) < 24 and self.random.random() < 0.6 else merge
-        try:
-            await change(catalogs, collection.name, chosen)
-        except FeedError as error:
-            self.tell(f"not {change.__name__}: {error}")
-        else:
-            self.tell(f"{change.__name__} {collection.name} {chosen or ''}")
-
-    async def create(self) -> None:
-        catalogs = await self._catalogs()
-        if len(catalogs.newest.collections) < 3:
-            name = f"collection-{len(catalogs.newest.collections) + 1}"
-            await create_collection(catalogs, name, parts=self.random.choice([1, 3]))
-            self.tell(f"create {name}")
-            self._use(name)
-
-    async def _catalogs(self) -> CatalogStore:
+    async def catalogs(self) -> CatalogStore:
         link = Link(self.objects, Weather(), self.random)
         catalogs = CatalogStore(link, await open_cluster(link))
+        if self.objects.watching is None:
+            self.guard = Guard(self.objects, await open_cluster(link), self.skew)
+            self.objects.watching = self.guard
         await catalogs.load()
         return catalogs
 
     # the story
 
     async def live(self) -> Outcome:
-        catalogs = await self._catalogs()
+        catalogs = await self.catalogs()
         await create_collection(catalogs, "orders", parts=self.random.choice([1, 4, 12]))
         for n in range(1, self.random.choice([1, 2, 3]) + 1):
             self.start(f"broker-{n}")
-        self._use("orders")
+        self.use("orders")
         await asyncio.sleep(5)
-        async with asyncio.TaskGroup() as troubles:
+        troubles = Troubles(self)
+        async with asyncio.TaskGroup() as group:
             until = self.loop.time() + _TROUBLES
             while self.loop.time() < until:
-                troubles.create_task(self.random.choice(self._events())())
+                group.create_task(troubles.any()())
                 await asyncio.sleep(self.random.choice([0.5, 3.0, 10.0]))
         await self._settle()
         return await self._end()
 
-    def _events(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        return [
-            self.crash,
-            self.crash,
-            self.freeze,
-            self.freeze,
-            self.cut,
-            self.storm,
-            self.storm,
-            self.join,
-            self.join,
-            self.leave,
-            self.impostor,
-            self.reshape,
-            self.create,
-        ]
-
-    def _use(self, collection: str) -> None:
-        for _ in range(self.random.choice([1, 2, 3])):
-            producer = SimProducer(self, collection, len(self._producers) + 1)
-            self._producers.append(producer)
-            self._go(producer.run())
-        for n in (1, 2):
-            reader = SimReader(self, collection, n)
+    def use(self, collection: str) -> None:
+        """Let producers write to a collection, and readers read it."""
+        for _ in range(self.random.choice([0, 1, 2])):
+            self._produce(SimProducer(self, collection, self._next_producer()))
+        for _ in range(self.random.choice([1, 2])):
+            self._produce(RealProducer(self, collection, self._next_producer()))
+        self._produce(OneShot(self, collection, self._next_producer()))
+        for name, source in (("reader", CoreSource), ("feed", FeedSource)):
+            reader = SimReader(self, collection, name, source(self, collection))
             self._readers.append(reader)
             self._go(reader.run())
+
+    def _next_producer(self) -> int:
+        return len(self._producers) + 1
+
+    def _produce(self, producer: SimProducer | RealProducer | OneShot) -> None:
+        self._producers.append(producer)
+        self._go(producer.run())
+
+    def end_a_producer(self) -> None:
+        """Let one end as if it was killed; another, with other keys, takes its place."""
+        found = [x for x in self._producers if isinstance(x, RealProducer) and not x.stopping]
+        if found:
+            one = self.random.choice(found)
+            self.tell("a producer dies")
+            one.die()
+            self._produce(RealProducer(self, one.collection, self._next_producer()))
 
     def _go(self, coroutine: "asyncio._CoroutineLike[None]") -> None:
         self._tasks.append(self.loop.create_task(coroutine))
@@ -241,12 +189,19 @@ class World:
         """Let nothing fail any more: all must come to an end."""
         self.tell("nothing fails any more")
         self._start_one_if_none_is_left()
-        await asyncio.sleep(self.settings.expiration + 40)
+        await asyncio.sleep(self.settings.expiration + 5)
         for producer in self._producers:
             producer.stopping = True
+        await asyncio.sleep(_LATEST)
         await self._until("producers have their answers", self._all_answered)
+        self._stored = self._looked_through()
         await self._until("readers have read all", self._all_read)
-        await self._until("the newest era has all brokers", self._is_calm)
+        await self._until("the newest era has all brokers, and homes are", self._is_calm)
+
+    def _looked_through(self) -> Stored:
+        stored = stored_in(self.objects, self.guard.newest)
+        self.checker.check_places(stored.places)
+        return stored
 
     def _start_one_if_none_is_left(self) -> None:
         """As what supervises processes does: the last may have found its name taken."""
@@ -257,21 +212,20 @@ class World:
         return all(x.idle for x in self._producers)
 
     def _all_read(self) -> bool:
-        by_collection = {x.collection for x in self.checker.all_sent}
-        return all(
-            self.checker.has_read(f"reader-{n} of {name}") >= self.checker.count(name)
-            for name in by_collection
-            for n in (1, 2)
-        )
+        places, missing = self._stored.places, self.checker.missing
+        return not any(missing(x.id, x.collection, places) for x in self._readers)
 
     def _is_calm(self) -> bool:
         cores = [x.core for x in self.living() if x.core is not None]
         if not cores or len(cores) != len(self.living()):
             return False
-        era = max((x.catalog for x in cores), key=lambda x: x.number).era
+        catalog = self.guard.newest
+        era = catalog.era
         return (
             era is not None
             and era.state == "open"
+            and with_homes_planned(CatalogIndex(catalog), 1_000) is catalog
+            and not any(p.moving_to for c in catalog.collections for p in c.partitions)
             and {x.broker for x in era.rows} == {x.name for x in cores}
             and all(x.status().writing for x in cores)
         )
@@ -283,6 +237,8 @@ class World:
             for task in [*self._tasks, *(x.task for x in self.processes)]:
                 if task.done():
                     task.result()
+            if self.guard.violation is not None:
+                raise self.guard.violation
             if self.loop.time() > until:
                 raise Violation(f"it never comes that {what}")
             await asyncio.sleep(0.5)
@@ -291,9 +247,10 @@ class World:
         for reader in self._readers:
             reader.stopping = True
         await asyncio.gather(*self._tasks)
-        catalogs = await self._catalogs()
-        newest = check_store(self.objects, catalogs.newest.identity)
-        self.checker.all_is_read()
+        if self.guard.violation is not None:
+            raise self.guard.violation
+        stored, newest = self._looked_through(), self.guard.newest
+        await check_times(self.any_broker(), newest, stored, self.random)
         return Outcome(
             story=tuple(self.story),
             records=len(self.checker.stored),
@@ -318,9 +275,25 @@ def simulate(seed: int) -> Outcome:
         assert isinstance(loop, FreezingLoop)
         world = World(seed, loop)
         try:
-            return runner.run(_live(world))
+            with _tables_every(world.random.choice([4, 64])):
+                return runner.run(_live(world))
         except Exception as error:
             raise Violation("\n".join([*world.story, f"{error!r}: {error}"])) from error
+
+
+@contextmanager
+def _tables_every(objects: int) -> Iterator[None]:
+    """Let rows have tables after so few objects that those of a seed have many.
+
+    What readers keep in mind of a row, and leap over, becomes less in the same measure.
+    """
+    with ExitStack() as stack:
+        for name, module in [*sys.modules.items()]:
+            if name.startswith("changefeed.") and hasattr(module, "TABLE_EVERY"):
+                stack.enter_context(patch.object(module, "TABLE_EVERY", objects))
+                if hasattr(module, "_RECENT"):
+                    stack.enter_context(patch.object(module, "_RECENT", 2 * objects))
+        yield
 
 
 async def _live(world: World) -> Outcome:

@@ -1,5 +1,7 @@
 """Rows as readers find them: seals where tables would be, and objects that were damaged."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from changefeed.brokers.open_partition import Accepted, OpenPartition
@@ -18,8 +20,12 @@ KEY = ("orders", P1)
 
 
 async def sealed_by_a_master(objects: int) -> MemoryStore:
-    """Store a row of so many objects with a record each, and the seal of a dead broker."""
-    store = MemoryStore()
+    return await stored_row(range(1, objects + 1))
+
+
+async def stored_row(at_us: Sequence[int]) -> MemoryStore:
+    """Store a row of objects with a record each, and the seal of a dead broker."""
+    store, objects = MemoryStore(), len(at_us)
     partition = OpenPartition("orders", P1)
     for n in range(1, objects + 2):
         seal = n > objects
@@ -35,7 +41,7 @@ async def sealed_by_a_master(objects: int) -> MemoryStore:
         )
         sections = []
         if not seal:
-            accepted = partition.accept(batch(P1, f"k{n}", sequence=n, at_us=n))
+            accepted = partition.accept(batch(P1, f"k{n}", sequence=n, at_us=at_us[n - 1]), 0.0)
             assert isinstance(accepted, Accepted)
             sections = [partition.section([accepted], n)]
         await store.create(flush_key(1, "b", n), encode_flush(header, sections))
@@ -64,6 +70,16 @@ async def test_a_time_is_found_whatever_number_the_seal_has(objects: int) -> Non
         found = await reader.first_since(KEY, time_us)
         assert found is not None
         assert found[0].first == time_us
+
+
+async def test_a_time_is_found_where_what_is_left_has_it() -> None:
+    """Retention took the latest times, of records that came early."""
+    store = await stored_row(at_us=[900, 5, 7, 6, 8])
+    reader = reader_of(store, sealed_at=6)
+    found = await reader.first_since(KEY, 7, after=1)
+    assert found is not None
+    assert found[0].first == 3
+    assert await reader.first_since(KEY, 9, after=1) is None
 
 
 async def test_a_seal_is_no_table_that_says_that_nothing_is_left() -> None:

@@ -1,8 +1,10 @@
 """One broker's row: several objects under way, acknowledged in order, or lost."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import dataclasses
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
@@ -168,3 +170,35 @@ async def test_records_wait_for_others_until_an_object_is_full() -> None:
         assert durable == [1]
         await asyncio.sleep(1)
         assert durable == [1, 2]
+
+
+async def silent_then_again(settings: CoreSettings, wall_us: Callable[[], int]) -> object:
+    """Let one producer send a batch again that was stored 64 objects before."""
+    store = SlowStore()
+    store.delays = dict.fromkeys(range(1, 100), 0.01)
+    row = RowWriter(store, PLACE, settings, lambda *_: None, wall_us)
+    row.open("orders", [RangeId(P1)])
+    running = asyncio.create_task(row.run())
+    first = batch(P1, "a", producer="silent")
+    await row.submit("orders", first)
+    for n in range(1, 66):
+        await asyncio.sleep(1)
+        await sent(row, "b", n)
+    answer = await row.submit("orders", first)
+    running.cancel()
+    await asyncio.wait([running])
+    return answer
+
+
+async def test_a_wall_clock_that_jumps_makes_no_producer_forgotten() -> None:
+    times = count(step=10 * 3600 * 1_000_000)
+    answer = await silent_then_again(SETTINGS, lambda: next(times))
+    assert isinstance(answer, Appended)
+    assert answer.duplicate
+
+
+async def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
+    settings = dataclasses.replace(SETTINGS, producer_memory=30.0)
+    answer = await silent_then_again(settings, lambda: 0)
+    assert isinstance(answer, Appended)
+    assert not answer.duplicate

@@ -1,0 +1,121 @@
+"""Looks at each catalog as it is created, and at each object as it is deleted."""
+
+from collections.abc import Callable
+
+from changefeed.feeds.brokers.catalog import (
+    Catalog,
+    Cluster,
+    Collection,
+    decode_catalog,
+    first_catalog,
+)
+from changefeed.feeds.brokers.flush import FlushHeader, Place, decode_header
+from changefeed.feeds.brokers.names import CATALOGS, number_of, row_prefix
+
+from .checker import Violation
+from .store import Objects
+from .store_checks import check_follows
+
+_WAL = "wal/"
+
+
+class Guard:
+    """``skew`` is how far a broker's clock may be off, in seconds, to either side.
+
+    What it finds is kept in ``violation``: it looks from within the store.
+    """
+
+    def __init__(self, objects: Objects, cluster: Cluster, skew: float) -> None:
+        self.violation: Violation | None = None
+        self.newest = first_catalog(cluster)
+        self._objects = objects
+        self._skew = skew
+
+    def created(self, key: str, now: float) -> None:
+        if key.startswith(CATALOGS):
+            self._noting(lambda: self._take(key, now))
+
+    def deleting(self, key: str) -> None:
+        if key.startswith(_WAL):
+            self._noting(lambda: self._check_deletion(key))
+
+    def _noting(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except Violation as violation:
+            self.violation = self.violation or violation
+
+    def _take(self, key: str, now: float) -> None:
+        number = number_of(key)
+        before = self.newest
+        if number != before.number + 1:
+            raise Violation(f"catalog {number} was created after {before.number}")
+        after = decode_catalog(self._objects.data[key], number, before.identity)
+        self.newest = after
+        check_follows(before, after)
+        for collection in before.collections:
+            self._check_cuts(collection, after.collection(collection.name), now)
+
+    def _check_cuts(self, before: Collection, after: Collection, now: float) -> None:
+        """Retention takes no more than it was asked for."""
+        was = {x.id: x.start for x in before.partitions}
+        cut = {x.id: x.start for x in after.partitions if x.start > was.get(x.id, 0)}
+        if not cut:
+            return
+        seconds, most = after.retain_seconds, after.retain_bytes
+        if seconds is None and most is None:
+            raise Violation(f"{sorted(cut)} were cut, and are to be kept for ever")
+        starts = {x.id: x.start for x in after.partitions}
+        kept = 0
+        for header, asked in self._headers(after):
+            for section in header.sections:
+                if section.collection != after.name:
+                    continue
+                if section.last > starts[section.partition]:
+                    kept += section.bytes
+                elif section.last > was.get(section.partition, 0) and most is None:
+                    assert seconds is not None
+                    if asked > now - seconds + 2 * self._skew + 1:
+                        raise Violation(
+                            f"{section.partition} is cut at {starts[section.partition]}, and "
+                            f"{header.place} was written {now - asked:.0f} s ago"
+                        )
+        if seconds is None and most is not None and kept < most:
+            raise Violation(f"{kept} bytes of {after.name} are kept, {most} were asked for")
+
+    def _headers(self, of: Collection) -> list[tuple[FlushHeader, float]]:
+        """Return what lies in the rows of a collection, and when each was to be written."""
+        found = []
+        for era, broker in {(x.era, x.broker) for x in of.partitions}:
+            prefix = row_prefix(era, broker)
+            for listed in self._objects.listed(prefix, "", float("inf")):
+                number = number_of(listed.key)
+                assert number is not None
+                data = self._objects.whole(listed.key)
+                header = decode_header(data, self.newest.identity, Place(era, broker, number))
+                found.append((header, self._objects.asked[listed.key]))
+        return found
+
+    def _check_deletion(self, key: str) -> None:
+        """What is deleted is not needed any more, as the newest catalog says."""
+        _, era, broker, _ = key.split("/")
+        number = number_of(key)
+        assert number is not None
+        row = self.newest.era_numbered(int(era)).row(broker)
+        if row is None or number >= row.kept_from:
+            raise Violation(f"{key} is deleted, and the catalog says that it is kept")
+        place = Place(int(era), broker, number)
+        header = decode_header(self._objects.whole(key), self.newest.identity, place)
+        for section in header.sections:
+            partition = _partition(self.newest, section.collection, section.partition)
+            if section.last > partition:
+                raise Violation(
+                    f"{key} is deleted, and has records of {section.partition} up to "
+                    f"{section.last}, of which {partition} are gone"
+                )
+
+
+def _partition(catalog: Catalog, collection: str, wanted: str) -> int:
+    """Return up to where a partition is gone."""
+    found = catalog.collection(collection).partitions
+    return next(x.start for x in found if x.id == wanted)

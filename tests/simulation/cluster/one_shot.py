@@ -1,0 +1,94 @@
+"""Batches that are sent once and never again: what was refused must not appear."""
+
+from typing import TYPE_CHECKING
+
+from changefeed.brokers.core import BrokerCore
+from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, PartitionInfo, Topology
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog.block_format import lay_out
+from changefeed.feeds.eventlog.records import encode_record
+from changefeed.feeds.feed import RangeId
+
+from .checker import Sent
+from .process import BrokerProcess, Unreachable
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class OneShot:
+    """Sends each batch, often a wrong one or to a wrong place, under a new name and once."""
+
+    def __init__(self, world: "World", collection: str, number: int) -> None:
+        self.collection = collection
+        self.stopping = False
+        self.idle = False
+        self._world = world
+        self._id = f"once-{number}"
+        self._sent = 0
+        self._known: Topology | None = None
+
+    async def run(self) -> None:
+        while not self.stopping:
+            process = self._world.any_process()
+            if process is not None:
+                await self._try(process)
+            await self._world.pause(self._world.random.choice([0.3, 2.0]))
+        self.idle = True
+
+    async def _try(self, process: BrokerProcess) -> None:
+        """Send with what is known of the topology, which may be old."""
+        random = self._world.random
+        if self._known is None or random.random() < 0.5:
+            try:
+                self._known = await process.ask(self._ask_topology, 2.0)
+            except (Unreachable, FeedError):
+                return
+        if self._known.partitions:
+            await self._send(process, random.choice(self._known.partitions))
+
+    async def _ask_topology(self, core: BrokerCore) -> Topology:
+        return core.topology(self.collection)
+
+    async def _send(self, process: BrokerProcess, to: PartitionInfo) -> None:
+        random, checker = self._world.random, self._world.checker
+        self._sent += 1
+        name = f"{self._id}-{self._sent}"
+        sent = [Sent(self.collection, name, n) for n in range(1, random.choice([2, 4]))]
+        for x in sent:
+            checker.sent(x)
+        batch = Batch(
+            partition=random.choice([to.range.id, to.range.id, RangeId("e99.p01.v00-ff")]),
+            producer=name,
+            sequence=random.choice([1, 1, 1, 2]),
+            count=len(sent) + random.choice([0, 0, 0, 1]),
+            columns=lay_out([encode_record(x.record(), self._world.wall_us()) for x in sent]),
+        )
+        writer = self._world.process_named(to.broker)
+        if writer is not None and random.random() < 0.7:
+            process = writer
+        try:
+            answers = await process.ask(lambda x: x.append(self.collection, [batch]), 5.0)
+        except (Unreachable, FeedUnavailable, StoreUnavailable):
+            self._note(sent, None)
+        except FeedRefused:
+            for x in sent:
+                checker.refused(x)
+        else:
+            self._note(sent, answers[0])
+
+    def _note(self, sent: list[Sent], answer: Answer | None) -> None:
+        checker = self._world.checker
+        for n, x in enumerate(sent):
+            if isinstance(answer, Appended):
+                assert answer.first is not None
+                checker.acknowledged(x, answer.partition, answer.first + n)
+            elif (
+                answer is None
+                or answer.reason == "moving"
+                or (answer.reason == "moved" and answer.reached is None)
+            ):
+                checker.unknown(x)
+            else:
+                checker.refused(x)

@@ -1,0 +1,189 @@
+"""What lies in the store must be right: catalogs that follow each other, rows without gaps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from changefeed.brokers.division import run_lengths
+from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition
+from changefeed.feeds.brokers.flush import (
+    FlushHeader,
+    Place,
+    Section,
+    decode_header,
+    section_columns,
+)
+from changefeed.feeds.brokers.names import flush_key
+from changefeed.feeds.eventlog.block_format import changes_of
+from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
+from changefeed.feeds.feed import RangeId
+
+from .checker import Sent, Spot, Violation
+from .store import Objects
+
+Key = tuple[str, RangeId]
+
+
+def check_follows(before: Catalog, after: Catalog) -> None:
+    """Check that a catalog follows from the one before."""
+    what = f"catalog {after.number}"
+    old, new = before.era, after.era
+    if old is None:
+        if new is not None and (new.number, new.state) != (1, "open"):
+            raise Violation(f"{what}: the first era is {new}")
+    elif new is None or new.number not in (old.number, old.number + 1):
+        raise Violation(f"{what}: the era {old.number} was followed by {new}")
+    elif new.number == old.number:
+        if (old.state, new.state) not in {
+            ("open", "open"),
+            ("open", "ending"),
+            ("ending", "ending"),
+        }:
+            raise Violation(f"{what}: era {old.number} went from {old.state} to {new.state}")
+    elif old.state != "ending" or any(x.sealed_at is None for x in after.eras[-2].rows):
+        raise Violation(f"{what}: era {new.number} opened before {old.number} was closed")
+    if before.eras[:-1] != after.eras[: len(before.eras) - 1] and not _only_kept(before, after):
+        raise Violation(f"{what}: an era that was over has changed")
+    for collection in before.collections:
+        _check_collection(what, collection, after.collection(collection.name))
+    _check_division(what, after)
+
+
+def _only_kept(before: Catalog, after: Catalog) -> bool:
+    def bare(catalog: Catalog, count: int) -> list[object]:
+        return [
+            (x.number, x.state, [(y.broker, y.incarnation, y.sealed_at) for y in x.rows])
+            for x in catalog.eras[:count]
+        ]
+
+    count = len(before.eras) - 1
+    return bare(before, count) == bare(after, count)
+
+
+def _check_collection(what: str, before: Collection, after: Collection) -> None:
+    now = {x.id: x for x in after.partitions}
+    for old in before.partitions:
+        new = now.get(old.id)
+        if new is None:
+            raise Violation(f"{what}: {old.id} is gone")
+        if old.last is not None and new.last != old.last:
+            raise Violation(f"{what}: the end of {old.id} went from {old.last} to {new.last}")
+        if new.broker != old.broker:
+            raise Violation(f"{what}: {old.id} changed its writer")
+        if new.start < old.start:
+            raise Violation(f"{what}: {old.id} has records again that were deleted")
+
+
+def _check_division(what: str, catalog: Catalog) -> None:
+    era = catalog.era
+    if era is None:
+        return
+    brokers = {x.broker for x in era.rows}
+    for collection in catalog.collections:
+        opened = collection.open_partitions()
+        if not opened and era.state == "ending":
+            continue  # created meanwhile
+        covered = sorted((x.part, x.low, x.high) for x in opened)
+        next_place = (0, 0)
+        for part, low, high in covered:
+            if (part, low) != next_place:
+                raise Violation(f"{what}: {collection.name} is not covered at {next_place}")
+            next_place = (part + 1, 0) if high == VIRTUAL_PARTS - 1 else (part, high + 1)
+        if opened and next_place != (collection.parts, 0):
+            raise Violation(f"{what}: {collection.name} is not covered at {next_place}")
+        if {x.broker for x in opened} - brokers or {x.era for x in opened} - {era.number}:
+            raise Violation(f"{what}: {collection.name} is open at none of the era's brokers")
+        counts = sorted(sum(x.broker == y for x in opened) for y in brokers)
+        if opened and counts != sorted(run_lengths(len(opened), len(brokers))):
+            raise Violation(f"{what}: {collection.name} is divided as {counts}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Where each record lies, or lay until it was deleted, and the times by partition."""
+
+    places: Mapping[Sent, Spot]
+    times: Mapping[Key, list[int]]
+
+
+def stored_in(objects: Objects, catalog: Catalog) -> Stored:
+    """Check all rows, and return what they hold.
+
+    A row has no gap before its seal, and its partitions have none either.
+    """
+    places: dict[Sent, Spot] = {}
+    times: dict[Key, list[int]] = {}
+    for era in catalog.eras:
+        for row in era.rows:
+            check = _RowCheck(objects, catalog, era.number, row.broker)
+            for spot, sent in check.spots():
+                if sent in places:
+                    raise Violation(f"{sent} is stored twice: at {places[sent]} and {spot}")
+                places[sent] = spot
+            times |= check.times
+    return Stored(places=places, times=times)
+
+
+class _RowCheck:
+    """One row from its first object to its end, those that were deleted included."""
+
+    def __init__(self, objects: Objects, catalog: Catalog, era: int, broker: str) -> None:
+        row = catalog.era_numbered(era).row(broker)
+        assert row is not None
+        self._objects = objects
+        self._catalog = catalog
+        self._row = row
+        self._era = era
+        self.times: dict[Key, list[int]] = {}
+        self._lasts: dict[Key, int] = {}
+        self._owned: Mapping[Key, Partition] = {
+            (c.name, p.id): p
+            for c in catalog.collections
+            for p in c.partitions
+            if p.era == era and p.broker == broker
+        }
+
+    def spots(self) -> list[tuple[Spot, Sent]]:
+        found: list[tuple[Spot, Sent]] = []
+        number = 1
+        while (data := self._data(number)) is not None:
+            place = Place(self._era, self._row.broker, number)
+            header = decode_header(data, self._catalog.identity, place)
+            if header.seal:
+                break
+            if header.incarnation != self._row.incarnation:
+                raise Violation(f"{place} is of another incarnation than the era's")
+            for section in header.sections:
+                found += self._of_section(data, header, section)
+            number += 1
+        self._check_end(number)
+        return found
+
+    def _data(self, number: int) -> bytes | None:
+        return self._objects.ever(flush_key(self._era, self._row.broker, number))
+
+    def _of_section(
+        self, data: bytes, header: FlushHeader, section: Section
+    ) -> list[tuple[Spot, Sent]]:
+        key = (section.collection, section.partition)
+        if key not in self._owned:
+            raise Violation(f"{header.place} extends {key}, which is not its broker's")
+        expected = self._lasts.get(key, 0) + 1
+        if section.first != expected:
+            raise Violation(f"{key} goes on at {section.first}, not at {expected}")
+        self._lasts[key] = section.last
+        columns = section_columns(data, section)
+        self.times.setdefault(key, []).extend(memoryview(columns.times).cast("q"))
+        changes = changes_of(section.partition, section.first, section.count, columns)
+        return [((*key, x.sequence), Sent(key[0], x.key, int(x.body))) for x in changes]
+
+    def _check_end(self, number: int) -> None:
+        sealed_at = self._row.sealed_at
+        if sealed_at is None:
+            return
+        if number != sealed_at:
+            raise Violation(f"{self._row} ends at {number}, its catalog says {sealed_at}")
+        for key, partition in self._owned.items():
+            if partition.last != self._lasts.get(key, 0):
+                raise Violation(
+                    f"{key} was closed at {partition.last}, and has {self._lasts.get(key)}"
+                )

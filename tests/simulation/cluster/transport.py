@@ -1,0 +1,113 @@
+"""The network of a simulated cluster: the real client and the real server, without sockets.
+
+``SimClient`` is the HTTP client of brokers with its one place that opens a connection
+replaced. A request is parsed, answered and refused by the handlers of the server.
+"""
+
+from collections.abc import Mapping
+from io import BytesIO
+from typing import TYPE_CHECKING, NamedTuple, cast
+from urllib.parse import unquote
+
+from aiohttp import web
+from opentelemetry.metrics import NoOpMeterProvider
+
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.meters import BrokerMeters
+from changefeed.brokers.server import BrokerServer, Handler
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.client import BrokerClient, _refuse
+from changefeed.feeds.brokers.wire import CONTENT_TYPE
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.feed import RangeId
+
+from .process import Unreachable
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from changefeed.runtime.scrape import Scrape
+
+    from .world import World
+
+_SCHEME = "http://"
+_ANY = "any"
+"""A name behind which all brokers are, as that of a service in Kubernetes."""
+_METERS = BrokerMeters(NoOpMeterProvider())
+
+
+class Asked(NamedTuple):
+    """What a handler looks at in a request."""
+
+    path: str
+    query: Mapping[str, str]
+    match_info: Mapping[str, str]
+    body: bytes
+    content_type: str = CONTENT_TYPE
+    headers: Mapping[str, str] = {}
+
+    async def read(self) -> bytes:
+        return self.body
+
+
+async def served(core: BrokerCore, method: str, asked: Asked) -> web.Response:
+    """Answer a request as the server of a broker does."""
+    server = BrokerServer(core, _METERS, cast("Scrape", None), token=None, problems=list[str])
+    handlers: Mapping[tuple[str, str], Handler] = {
+        ("GET", ""): server._topology,
+        ("POST", "records"): server._append,
+        ("GET", "records"): server._read,
+        ("GET", "end"): server._end,
+        ("GET", "since"): server._since,
+    }
+    handler = handlers[method, asked.match_info["what"]]
+    answer = await server._bordered(cast("web.Request", asked), handler)
+    assert isinstance(answer, web.Response)
+    return answer
+
+
+class SimClient(BrokerClient):
+    """Reaches brokers by their ids, over a network that loses answers."""
+
+    def __init__(self, world: "World", collection: str) -> None:
+        address = BrokersAddress(urls=(_SCHEME + _ANY,), collection=collection)
+        super().__init__(cast("aiohttp.ClientSession", None), address, BrokerAccess())
+        self._world = world
+
+    async def _once(
+        self,
+        method: str,
+        url: str,
+        query: Mapping[str, str],
+        *,
+        seconds: float,
+        body: BytesIO | None = None,
+        of: RangeId | None = None,
+        any_answer: bool = False,
+    ) -> bytes:
+        host, _, path = url.removeprefix(_SCHEME).partition("/")
+        world = self._world
+        process = world.any_process() if host == _ANY else world.process_with_id(host)
+        if process is None:
+            await world.pause(0.05)
+            raise FeedUnavailable(f"{url} does not answer")
+        asked = _asked(path, query, b"" if body is None else body.read())
+        try:
+            answer = await process.ask(lambda core: served(core, method, asked), seconds)
+        except Unreachable as error:
+            raise FeedUnavailable(f"{url} does not answer: {error}") from error
+        content = answer.body
+        assert isinstance(content, bytes)
+        if answer.status != web.HTTPOk.status_code and not any_answer:
+            _refuse(url, cast("aiohttp.ClientResponse", answer), content, of)
+        return content
+
+
+def _asked(path: str, query: Mapping[str, str], body: bytes) -> Asked:
+    """Take a path apart: v1/collections/C, and then partitions/P, and then what is asked."""
+    _, _, collection, *more = map(unquote, path.split("/"))
+    what = more[-1] if more else ""
+    partition = more[1] if len(more) > 1 else ""
+    found = {"collection": collection, "partition": partition, "what": what}
+    return Asked(f"/{path}", query, found, body)

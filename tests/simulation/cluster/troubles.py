@@ -1,0 +1,156 @@
+"""What goes wrong in a seed, and what people do meanwhile."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from changefeed.brokers.operations import create_collection, merge, retain, split
+from changefeed.feeds.errors import FeedError
+
+if TYPE_CHECKING:
+    from .world import World
+
+Event = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Troubles:
+    """Each event ends by itself, and takes back what it did where that is to end."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._random = world.random
+
+    def any(self) -> Event:
+        return self._random.choice(
+            [
+                self.crash,
+                self.crash,
+                self.freeze,
+                self.freeze,
+                self.cut,
+                self.storm,
+                self.storm,
+                self.fill,
+                self._world.damage.flip,
+                self.join,
+                self.join,
+                self.leave,
+                self.impostor,
+                self.reshape,
+                self.create,
+                self.retain,
+                self.producer_dies,
+            ]
+        )
+
+    async def crash(self) -> None:
+        world = self._world
+        if not world.living():
+            return
+        process = self._random.choice(world.living())
+        world.tell(f"kill {process.id}")
+        process.kill()
+        await asyncio.sleep(self._random.choice([0.0, 2.0, 20.0]))
+        if self._random.random() < 0.7:
+            world.start(process.name)
+
+    async def freeze(self) -> None:
+        world = self._world
+        if not world.living():
+            return
+        process = self._random.choice(world.living())
+        seconds = self._random.choice([0.5, 3.0, 15.0, 40.0])
+        world.tell(f"freeze {process.id} for {seconds} s")
+        world.loop.freeze(process.id)
+        await asyncio.sleep(seconds)
+        if process.alive:
+            world.tell(f"thaw {process.id}")
+            world.loop.thaw(process.id)
+
+    async def cut(self) -> None:
+        world = self._world
+        if not world.living():
+            return
+        process = self._random.choice(world.living())
+        world.tell(f"cut {process.id} off from the store")
+        process.cut = True
+        await asyncio.sleep(self._random.choice([1.0, 8.0, 30.0]))
+        process.cut = False
+        world.tell(f"{process.id} reaches the store again")
+
+    async def storm(self) -> None:
+        random, world = self._random, self._world
+        weather = world.weather
+        weather.fail_before = random.choice([0.0, 0.05, 0.3])
+        weather.fail_after = random.choice([0.0, 0.05, 0.3])
+        weather.late = random.choice([0.0, 0.02, 0.1])
+        weather.slow = random.choice([0.0, 0.05, 0.3])
+        weather.list_late = random.choice([0.0, 3.0, 20.0])
+        world.lost_answers = random.choice([0.0, 0.1, 0.4])
+        world.tell(f"storm: {weather}, answers of brokers lost: {world.lost_answers}")
+        await asyncio.sleep(random.uniform(3, 30))
+        weather.clear()
+        world.lost_answers = 0.0
+        world.tell("the storm is over")
+
+    async def fill(self) -> None:
+        """Nothing can be written to the store, and all can be read."""
+        self._world.tell("the store is full")
+        self._world.weather.full = True
+        await asyncio.sleep(self._random.choice([1.0, 5.0, 20.0]))
+        self._world.weather.full = False
+        self._world.tell("the store has room again")
+
+    async def join(self) -> None:
+        world = self._world
+        names = {x.name for x in world.living()}
+        free = [f"broker-{n}" for n in range(1, 6) if f"broker-{n}" not in names]
+        if free:
+            world.start(self._random.choice(free))
+
+    async def leave(self) -> None:
+        staying = [x for x in self._world.living() if not x.leaving]
+        if len(staying) > 1 or (staying and self._random.random() < 0.2):
+            process = self._random.choice(staying)
+            self._world.tell(f"{process.id} is asked to leave")
+            process.leaving = True
+
+    async def impostor(self) -> None:
+        """Start another under the name of one that lives."""
+        if self._world.living():
+            self._world.start(self._random.choice(self._world.living()).name)
+
+    async def reshape(self) -> None:
+        """Split or merge, one partition or all, by somebody with the store."""
+        catalogs = await self._world.catalogs()
+        collection = self._random.choice(catalogs.newest.collections)
+        opened = collection.open_partitions()
+        chosen = self._random.choice([None, *(x.id for x in opened[:4])])
+        change = split if len(opened) < 24 and self._random.random() < 0.6 else merge
+        try:
+            await change(catalogs, collection.name, chosen)
+        except FeedError as error:
+            self._world.tell(f"not {change.__name__}: {error}")
+        else:
+            self._world.tell(f"{change.__name__} {collection.name} {chosen or ''}")
+
+    async def create(self) -> None:
+        catalogs = await self._world.catalogs()
+        if len(catalogs.newest.collections) < 3:
+            name = f"collection-{len(catalogs.newest.collections) + 1}"
+            await create_collection(catalogs, name, parts=self._random.choice([1, 3]))
+            self._world.tell(f"create {name}")
+            self._world.use(name)
+
+    async def retain(self) -> None:
+        """Keep less of a collection, or all of it from now on."""
+        catalogs = await self._world.catalogs()
+        collection = self._random.choice(catalogs.newest.collections)
+        seconds, most = self._random.choice(
+            [(10.0, None), (30.0, None), (None, 100), (None, 2_000), (20.0, 500), (None, None)]
+        )
+        await retain(catalogs, collection.name, seconds=seconds, bytes_=most)
+        self._world.tell(f"keep {seconds} s and {most} bytes of {collection.name}")
+
+    async def producer_dies(self) -> None:
+        self._world.end_a_producer()
