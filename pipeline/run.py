@@ -26,7 +26,7 @@ from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import DrainGate, holding
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.starts import settle_start
-from changefeed.pipeline.supervisor import Starter, keep_running, started
+from changefeed.pipeline.supervisor import Filler, Starter, keep_running, started
 from changefeed.pipeline.tables.queries import Keeping
 from changefeed.pipeline.web import served
 from changefeed.runtime.logs import get_logger
@@ -64,7 +64,8 @@ def keep(
             hold=process.hold,
             starts=process.starts,
         )
-        process.run(try_again(keeping.starters, stop), stop)
+        starters = try_again(keeping.starters, stop)
+        process.run(starters, stop, fillers=keeping.fillers())
 
 
 def observe(
@@ -146,7 +147,12 @@ class _Process:
     starts: Mapping[str, str]
     once: bool
 
-    def run(self, starters: Mapping[str, Starter], stop: Stopping) -> None:
+    def run(
+        self,
+        starters: Mapping[str, Starter],
+        stop: Stopping,
+        fillers: Mapping[str, Filler] | None = None,
+    ) -> None:
         settings = self.settings
         with display(self.board) as look:
             _log.info("pipeline.started", feed=settings.feed, tables=list(starters))
@@ -159,6 +165,7 @@ class _Process:
                 tries=_TRIES_OF_ONCE if self.once else None,
                 look=look,
                 failed=self.listener.failed_to_start,
+                fillers=fillers,
             )
             _log.info("pipeline.stopped")
 

@@ -35,23 +35,41 @@ _log = get_logger()
 
 _LOOK_INTERVAL: Final = 0.25
 _REST_INTERVAL: Final = 0.05
+_LAST_STEPS: Final = 10  # seconds, for what Spark does when a query has ended
 STOP_TIMEOUT: Final = 25.0
 _ADVICE = re.compile(r"^((?:\w+\.)+\w+): (.+)$", re.MULTILINE)
 """The last line of a traceback. The lines of its causes come before it and look alike."""
 
 Starter = Callable[[], StreamingQuery]
+Filler = Callable[[], StreamingQuery | None]
+"""Starts a query that brings a far table nearer and ends; none, if it is not far behind."""
+
+
+def _nothing() -> None:
+    """There is nothing to fill."""
 
 
 @dataclass(kw_only=True)
 class _Kept:
-    """One table: how to start its query, and the query that runs, or when to start one."""
+    """One table: how to start its query, and the query that runs, or when to start one.
+
+    ``filled``: nothing is to be filled any more, so the query is the one that goes on.
+    """
 
     name: str
     start: Starter
+    fill: Filler
+    filled: bool = False
     query: StreamingQuery | None = None
     failures: int = 0  # since the last batch
     due: float = 0.0
     done: bool = False
+
+    def begin(self) -> StreamingQuery:
+        """Start what comes next: a query that fills the table, or the one after it."""
+        found = None if self.filled else self.fill()
+        self.filled = found is None
+        return self.start() if found is None else found
 
     @property
     def runs(self) -> bool:
@@ -81,17 +99,25 @@ def keep_running(
     tries: int | None = None,
     look: Callable[[], None] = lambda: None,
     failed: Callable[[str], None] = lambda _: None,
+    fillers: Mapping[str, Filler] | None = None,
 ) -> None:
     """Run queries until asked to stop, or until all have ended by themselves.
 
     ``hold`` is what the queries were made with. ``board`` learns which queries wait for
     their feed, and ``look`` is called now and then. ``failed`` is called with the name of a
     query that did not even start. ``tries`` is how often in a row a feed may
-    be away for one query; without it there is no limit. No query runs when this
-    returns. Raise ``QueryFailed`` if one cannot go on.
+    be away for one query; without it there is no limit. ``fillers`` are asked first, at the
+    start and after a failure: what one starts has ended before the query of its table begins.
+    No query runs when this returns. Raise ``QueryFailed`` if one cannot go on.
     """
     kept = [
-        _Kept(name=name, start=partial(try_again, start, stop, partial(failed, name)))
+        _Kept(
+            name=name,
+            start=partial(try_again, start, stop, partial(failed, name)),
+            fill=partial(try_again, fillers[name], stop, partial(failed, name))
+            if fillers and name in fillers
+            else _nothing,
+        )
         for name, start in starters.items()
     ]
     try:
@@ -114,7 +140,7 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
     if one.done or (one.query is None and now < one.due):
         return
     if one.query is None:
-        one.query = one.start()
+        one.query = one.begin()
         board.started(one.name)
         _log.info("query.started", table=one.name)
         return
@@ -123,6 +149,10 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
             one.failures = 0
         return
     failure = one.query.exception()
+    if failure is None and not one.filled:
+        one.query.awaitTermination(_LAST_STEPS)  # Spark refuses two queries of one name
+        one.query, one.filled = None, True
+        return
     if failure is None:
         one.done = True
         return
@@ -134,7 +164,7 @@ def _look(one: _Kept, board: Board, now: float, tries: int | None) -> None:
     delay = delay_after(one.failures)
     _log.warning("query.failed", table=one.name, error=reason, again_after=delay)
     board.in_trouble(one.name, reason)
-    one.query, one.due = None, now + delay
+    one.query, one.due, one.filled = None, now + delay, False
 
 
 def _helps_to_wait(kind: type[Exception], failures: int, tries: int | None) -> bool:

@@ -31,6 +31,7 @@ from changefeed.feeds.eventlog.schema import RECORDS, SEGMENTED
 from changefeed.feeds.eventlog.sealed import (
     check_file,
     read_sealed,
+    sealed_lasts,
     sealed_since,
     sealed_with,
     sequence_in_segment,
@@ -164,6 +165,17 @@ class BulkLog:
                 last = min(end, one.file.last)
                 found.append(SegmentPart(path=path, after=after, end=last, segment=one))
                 after = last
+        return found
+
+    def sealed_ends(self) -> Mapping[RangeId, int]:
+        """Return the last sequence in segments of each range that has some."""
+        found: dict[RangeId, int] = {}
+        for broker in self.catalog.folders:
+            with _records(self.catalog, broker) as (records, _):
+                for number, last in sealed_lasts(records):
+                    partition = self.catalog.by_number.get(number)
+                    if partition is not None:
+                        found[partition.id] = last
         return found
 
     def is_sealed(self) -> bool:

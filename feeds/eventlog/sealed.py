@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FORMAT = "SELECT format FROM log"
 """Whether there are segments: a log that is open may get its first."""
 
+_LASTS = "SELECT partition, max(last) FROM segments GROUP BY partition"
+
 
 def has_segments(rows: Sequence[Sequence[Any]]) -> bool:
     return [x[0] for x in rows] == [SEGMENTED]
@@ -44,6 +46,13 @@ def sealed_with(
         return None
     rows = records.execute(*segment_query(partition.number, sequence)).fetchall()
     return segment_of(catalog, partition, rows, sequence)
+
+
+def sealed_lasts(records: sqlite3.Connection) -> Sequence[tuple[int, int]]:
+    """Return the partitions that have segments, each with the last sequence in them."""
+    if not has_segments(records.execute(FORMAT).fetchall()):
+        return ()
+    return records.execute(_LASTS).fetchall()
 
 
 def sealed_since(

@@ -14,7 +14,8 @@
     options          the options that users set
     backlog          what of a log Spark reads by itself, from segments
     spark            the classes that Spark calls
+    fill             a stream of what tables that are far behind have Spark read by itself
     body_schema      parses bodies by a schema, in Spark
 
-Only the last three import pyspark, so everything else is tested without it.
+Only the last four import pyspark, so everything else is tested without it.
 """

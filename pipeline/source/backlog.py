@@ -68,14 +68,22 @@ def read(spark: SparkSession, feed: str, **options: str) -> DataFrame:
     return rows_of(spark, plan, wanted.feed, wanted.envelope, options)
 
 
+def scannable(access: Access) -> LogAccess | None:
+    """Return the log whose segments Spark may read by itself, if it is such a feed."""
+    if isinstance(access, LogAccess) and _PATTERNS.isdisjoint(access.place):
+        return access
+    return None
+
+
 def planned(access: Access, pieces: Sequence[Slice]) -> Plan:
     """Decide which way each change is read."""
-    if not isinstance(access, LogAccess) or not _PATTERNS.isdisjoint(access.place):
+    log = scannable(access)
+    if log is None:
         return Plan(scans=(), left=pieces)
     scans: list[Scan] = []
     left: list[Slice] = []
     for piece in pieces:
-        parts, rest = access.split(piece)
+        parts, rest = log.split(piece)
         scans += [Scan(part=x, generation=piece.generation) for x in parts]
         left += rest
     return Plan(scans=scans, left=left)

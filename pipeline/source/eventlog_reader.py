@@ -104,6 +104,11 @@ class LogAccess:
         self._refresh()
         return self._log.is_sealed()
 
+    def sealed(self) -> Mapping[RangeId, Continuation]:
+        """Return where the last segment of each range ends, for those that have segments."""
+        self._refresh()
+        return {name: self._scale.position(x) for name, x in self._log.sealed_ends().items()}
+
     def split(self, piece: Slice) -> tuple[Sequence[SegmentPart], Sequence[Slice]]:
         """Return what of a slice Spark may read by itself, and what is left of it.
 

@@ -116,7 +116,7 @@ class DeltaAppender(DataSourceStreamArrowWriter):
         first = next(iterator, None)
         if first is None:
             return Written(files=())
-        files, root = _file_system(self._uri)
+        files, root = file_system(self._uri)
         name, rows = f"part-{uuid4()}.parquet", 0
         place = f"{root}/{name}"
         with pq.ParquetWriter(
@@ -142,26 +142,35 @@ class DeltaAppender(DataSourceStreamArrowWriter):
         """
 
     def _query(self) -> str:
-        """Return the id that Spark keeps for as long as the checkpoint lasts."""
         if self._app_id is not None:
             return self._app_id
         assert self._checkpoint is not None, "Spark starts no stream without a checkpoint"
-        metadata = Path(self._checkpoint.removeprefix("file://")) / "metadata"
-        try:
-            found: str = json.loads(metadata.read_text("utf-8"))["id"]
-        except OSError as error:
-            raise PipelineRefused(
-                f"{metadata} cannot be read ({error.strerror}): for a checkpoint that is not "
-                f"on this machine, name the query with .option('appId', ...)"
-            ) from error
-        return found
+        return query_id(self._checkpoint)
+
+
+def query_id(checkpoint: str) -> str:
+    """Return the id that Spark keeps for as long as the checkpoint of a query lasts."""
+    metadata = Path(checkpoint.removeprefix("file://")) / "metadata"
+    try:
+        found: str = json.loads(metadata.read_text("utf-8"))["id"]
+    except OSError as error:
+        raise PipelineRefused(
+            f"{metadata} cannot be read ({error.strerror}): for a checkpoint that is not "
+            f"on this machine, name the query with .option('appId', ...)"
+        ) from error
+    return found
+
+
+def is_added(table: DeltaTable, *, app_id: str, batch: int) -> bool:
+    """Whether a batch of a query was added before."""
+    before = table.transaction_version(app_id)
+    return before is not None and before >= batch
 
 
 def append_once(uri: str, files: Sequence[File], *, app_id: str, batch: int) -> None:
     """Add files to a table in one commit, unless this batch was added before."""
     table = DeltaTable(uri)
-    before = table.transaction_version(app_id)
-    if not files or (before is not None and before >= batch):
+    if not files or is_added(table, app_id=app_id, batch=batch):
         return
     now = time.time_ns() // 1_000_000
     table.create_write_transaction(
@@ -190,7 +199,8 @@ def _upkeep(given: Mapping[str, str]) -> Upkeep | None:
     return Upkeep(every=int(given["compactevery"]), keep_hours=int(given["keephours"]))
 
 
-def _file_system(uri: str) -> tuple[FileSystem, str]:
+def file_system(uri: str) -> tuple[FileSystem, str]:
+    """Return where a table is, and its path there."""
     files, root = FileSystem.from_uri(uri)
     return files, root.rstrip("/")
 

@@ -9,12 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from changefeed.pipeline.checkpoint_dir import is_elsewhere
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, UpkeepSettings
-from changefeed.pipeline.source.body_schema import VALUE, VARIANT, with_bodies
+from changefeed.pipeline.source.body_schema import with_bodies
 from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.source.record_batches import EVERYTHING
 from changefeed.pipeline.source.spark import stream
-from changefeed.pipeline.supervisor import started
+from changefeed.pipeline.supervisor import Filler, started
 from changefeed.pipeline.tables.aggregates import definition, merge_of, windowed
 from changefeed.pipeline.tables.delta_sink import NAME as SINK
 from changefeed.pipeline.tables.delta_sink import register_sink
@@ -23,6 +24,12 @@ from changefeed.pipeline.tables.delta_table import (
     arrow_schema,
     ensure_table,
     refuse_another,
+)
+from changefeed.pipeline.tables.filling import (
+    FAR_BEHIND,
+    AppendedFiles,
+    Filling,
+    kept_rows,
 )
 from changefeed.pipeline.tables.latest import MERGE, newest
 from changefeed.pipeline.tables.merge import Merge, MergedTable, as_they_are
@@ -46,7 +53,8 @@ class Keeping:
     """The queries of one pipeline. ``once``: read what is there now, then end.
 
     ``hold`` can bring them to rest between two batches. ``starts`` is where each table
-    starts, if it is not what the settings say.
+    starts, if it is not what the settings say. ``far`` is how many changes a table must be
+    behind to be filled.
     """
 
     spark: SparkSession
@@ -54,6 +62,34 @@ class Keeping:
     once: bool = False
     hold: DrainGate | None = None
     starts: Mapping[str, str] = field(default_factory=dict)
+    far: int = FAR_BEHIND
+
+    def fillers(self) -> Mapping[str, Filler]:
+        """Return what fills tables that are far behind, where a query can be filled.
+
+        Call it once the tables are there: after ``starters``.
+        """
+        changes, latest = self.settings.changes, self.settings.latest
+        tables: dict[str, Callable[[DataFrame, int], None]] = {}
+        uri = self.settings.table("changes")
+        if changes.enabled and changes.format == "delta" and not is_elsewhere(uri):
+            checkpoint = self.settings.checkpoint("changes")
+            tables["changes"] = AppendedFiles(
+                uri=uri, checkpoint=checkpoint, upkeep=upkeep_of(changes)
+            )
+        if latest.enabled:
+            tables["latest"] = self._table("latest", MERGE, latest, newest)
+        return {
+            name: Filling(
+                spark=self.spark,
+                settings=self.settings,
+                name=name,
+                table=table,
+                options=self._options(name),
+                far=self.far,
+            )
+            for name, table in tables.items()
+        }
 
     def starters(self) -> Mapping[str, Callable[[], StreamingQuery]]:
         """Return what starts the query of each table that the settings name.
@@ -130,29 +166,27 @@ class Keeping:
         settings: UpkeepSettings,
         rows: Callable[[DataFrame], DataFrame] = as_they_are,
     ) -> MergedTable:
-        upkeep = Upkeep(every=settings.compact_every, keep_hours=settings.keep_hours)
-        return MergedTable(uri=self.settings.table(name), merge=merge, upkeep=upkeep, rows=rows)
+        uri, upkeep = self.settings.table(name), upkeep_of(settings)
+        return MergedTable(uri=uri, merge=merge, upkeep=upkeep, rows=rows)
 
     def _kept(self, name: str) -> DataFrame:
-        """Return the rows of a table. No table can have a VARIANT: ``body`` has the same."""
-        rows = self._parsed(name)
-        schema = self.settings.body_schema
-        return rows.drop(VALUE) if schema and schema.strip().lower() == VARIANT else rows
+        return kept_rows(self._read(name), self.settings.body_schema)
 
     def _parsed(self, name: str) -> DataFrame:
         schema = self.settings.body_schema
         return self._read(name) if schema is None else with_bodies(self._read(name), schema)
 
     def _read(self, name: str) -> DataFrame:
+        return stream(self.spark, self.settings.feed, **self._options(name))
+
+    def _options(self, name: str) -> Mapping[str, str]:
         hold = {} if self.hold is None else {"holdFile": self.hold.file(name)}
-        return stream(
-            self.spark,
-            self.settings.feed,
-            startingAt=self.starts.get(name, self.settings.start),
-            columns=",".join(EVERYTHING),
-            maxChangesPerTrigger=str(self.settings.max_changes),
+        return {
+            "startingAt": self.starts.get(name, self.settings.start),
+            "columns": ",".join(EVERYTHING),
+            "maxChangesPerTrigger": str(self.settings.max_changes),
             **hold,
-        )
+        }
 
     def _started(self, planned: Planned) -> StreamingQuery:
         return started(
@@ -161,3 +195,7 @@ class Keeping:
             checkpoint=self.settings.checkpoint(planned.name),
             interval=None if self.once else planned.interval,
         )
+
+
+def upkeep_of(settings: UpkeepSettings) -> Upkeep:
+    return Upkeep(every=settings.compact_every, keep_hours=settings.keep_hours)

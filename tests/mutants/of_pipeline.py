@@ -5,11 +5,63 @@ from .mutant import Mutant
 _RUNNING = "tests/unit/pipeline/test_supervisor.py"
 _OBSERVING = "tests/unit/pipeline/test_observer_sink.py"
 _BACKLOG = "tests/integration/pipeline/test_backlog.py"
+_FILL = "tests/unit/pipeline/source/test_fill.py"
+_FILLING = "tests/integration/pipeline/test_filling.py"
 _COMMANDS = "tests/unit/pipeline/test_commands.py"
 _TABLES = "tests/unit/pipeline/test_tables.py"
 _PROGRESS = "tests/unit/pipeline/test_progress.py"
 
 PIPELINE = (
+    Mutant(
+        name="a fill stops at segments that wait for the end of a range in blocks",
+        file="pipeline/source/fill.py",
+        before="    before = ancestors(sealed, known)\n",
+        after="    before = ancestors([], known)\n",
+        rule=9,
+        tests=(_FILL,),
+    ),
+    Mutant(
+        name="a fill reads on behind the border",
+        file="pipeline/source/fill.py",
+        before="        self._within = border(access)\n",
+        after="        self._within = None\n",
+        rule=0,
+        tests=(
+            f"{_FILL}::test_a_fill_ends_where_the_segments_do_and_the_source_goes_on_from_there",
+        ),
+    ),
+    Mutant(
+        name="a table that starts now counts what is sealed before",
+        file="pipeline/source/fill.py",
+        before='    wanted = Options.of({"feed": feed, **options})\n',
+        after='    wanted = Options.of({"feed": feed})\n',
+        rule=0,
+        tests=(f"{_FILL}::test_what_waits_for_a_fill_is_counted_from_where_the_table_is",),
+    ),
+    Mutant(
+        name="a query ends where a fill did",
+        file="pipeline/supervisor.py",
+        before="    if failure is None and not one.filled:\n",
+        after="    if failure is None and one.failures:\n",
+        rule=0,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="after a failure nothing is filled any more",
+        file="pipeline/supervisor.py",
+        before="    one.query, one.due, one.filled = None, now + delay, False\n",
+        after="    one.query, one.due = None, now + delay\n",
+        rule=0,
+        tests=(_RUNNING,),
+    ),
+    Mutant(
+        name="a fill adds a batch that is in the table",
+        file="pipeline/tables/delta_sink.py",
+        before="    return before is not None and before >= batch\n",
+        after="    return before is not None and before > batch\n",
+        rule=0,
+        tests=(_TABLES,),
+    ),
     Mutant(
         name="what lies before the border of a scan is read too",
         file="pipeline/source/backlog.py",

@@ -12,7 +12,7 @@ from changefeed.pipeline.errors import QueryFailed, QueryRefused
 from changefeed.pipeline.progress import Board
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate, held
-from changefeed.pipeline.supervisor import Starter, advice, keep_running
+from changefeed.pipeline.supervisor import Filler, Starter, advice, keep_running
 from changefeed.runtime.errors import UserError
 
 AWAY = (
@@ -66,6 +66,9 @@ class Query:
     def stop(self) -> None:
         self.isActive = False
 
+    def awaitTermination(self, _: int) -> bool:  # noqa: N802 - Spark's name
+        return True
+
 
 class Story:
     """One table, whose queries are those given, and what became of it."""
@@ -73,6 +76,8 @@ class Story:
     def __init__(self, tmp_path: Path, *queries: Query) -> None:
         self.steps, self.hold, self.board = Steps(), DrainGate(tmp_path), Board()
         self.left = list(queries)
+        self.fills: list[Query | None] = []
+        self.filled: list[float] = []
         self.starts: list[float] = []
         self.stops: list[float] = []
 
@@ -83,6 +88,13 @@ class Story:
 
         return cast("Starter", start)
 
+    def filler(self) -> Filler:
+        def fill() -> Query | None:
+            self.filled.append(self.steps.time)
+            return self.fills.pop(0) if self.fills else None
+
+        return cast("Filler", fill)
+
     def run(self, *, stop_timeout: float = 25.0, tries: int | None = None) -> None:
         keep_running(
             {"orders": self.starter()},
@@ -91,6 +103,7 @@ class Story:
             board=self.board,
             stop_timeout=stop_timeout,
             tries=tries,
+            fillers={"orders": self.filler()},
         )
         self.stops.append(self.steps.time)
 
@@ -158,6 +171,42 @@ def test_a_query_that_spark_cannot_even_start_is_tried_again_and_counted(
     )
     assert failed == ["orders", "orders"]
     assert story.starts == [3.0]
+
+
+def test_a_table_that_is_far_behind_is_filled_before_its_query_begins(tmp_path: Path) -> None:
+    story = Story(tmp_path, last := Query())
+    story.fills = [fill := Query()]
+    story.steps.at(5.0, fill.end)
+    story.steps.at(9.0, last.end)
+    story.run()
+    assert story.filled == [0.0]
+    assert story.starts == [5.25]
+    assert story.stops == [9.25]
+
+
+def test_a_fill_that_fails_is_tried_again_and_so_is_one_after_its_query_has_failed(
+    tmp_path: Path,
+) -> None:
+    story = Story(tmp_path, stream := Query(), last := Query())
+    story.fills = [Query(AWAY), second := Query(), None]
+    story.steps.at(3.0, second.end)
+    story.steps.at(6.0, lambda: stream.end(AWAY))
+    story.steps.at(20.0, last.end)
+    story.run()
+    assert story.filled == [0.0, 1.25, 8.0]  # 1 second after the first look, 2 after the next
+    assert story.starts == [3.25, 8.0]
+
+
+def test_asked_to_stop_while_a_table_is_filled_nothing_is_started_after_it(
+    tmp_path: Path,
+) -> None:
+    story = Story(tmp_path)
+    story.fills = [fill := Query()]
+    story.steps.at(1.0, story.steps.ask)
+    story.steps.at(4.0, fill.end)
+    story.run()
+    assert story.starts == []
+    assert story.stops == [pytest.approx(4.0, abs=0.1)]
 
 
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,200 @@
+"""Tables that start far behind: up to where they are filled, and what is read after that."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from changefeed.feeds.eventlog import EventLogWriter, Record, SealPolicy
+from changefeed.feeds.feed import RangeId
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.eventlog_reader import LogAccess
+from changefeed.pipeline.source.fill import FillReader, waiting
+from changefeed.pipeline.source.offsets import Offset
+from changefeed.pipeline.source.options import Options, pieces_of
+from changefeed.pipeline.source.planning import first_offset
+from changefeed.pipeline.source.reader import Slice
+from changefeed.pipeline.source.spark import SlicePartition, StreamReader
+from tests.support.pipeline_feeds import a_log, append_to, names
+from tests.support.succession import replace_partitions
+
+pytestmark = pytest.mark.real_time
+
+WHOLE = RangeId("e1.p00.v00-ff")
+ALL = SealPolicy(everything=True)
+HALVES = [(0, 0, 127), (0, 128, 255)]
+
+
+def seal(path: Path, *records: Record, policy: SealPolicy = ALL) -> None:
+    async def write() -> None:
+        async with EventLogWriter.open(path, synchronous="off") as writer:
+            await writer.append(records)
+            await writer.seal(policy)
+
+    asyncio.run(write())
+
+
+def log_of_two_eras(path: Path) -> str:
+    """Make a log with two eras, of which 40 and 20 changes are sealed, and 5 are not."""
+    address = a_log(path, {f"k{n}": 3 for n in range(10)}, parts=1)
+    seal(path)
+    append_to(path, {f"k{n}": 1 for n in range(10)})
+    asyncio.run(replace_partitions(path, [WHOLE], HALVES))
+    append_to(path, {f"k{n}": 2 for n in range(10)})
+    seal(path)
+    append_to(path, {f"k{n}": 1 for n in range(5)})
+    return address
+
+
+class Query:
+    """What Spark does with a source, without Spark: it keeps what it has planned."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        with closing(open_access(address)) as access:
+            self.done = first_offset(access, "beginning")
+        self.logged: Offset | None = None
+        self.read: list[tuple[RangeId, int]] = []
+        self.filled = 0
+
+    def run(self, kind: type[StreamReader], *, limit: int, batches: int = 1000) -> int:
+        """Repeat the batch that was logged, then read on; return how many batches it took."""
+        reader = kind(Options.of({"feed": self.address, "idleSeconds": "0"}))
+        reader.prepareForTriggerAvailableNow()
+        try:
+            for n in range(batches):
+                begin = self.done.as_json()
+                if self.logged is None:
+                    end = Offset.of(reader.latestOffset(begin, ReadMaxRows(limit)))
+                    if end.as_json() == begin:
+                        return n
+                    self.logged = end
+                self._read(reader)
+            return batches
+        finally:
+            reader.stop()
+
+    def plan(self, kind: type[StreamReader], *, limit: int) -> None:
+        """Log the end of a batch, and die before it is read."""
+        reader = kind(Options.of({"feed": self.address, "idleSeconds": "0"}))
+        reader.prepareForTriggerAvailableNow()
+        begin = self.done.as_json()
+        end = Offset.of(reader.latestOffset(begin, ReadMaxRows(limit)))
+        if self.logged is None and end.as_json() != begin:
+            self.logged = end
+        reader.stop()
+
+    def _read(self, reader: StreamReader) -> None:
+        assert self.logged is not None
+        pieces = self._slices(reader, self.logged)
+        with closing(open_access(self.address)) as access:
+            found = [x for piece in pieces for x in names(access, piece)]
+        self.read += found
+        self.filled += len(found) if isinstance(reader, FillReader) else 0
+        self.done, self.logged = self.logged, None
+
+    def _slices(self, reader: StreamReader, end: Offset) -> Sequence[Slice]:
+        pieces: list[Slice] = []
+        for x in reader.partitions(self.done.as_json(), end.as_json()):
+            assert isinstance(x, SlicePartition)
+            if not isinstance(reader, FillReader):
+                pieces += x.slices
+                continue
+            for batch in reader.read(x):
+                assert isinstance(batch, pa.RecordBatch)
+                pieces += [y for row in batch.to_pylist() for y in pieces_of(row["slice"])]
+        return pieces
+
+
+def test_a_fill_ends_where_the_segments_do_and_the_source_goes_on_from_there(
+    tmp_path: Path,
+) -> None:
+    query = Query(log_of_two_eras(tmp_path / "log"))
+    assert query.run(FillReader, limit=7) > 8
+    assert len(query.read) == query.filled == 60
+    assert query.run(FillReader, limit=7) == 0, "nothing is sealed that was not read"
+    query.run(StreamReader, limit=7)
+    assert len(query.read) == len(set(query.read)) == 65
+
+
+def test_a_range_that_ended_is_read_to_its_end_before_segments_of_what_goes_on_with_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log"
+    query = Query(a_log(path, {"a": 10}, parts=1))
+    asyncio.run(replace_partitions(path, [WHOLE], HALVES))
+    large = [Record(key=f"k{n}", body=b'"%s"' % (b"x" * 100_000)) for n in range(30)]
+    seal(path, *large, policy=SealPolicy(larger_than=300_000))
+    with closing(LogAccess(str(path))) as access:
+        assert access.sealed().keys() == {"e2.p00.v00-7f", "e2.p00.v80-ff"}
+    query.run(FillReader, limit=7)
+    assert query.read[:10] == [(WHOLE, n) for n in range(1, 11)], "none of it is sealed"
+    assert query.filled > 10
+    query.run(StreamReader, limit=1000)
+    assert len(query.read) == len(set(query.read)) == 40
+
+
+def test_what_waits_for_a_fill_is_counted_from_where_the_table_is(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    address = log_of_two_eras(path)
+    begin = {"startingAt": "beginning"}
+    assert waiting(address, None, begin) == 60
+    assert waiting(address, None, {"startingAt": "now"}) == 0
+    query = Query(address)
+    query.run(StreamReader, limit=10, batches=2)
+    assert waiting(address, query.done, begin) == 40
+    query.run(StreamReader, limit=1000)
+    assert waiting(address, query.done, begin) == 0
+    seal(path)  # what the table has is sealed now, and nothing waits
+    assert waiting(address, query.done, begin) == 0
+
+
+def test_logs_without_segments_or_of_which_spark_can_scan_nothing_are_not_filled(
+    tmp_path: Path,
+) -> None:
+    begin = {"startingAt": "beginning"}
+    assert waiting(a_log(tmp_path / "log", {"a": 10}), None, begin) == 0
+    seal(tmp_path / "log")
+    assert waiting(f"eventlog:{tmp_path / 'log'}", None, begin) == 10
+    odd = (tmp_path / "log").rename(tmp_path / "log[1]")
+    assert waiting(f"eventlog:{odd}", None, begin) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fills_and_streams_that_die_and_take_turns_have_each_change_once(
+    tmp_path: Path, seed: int
+) -> None:
+    chance, path = Random(seed), tmp_path / "log"
+    query = Query(a_log(path, {"k0": 5}, parts=2))
+    written = 5
+    for _ in range(8):
+        keys = {f"k{chance.randrange(20)}": 1 + chance.randrange(9) for _ in range(4)}
+        append_to(path, keys)
+        written += sum(keys.values())
+        if chance.random() < 0.5:
+            seal(path)
+        if chance.random() < 0.3:
+            renewed(path, [(0, 0, 255), (1, 0, 255)])
+        kinds: list[type[StreamReader]] = [FillReader, StreamReader]
+        if chance.random() < 0.5:
+            query.plan(chance.choice(kinds), limit=chance.randint(1, 30))
+            seal(path)
+        query.run(
+            chance.choice(kinds), limit=chance.randint(1, 30), batches=chance.randint(0, 4)
+        )
+    query.run(FillReader, limit=1000)
+    query.run(StreamReader, limit=1000)
+    assert len(query.read) == len(set(query.read)) == written
+
+
+def renewed(path: Path, ranges: Sequence[tuple[int, int, int]]) -> None:
+    """Begin an era with the same ranges."""
+    with closing(open_access(f"eventlog:{path}")) as access:
+        listed = access.ranges()
+    parents = {y for x in listed for y in x.parents}
+    asyncio.run(replace_partitions(path, [x.id for x in listed if x.id not in parents], ranges))
