@@ -25,7 +25,7 @@ from changefeed.host.problems import Problem
 from changefeed.host.rates import rates as rates_between
 from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
-from changefeed.host.snapshot import FleetInspector, LeaseStatus, MemberStatus, Snapshot
+from changefeed.host.snapshot import FleetInspector, LeaseStatus, Snapshot
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.runtime.errors import UserError
 
@@ -159,7 +159,7 @@ def rendered(
     )
     return Group(
         Text(summary, style="bold"),
-        _members(seen.members),
+        _members(seen),
         _leases(shown, rates),
         *hidden,
         Text(caption, style="dim"),
@@ -186,24 +186,29 @@ def _note(noted: tuple[Problem, Sequence[str]]) -> Text:
     return Text(f"{about}: {problem.message}", style=style)
 
 
-def _members(members: Iterable[MemberStatus]) -> Table:
-    names = ("member", "stamp age", "state", "web", "version", "incarnation")
+def _members(seen: Snapshot) -> Table:
+    names = ("member", "ranges", "load", "stamp age", "state", "web", "version", "incarnation")
+    owned: dict[str | None, list[LeaseStatus]] = {}
+    for lease in seen.leases:
+        owned.setdefault(lease.owner, []).append(lease)
     rows = (
         (
             x.name,
+            str(len(owned.get(x.name, []))),
+            _load_of(owned.get(x.name, [])),
             _seconds(x.stamp_age),
             "stopping" if x.stopping else "running",
             x.address,
             x.software,
             x.incarnation,
         )
-        for x in members
+        for x in seen.members
     )
     return a_table(*names, rows=rows)
 
 
 def _leases(leases: Iterable[LeaseStatus], rates: Mapping[str, float] | None) -> Table:
-    names = ("range", "owner", "state", "epoch", "position", "lag", "late", "stamp age")
+    names = ("range", "owner", "state", "epoch", "load", "position", "lag", "late", "stamp age")
     if rates is None:
         return a_table(*names, rows=map(_row, leases))
     rows = ((*_row(x), _rate(rates.get(x.range))) for x in leases)
@@ -222,7 +227,14 @@ def _row(x: LeaseStatus) -> Sequence[str]:
     state = state_of(x) if state_of(x) in ("paused", "ended") else _trouble(x)
     age = _seconds(x.stamp_age)
     late = _seconds(x.lag_seconds)
-    return x.range, owner, state, str(x.epoch), x.continuation or "", lag, late, age
+    load = _load_of([x])
+    return x.range, owner, state, str(x.epoch), load, x.continuation or "", lag, late, age
+
+
+def _load_of(leases: Iterable[LeaseStatus]) -> str:
+    """Add up what ranges cost their owner, where that is known."""
+    loads = [x.load for x in leases if x.load is not None]
+    return f"{sum(loads):.2f}" if loads else ""
 
 
 def _trouble(lease: LeaseStatus) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from changefeed.host.fleet_settings import OWN
 from changefeed.host.snapshot import MemberStatus
 from changefeed.runtime.diagnostics import Diagnostic, problem, warning
 
@@ -66,7 +67,7 @@ def _renews_after(member: MemberStatus, patience: object) -> bool:
 
 def _different_settings(members: Sequence[MemberStatus]) -> Iterator[Diagnostic]:
     """Say each setting that differs. Hosts of versions that do not know it do not count."""
-    names = sorted({name for x in members for name in x.settings})
+    names = sorted({name for x in members for name in x.settings}.difference(OWN))
     for name in names:
         by_value: dict[str, list[str]] = {}
         for member in members:

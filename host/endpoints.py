@@ -253,6 +253,7 @@ def leases_of(host: Host) -> dict[str, object]:
                 "epoch": lease.epoch,
                 "renewals": lease.renewals,
                 "renewed_at": lease.stamp,
+                "load": lease.load,
                 **_as_reported(known.get(name, NOTHING)),
                 **asdict(host.range_health.get(name, NOTHING_KNOWN)),
             }

@@ -57,6 +57,7 @@ class HostEvents(FailureLog):
         self._unread_lags: dict[RangeId, Lag] = {}
         self._paused: Mapping[RangeId, str] = {}
         self._owned: set[RangeId] = set()
+        self._loads: Mapping[RangeId, float] = {}
         self._moves: Counter[str] = Counter()  # since the last line about them
         self._loop_lag = 0.0
         self.health = RangeHealths(wall)
@@ -67,6 +68,7 @@ class HostEvents(FailureLog):
                 (m.LAG, self._read_lags),
                 (m.LAG_TIME, self._read_lag_times),
                 (m.FAILING, self._read_failing),
+                (m.LOAD, self._read_loads),
                 (m.OWNED, lambda: [Observation(len(self._owned))]),
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
                 (m.LOOP_LAG, lambda: [Observation(self._loop_lag)]),
@@ -227,6 +229,10 @@ class HostEvents(FailureLog):
         for name in sorted(before.keys() - paused.keys()):
             self._log.info("range.resumed", range=name)
 
+    def loads(self, owned: Iterable[Lease]) -> None:
+        """Take in what the leases of this host say that their ranges cost."""
+        self._loads = {x.range_id: x.load for x in owned if x.load is not None}
+
     @property
     def paused(self) -> Mapping[RangeId, str]:
         """The ranges that were paused in the last listing, with the reasons."""
@@ -334,6 +340,10 @@ class HostEvents(FailureLog):
             Observation(int(health.in_trouble), {"range": name})
             for name, health in list(self.health.ranges.items())
         ]
+
+    def _read_loads(self) -> list[Observation]:
+        owned = set(self._owned)
+        return [Observation(y, {"range": x}) for x, y in self._loads.items() if x in owned]
 
     def _read_lags(self) -> list[Observation]:
         return [Observation(lag.changes, labels) for labels, lag in self._all_lags()]

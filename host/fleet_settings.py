@@ -1,19 +1,23 @@
-"""The settings that hosts of a fleet should have alike, as their member records say them.
+"""The settings that others of a fleet have to know, as the member records of hosts say them.
 
-Hosts decide each by its own settings: who has expired, what is delivered to which observer,
-where what it fails on is put. Hosts that differ do different things with the same range, which
-may be meant for as long as a rolling restart takes. Secrets are left out, and of the options
-of an observer, which may hold some, only a digest is kept.
+Most should be alike, since hosts decide each by its own: who has expired, what is delivered
+to which observer, where what it fails on is put. Hosts that differ do different things with
+the same range, which may be meant for as long as a rolling restart takes. What a host can
+take (``OWN``) may differ. Secrets are left out, and of the options of an observer, which may
+hold some, only a digest is kept.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from changefeed.host.settings import ObserverSettings, Settings
 from changefeed.leases.addresses import without_secrets
+from changefeed.leases.lease import HostName
+from changefeed.leases.load import HostLimits
 
 SharedSettings = Mapping[str, Any]
 """Values by the names of settings: ``leases.expiration``."""
@@ -25,7 +29,11 @@ _LEASES = (
     "rebalance_delay",
     "max_handoff_time",
     "max_clock_skew",
+    "balance",
 )
+OWN = ("leases.capacity", "leases.max_ranges")
+"""The settings that each host has for itself."""
+_CAPACITIES = (0.01, 100.0)  # as the settings have them
 _OBSERVER = ("name", "checkpoint", "concurrency", "timeout", "on_failure")
 _DIGITS = 8
 
@@ -36,6 +44,8 @@ def shared_settings(settings: Settings) -> str:
     shared = {
         "feed.start": start if isinstance(start, str) else start.isoformat(),
         **{f"leases.{x}": getattr(settings.leases, x) for x in _LEASES},
+        "leases.capacity": settings.leases.capacity,
+        "leases.max_ranges": settings.leases.max_ranges,
         **{f"observer.{x}": getattr(settings.observer, x) for x in _OBSERVER},
         "observer.options": _digest(settings.observer),
     }
@@ -51,6 +61,43 @@ def read_shared_settings(text: str) -> SharedSettings:
     except msgspec.DecodeError:
         return {}
     return found
+
+
+class _Balance(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member record says of balancing; one of an earlier version balances by count."""
+
+    balance: str = msgspec.field(name="leases.balance", default="count")
+    capacity: float = msgspec.field(name="leases.capacity", default=1.0)
+    max_ranges: int | None = msgspec.field(name="leases.max_ranges", default=None)
+
+    @property
+    def limits(self) -> HostLimits:
+        least, most = _CAPACITIES
+        sound = least <= self.capacity <= most
+        return HostLimits(capacity=self.capacity if sound else 1.0, max_ranges=self.max_ranges)
+
+
+def limits_by_load(
+    fleet: Collection[HostName], said: Mapping[HostName, str]
+) -> Mapping[HostName, HostLimits] | None:
+    """Return what each host of the fleet can take, or ``None`` where one balances by count;
+    ``said`` are the settings of their records.
+
+    Then all have to: a host that counts would undo what others move. So would hosts of another
+    kind, which keep no record.
+    """
+    found = {x: _balance_of(said.get(x, "")) for x in fleet}
+    if any(x.balance != "load" for x in found.values()):
+        return None
+    return {x: y.limits for x, y in found.items()}
+
+
+@lru_cache(maxsize=1024)
+def _balance_of(text: str) -> _Balance:
+    try:
+        return msgspec.json.decode(text or "{}", type=_Balance)
+    except msgspec.DecodeError:
+        return _Balance()
 
 
 def _digest(settings: ObserverSettings) -> str:

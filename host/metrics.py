@@ -94,6 +94,11 @@ FAILING = Instrument(
     "{range}",
     "1 while the observer of a range fails or does not come back, else 0",
 )
+LOAD = Instrument(
+    "changefeed.range.load",
+    "{second}",
+    "Busy seconds in each second that a range costs its owner, as its lease says",
+)
 LOOP_LAG = Instrument(
     "changefeed.loop.lag",
     "s",

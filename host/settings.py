@@ -88,6 +88,17 @@ class LeaseSettings(Section):
     renew_interval: Seconds = 10.0
     balance_interval: Seconds = 5.0
     """How often to list leases and members, and to act on the plan."""
+    balance: Literal["count", "load"] = "count"
+    """What hosts share: ranges, by their number; or the work, by what each range costs its
+    owner. As long as one host of the fleet shares by number (so does one of an earlier
+    version, or of another kind), all do."""
+    balance_cooldown: Seconds = 60.0
+    """By load: how long a lease that was moved stays where it is."""
+    capacity: float = Field(default=1.0, ge=0.01, le=100)
+    """By load: how much this host is to have, relative to others."""
+    max_ranges: int | None = Field(default=None, ge=1)
+    """By load: how many ranges this host takes at most. What no host of the fleet takes is
+    not read."""
     rebalance_delay: float = Field(default=5.0, ge=0)
     """How long membership must have been quiet before leases are stolen."""
     max_handoff_time: float = Field(default=30.0, ge=0)

@@ -28,6 +28,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
+from changefeed.leases.load import known
 from changefeed.leases.unread import Unread
 from changefeed.runtime.for_each import for_each
 
@@ -58,7 +59,9 @@ class LeaseStatus:
     ``lag_seconds`` is the age of the first change that is not checkpointed, 0 if there is none,
     ``None`` where it is not known. ``paused`` is the reason, ``None`` where it is not paused.
     From ``last_progress`` to ``last_error`` it is how its observer gets on, as its owner last
-    wrote it: see ``RangeHealth``. ``low`` and ``high`` bound its keys: see ``FeedRange``.
+    wrote it: see ``RangeHealth``. ``load`` is what the range costs its owner: busy seconds in
+    each second of reading and observing. ``low`` and ``high`` bound its keys: see
+    ``FeedRange``.
     """
 
     range: str
@@ -80,6 +83,7 @@ class LeaseStatus:
     last_error: str | None = None
     low: str = ""
     high: str = ""
+    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +235,7 @@ def _lease_seen(lease: Lease, behind: Backlog | None, now: float) -> LeaseStatus
         last_error=lease.health.last_error,
         low=lease.range.low,
         high=lease.range.high,
+        load=known(lease.load),
     )
 
 

@@ -24,6 +24,9 @@ class Lease:
     life: only the owner's own writes move it. ``next_owner`` is a host that asks for the
     lease. ``paused`` says why no host may read the range, until it is resumed.
     ``health`` is what its owner last wrote of its observer; a release leaves it standing.
+    ``load`` is what the range costs its owner (``leases.load``), as last written, ``None``
+    before it was measured. ``moved`` says that another host had it a short while ago: it is not
+    moved to balance until its owner has written otherwise.
     ``stamp`` is wall-clock time, for people
     and for other processors. The container writes a new ``version`` on each write; to
     everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
@@ -39,6 +42,8 @@ class Lease:
     ended: bool = False
     paused: str | None = None
     health: RangeHealth = NOTHING_KNOWN
+    load: float | None = None
+    moved: bool = False
     stamp: float | None = None
     continuation: Continuation | None = None
     checkpoint_epoch: int = 0
@@ -64,6 +69,7 @@ class Lease:
             renewals=self.renewals + 1,
             next_owner=None,
             health=self.health.returned(),
+            moved=self.moved or self.owner not in (None, host),
         )
 
     def renewed(self) -> "Lease":
@@ -91,6 +97,7 @@ class Lease:
             epoch=self.epoch + 1,
             renewals=self.renewals + 1,
             next_owner=None,
+            moved=True,
         )
 
     def paused_because(self, reason: str | None) -> "Lease":
@@ -100,6 +107,10 @@ class Lease:
     def with_health(self, health: RangeHealth) -> "Lease":
         """Say how the observer of its owner gets on."""
         return replace(self, health=health)
+
+    def with_load(self, load: float | None, *, moved: bool) -> "Lease":
+        """Say what the range costs its owner, and whether it came a short while ago."""
+        return replace(self, load=load, moved=moved)
 
     def released(self) -> "Lease":
         return replace(

@@ -8,8 +8,8 @@ With P leases and N members every member gets floor(P/N), and P mod N of them on
 The extra ones go to those that hold the most already, which makes the number of moves
 the smallest possible: each member gives up only what is above its share.
 
-Limits: leases count alike, whatever their load. A lease that is on its way to another
-host counts as owned by that host.
+Leases count alike here, whatever their load; ``load_plan`` is the plan for a fleet that
+balances by load. A lease that is on its way to another host counts as owned by that host.
 """
 
 import enum
@@ -61,7 +61,7 @@ def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
     owned: dict[HostName, list[RangeId]] = {name: [] for name in sorted(members)}
     unowned: list[RangeId] = []
     for lease in sorted(leases, key=lambda x: x.range_id):
-        holder = _holder(lease, members)
+        holder = holder_of(lease, members)
         (unowned if holder is None else owned[holder]).append(lease.range_id)
     total = len(unowned) + sum(map(len, owned.values()))
     share, extra = divmod(total, len(owned))
@@ -76,7 +76,8 @@ def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
     return assigned
 
 
-def _holder(lease: Lease, members: Collection[HostName]) -> HostName | None:
+def holder_of(lease: Lease, members: Collection[HostName]) -> HostName | None:
+    """Return the member that a lease counts for: the one that asked for it, or its owner."""
     if lease.next_owner in members:
         return lease.next_owner
     return lease.owner if lease.owner in members else None

@@ -185,6 +185,24 @@ async def test_how_its_observer_gets_on_is_carried_with_a_lease_and_stays_when_r
     assert (await whole(leases)).health == recovered
 
 
+async def test_the_load_of_a_range_is_carried_with_a_lease_and_a_new_owner_finds_it(
+    leases: LeaseContainer,
+) -> None:
+    owned = await owned_by_a(leases)
+    renewed = await leases.replace(
+        owned.without_continuation().renewed().with_load(0.35, moved=False)
+    )
+    assert (renewed.load, renewed.moved) == (0.35, False)
+    assert [x.load for x in await leases.list()] == [0.35]
+    advanced = await leases.checkpoint((await whole(leases)).advanced_to(C1))
+    assert advanced.load == 0.35
+    await leases.replace(replace(advanced.without_continuation(), next_owner=B).handed_over())
+    won = await leases.acquire((await whole(leases)).taken_by(B, B1))
+    assert (won.load, won.moved) == (0.35, True)
+    await leases.replace(won.without_continuation().with_load(0.0, moved=False))
+    assert [(x.load, x.moved) for x in await leases.list()] == [(0.0, False)]
+
+
 # Epochs
 
 

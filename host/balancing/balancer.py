@@ -9,10 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import RangeId
+from changefeed.host.fleet_settings import limits_by_load
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import HostName, Lease, Member
-from changefeed.leases.plan import Action, actions_for, assignable, plan
+from changefeed.leases.load_plan import plan_by_load
+from changefeed.leases.plan import Action, Assignment, actions_for, assignable, plan
 
 _SHORTEST_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
 
@@ -78,6 +80,7 @@ class Balancer:
         self._members = ExpiryWatch[HostName](**limits, renew_interval=settings.beat_interval)
         self._fleet: frozenset[HostName] | None = None
         self._recorded: frozenset[HostName] = frozenset()
+        self._said: dict[HostName, str] = {}
         self._quiet_since = 0.0
         self._quiet = False
         self._handoffs_due = False
@@ -98,7 +101,7 @@ class Balancer:
         self._recorded = frozenset(x.name for x in members)
         fleet = self._alive(owned, expired, members, dead)
         self._observe_fleet(fleet, at)
-        assignment = plan(assignable(leases), fleet)
+        assignment = self._assign(leases, fleet, members)
         reading = listing.reading
         planned = actions_for(
             self._me, assignment, leases, reading=reading, expired=expired, living=fleet
@@ -110,6 +113,18 @@ class Balancer:
             assignment.get(x) not in (None, self._me) for x in reading
         )
         return View(listing=listing, fleet=fleet, dead=dead, planned=planned, quiet=self._quiet)
+
+    def _assign(
+        self, leases: Sequence[Lease], fleet: Collection[HostName], members: Sequence[Member]
+    ) -> Assignment:
+        by_load = self._settings.balance == "load"
+        # A torn listing lacks the record of a host that has one.
+        self._said |= {x.name: x.settings for x in members}
+        self._said = {x: self._said[x] for x in fleet if x in self._said}
+        limits = limits_by_load(fleet, self._said) if by_load else None
+        if limits is None:
+            return plan(assignable(leases), fleet)
+        return plan_by_load(assignable(leases), limits)
 
     def _alive(
         self,

@@ -82,6 +82,7 @@ class Rebalancer:
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
+        self._events.loads(self._pool.leases.values())
         fleet = self._balancer.fleet
         listing = Listing(leases=leases, members=members, reading=self._pool.leases)
         view = self._balancer.observe(listing, at)

@@ -21,6 +21,7 @@ from changefeed.host.workers.context import WorkerContext
 from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.lease_gate import LeaseGate
+from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.prefetch import Prefetcher
 from changefeed.observers.errors import (
@@ -48,6 +49,7 @@ class Delivery:
         *,
         drain: Drain,
         checkpoints: Checkpointer,
+        meter: LoadMeter,
         prepare_successors: Callable[[RangeEnded], Awaitable[None]],
     ) -> None:
         self._owned = owned
@@ -56,6 +58,7 @@ class Delivery:
         self._events = environment.events
         self._drain = drain
         self._checkpoints = checkpoints
+        self._meter = meter
         self._prepare_successors = prepare_successors
         self._clock = asyncio.get_running_loop().time
         self._acknowledgements = Acknowledgements()
@@ -162,6 +165,7 @@ class Delivery:
             self._settings.feed,
             retrier=self._environment.retrier,
             random=self._environment.random,
+            meter=self._meter,
         )
 
     async def _deliver(self, observer: Observer, pages: Prefetcher) -> CloseReason:
@@ -212,7 +216,7 @@ class Delivery:
     async def _in_hand(self, call: str) -> AsyncIterator[None]:
         """Bound a call of the observer by the deadline of the drain."""
         try:
-            with self._watch.watching():
+            with self._watch.watching(), self._meter.observing():
                 async with self._drain.bounded():
                     yield
         except LeaseFenced:

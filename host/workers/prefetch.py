@@ -8,6 +8,7 @@ from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Continuation, Feed, Page, RangeEnded, RangeId
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
+from changefeed.host.workers.load_meter import LoadMeter
 
 
 class Prefetcher:
@@ -25,12 +26,14 @@ class Prefetcher:
         *,
         retrier: Retrier,
         random: Random,
+        meter: LoadMeter,
     ) -> None:
         self._feed = feed
         self._range_id = range_id
         self._settings = settings
         self._retrier = retrier
         self._random = random
+        self._meter = meter
         self._pages: asyncio.Queue[Page | RangeEnded | RangeRefused | None] = asyncio.Queue(
             settings.read_ahead
         )
@@ -57,10 +60,7 @@ class Prefetcher:
         """Fetch page after page until the range ends, is refused, or the reading is stopped."""
         while not self._stopped:
             try:
-                page = await self._retrier.call(
-                    "read",
-                    partial(self._feed.read, self._range_id, after, self._settings.page_size),
-                )
+                page = await self._retrier.call("read", partial(self._read, after))
             except (RangeEnded, RangeRefused) as end:
                 await self._pages.put(end)
                 return
@@ -69,3 +69,10 @@ class Prefetcher:
             if not page.changes:
                 interval = self._settings.poll_interval
                 await asyncio.sleep(interval * self._random.uniform(0.9, 1.1))
+
+    async def _read(self, after: Continuation) -> Page:
+        clock, limit = asyncio.get_running_loop().time, self._settings.page_size
+        began = clock()
+        page = await self._feed.read(self._range_id, after, limit)
+        self._meter.has_read(clock() - began, changes=len(page.changes), limit=limit)
+        return page

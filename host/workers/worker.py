@@ -36,6 +36,7 @@ from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.environment import WorkerEnvironment
+from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import ContainerError, LeaseGone, LeaseLost
@@ -58,6 +59,11 @@ class Worker:
         self._retrier = environment.retrier
         self._checkpoints = Checkpointer(owned, self._events, self._retrier)
         self._drain = Drain()
+        self._meter = LoadMeter(
+            owned.lease,
+            cooldown=self._settings.leases.balance_cooldown,
+            clock=asyncio.get_running_loop().time,
+        )
         self.delivered = False
         """Whether nothing is in hand any more: the lease is all that is left to give up."""
         self.left_to_expire: str | None = None
@@ -67,6 +73,7 @@ class Worker:
             environment,
             drain=self._drain,
             checkpoints=self._checkpoints,
+            meter=self._meter,
             prepare_successors=self._prepare_successors,
         )
 
@@ -258,7 +265,9 @@ class Worker:
         return False
 
     def _with_health(self, lease: Lease) -> Lease:
-        return lease.with_health(self._events.health.of(self._owned.range_id))
+        """Say how the observer gets on, and what the range costs."""
+        health = self._events.health.of(self._owned.range_id)
+        return self._meter.written_to(lease.with_health(health))
 
     async def _measure_lag(self) -> Never:
         feed, interval = self._environment.feed, self._settings.feed.lag_interval

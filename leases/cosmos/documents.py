@@ -67,6 +67,8 @@ class _Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: bool = False
     paused: str | None = None
     health: RangeHealth | None = None
+    load: float | None = None
+    moved: bool = False
     stamp: float | None = None
     parents: tuple[str, ...] = ()
 
@@ -296,6 +298,8 @@ def _ownership(document: Mapping[str, Any], ours: _Ownership | None) -> dict[str
         "ended": ours.ended,
         "paused": ours.paused,
         "health": ours.health or NOTHING_KNOWN,
+        "load": ours.load,
+        "moved": ours.moved,
         "stamp": ours.stamp,
         "checkpoint_epoch": written.checkpoint_epoch,
         "write_id": written.write_id,
@@ -357,6 +361,8 @@ def _ownership_text(lease: Lease) -> str:
             ended=lease.ended,
             paused=lease.paused,
             health=None if lease.health == NOTHING_KNOWN else lease.health,
+            load=lease.load,
+            moved=lease.moved,
             stamp=lease.stamp,
             parents=lease.range.parents,
         )

@@ -75,6 +75,11 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "alter table {schema}.members add column software text not null default ''",
         "alter table {schema}.members add column settings text not null default ''",
     ),
+    tuple(
+        f"alter table {{schema}}.{table} add column load double precision,"
+        " add column moved boolean not null default false"
+        for table in ("leases", "ownership")
+    ),
 )
 """What makes version n + 1 of version n, by n; ``{schema}`` is the quoted schema."""
 

@@ -237,6 +237,7 @@ _OWNED = (
     *("owner", "incarnation", "epoch", "renewals", "next_owner", "ended", "paused", "stamp"),
     *("checkpoint_epoch", "write_id"),
     *_HEALTH,
+    *("load", "moved"),
 )
 LEASES = Kind(
     table="leases",

@@ -15,6 +15,7 @@ from changefeed.leases.tables import Record
 Row = Mapping[str, Any]
 
 _HEALTH = RangeHealth.__struct_fields__
+_LOAD = ("load", "moved")
 _SAID_LATER = ("software", "settings")
 """What members of earlier versions do not say."""
 
@@ -89,6 +90,8 @@ def _lease_row(lease: Lease) -> Row:
         "ended": lease.ended,
         "paused": lease.paused,
         **msgspec.structs.asdict(lease.health),
+        "load": lease.load,
+        "moved": lease.moved,
         "stamp": lease.stamp,
         "continuation": lease.continuation,
         "checkpoint_epoch": lease.checkpoint_epoch,
@@ -112,6 +115,8 @@ def _lease(row: Row) -> Lease:
         ended=bool(row["ended"]),
         paused=row["paused"],
         health=RangeHealth(**{name: row[name] for name in _HEALTH}),
+        load=row["load"],
+        moved=bool(row["moved"]),
         stamp=row["stamp"],
         continuation=row["continuation"],
         checkpoint_epoch=row["checkpoint_epoch"],
@@ -168,6 +173,8 @@ _LEASE_COLUMNS = {
     "failing_since": "real",
     "stuck_since": "real",
     "last_error": "text",
+    "load": "real",  # busy seconds in each second
+    "moved": "integer",
 }
 LEASES = Kind(
     table="leases",
@@ -175,14 +182,14 @@ LEASES = Kind(
     to_row=_lease_row,
     from_row=_lease,
     left_out="continuation",
-    added=_HEALTH,
+    added=(*_HEALTH, *_LOAD),
 )
 OWNERSHIP = Kind(
     table="ownership",
     columns={name: x for name, x in _LEASE_COLUMNS.items() if name != "continuation"},
     to_row=_lease_row,
     from_row=_owned,
-    added=_HEALTH,
+    added=(*_HEALTH, *_LOAD),
 )
 CHECKPOINTS: Kind[Checkpoint] = Kind(
     table="checkpoints",

@@ -99,6 +99,8 @@ LEASES = st.builds(
     ended=st.booleans(),
     paused=st.none() | TEXT,
     health=HEALTHS,
+    load=st.none() | st.floats(min_value=0, max_value=1e3),
+    moved=st.booleans(),
     stamp=STAMPS,
     continuation=TEXT,
     checkpoint_epoch=COUNTS,

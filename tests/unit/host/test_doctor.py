@@ -154,6 +154,16 @@ def test_uneven_loads_are_said_unless_leases_move() -> None:
     assert found(looks[0], moving, looks[2]) == []
 
 
+def test_hosts_that_balance_by_load_may_have_different_numbers_of_leases() -> None:
+    leases = [lease(f"r{n}") for n in range(4)]
+    looks = [
+        ([member(x, n, leases__balance="load") for x in ("a", "b")], leases) for n in range(3)
+    ]
+    assert found(*looks) == []
+    one_counts = [([looks[n][0][0], member("b", n)], leases) for n in range(3)]
+    assert "? fleet: leases are not shared evenly: a 4, b 0" in found(*one_counts)
+
+
 Seen = tuple[Sequence[MemberStatus], Sequence[LeaseStatus]]
 
 
@@ -173,6 +183,11 @@ def test_settings_that_differ_are_said_by_value_and_host() -> None:
         "? fleet: leases.max_handoff_time differs between hosts: 30.0 on a, b; 0.0 on c",
         "? fleet: observer.name differs between hosts: orders:Bill on a, c; orders:Ship on b",
     ]
+
+
+def test_what_a_host_can_take_may_differ() -> None:
+    strong = member("a", 1, leases__capacity=4.0, leases__max_ranges=None)
+    assert found(*living(strong, member("b", 1, leases__capacity=1.0))) == []
 
 
 def test_a_host_that_expires_leases_sooner_than_others_renew_them_is_a_problem() -> None:

@@ -3,14 +3,16 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.events import HostEvents, Lag
-from changefeed.leases.lease import HostName
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.observers.observer import CloseReason
 from changefeed.runtime.telemetry import own_metrics
 
 R0 = RangeId("r0")
@@ -72,6 +74,20 @@ def test_an_observer_that_used_up_its_retries_is_counted() -> None:
         found = samples(registry)
     assert found["changefeed_observer_gave_up_total", (("range", "r0"),)] == 1
     assert found["changefeed_range_failing", (("range", "r0"),)] == 1
+
+
+def test_loads_are_those_that_the_leases_of_this_host_say() -> None:
+    owned = Lease(range=FeedRange(id=R0)).taken_by(HostName("a"), Incarnation("a-1"))
+    with counting() as (events, registry):
+        events.acquired(owned, Continuation("0"), "available", None)
+        unknown = replace(owned, range=FeedRange(id=RangeId("r1")))
+        events.loads([owned.with_load(0.35, moved=False), unknown])
+        found = samples(registry)
+        events.given_up(owned, CloseReason.HANDED_OVER)
+        later = samples(registry)
+    assert found["changefeed_range_load", (("range", "r0"),)] == 0.35
+    assert [x for x in later if x[0] == "changefeed_range_load"] == []
+    assert len([x for x in found if x[0] == "changefeed_range_load"]) == 1
 
 
 def test_a_lag_is_in_changes_and_in_seconds_where_they_are_known() -> None:

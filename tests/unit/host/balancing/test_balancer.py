@@ -1,8 +1,11 @@
 """What one host makes of what it listed. Times are of its own clock; nothing here waits."""
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.balancing.balancer import (
@@ -216,3 +219,75 @@ def test_the_next_look_is_soon_while_leases_are_about_to_change_hands() -> None:
     leases = [lease(0, B), lease(1, B)]
     to_do(mine, leases, [member(ME), member(B)], 0)
     assert mine.next_listing(now=0, jitter=1.0) == 0.5
+
+
+# By load
+
+
+def by_load(name: HostName, **said: object) -> Member:
+    settings = {"leases.balance": "load", **said}
+    return replace(member(name), settings=json.dumps(settings))
+
+
+HOT = [lease(n, B).with_load(0.5, moved=False) for n in range(2)]
+COLD = [lease(n, ME).with_load(0.0, moved=False) for n in range(2, 4)]
+
+
+def test_a_fleet_that_balances_by_load_moves_work_where_numbers_are_even() -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    found = to_do(mine, [*HOT, *COLD], [by_load(ME), by_load(B)], 0, ["r2", "r3"])
+    assert found == [(Action.STEAL, "r0")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        member(B),
+        replace(member(B), settings='{"leases.balance": "count"}'),
+        replace(member(B), settings="no JSON"),
+        replace(member(B), settings='{"leases.balance": ["load"]}'),
+        replace(member(B), settings='{"leases.balance": "load", "leases.capacity": 1e999}'),
+    ],
+    ids=["earlier version", "count", "unreadable", "of another form", "beyond numbers"],
+)
+def test_one_host_that_balances_by_count_makes_all_do_so(other: Member) -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    assert to_do(mine, [*HOT, *COLD], [by_load(ME), other], 0, ["r2", "r3"]) == []
+    counting = balancer(rebalance_delay=0)
+    both = [by_load(ME), by_load(B)]
+    assert to_do(counting, [*HOT, *COLD], both, 0, ["r2", "r3"]) == []
+
+
+def test_an_owner_of_another_kind_makes_all_balance_by_count() -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    foreign = replace(lease(4, C), incarnation=None)
+    leases = [*HOT, *COLD, foreign]
+    members = [by_load(ME), by_load(B)]
+    assert to_do(mine, leases, members, 0, ["r2", "r3"]) == []
+
+
+def test_a_torn_listing_without_the_record_of_a_host_does_not_change_the_way() -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    asked = [(Action.STEAL, "r0")]
+    both = [by_load(ME), by_load(B)]
+    assert to_do(mine, [*HOT, *COLD], both, 0, ["r2", "r3"]) == asked
+    assert to_do(mine, [*HOT, *COLD], both[:1], 1, ["r2", "r3"]) == asked
+    assert to_do(mine, [*HOT, *COLD], both[1:], 2, ["r2", "r3"]) == asked
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 1e-9, 1e9])
+def test_a_capacity_that_no_setting_allows_is_that_of_any_host(capacity: float) -> None:
+    mine = balancer(rebalance_delay=0, balance="load")
+    text = json.dumps({"leases.balance": "load", "leases.capacity": capacity})
+    odd = replace(member(B), settings=text)
+    found = to_do(mine, [*HOT, *COLD], [by_load(ME), odd], 0, ["r2", "r3"])
+    assert found == [(Action.STEAL, "r0")]
+
+
+def test_capacities_and_most_ranges_are_what_member_records_say() -> None:
+    strong = by_load(B, **{"leases.capacity": 3.0})
+    mine = balancer(rebalance_delay=0, balance="load")
+    assert to_do(mine, [*HOT, *COLD], [by_load(ME), strong], 0, ["r2", "r3"]) == []
+    full = by_load(ME, **{"leases.max_ranges": 2})
+    mine = balancer(rebalance_delay=0, balance="load")
+    assert to_do(mine, [*HOT, *COLD], [full, by_load(B)], 0, ["r2", "r3"]) == []

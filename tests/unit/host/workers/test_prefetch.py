@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from changefeed.feeds.feed import Continuation, Page, RangeEnded, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
+from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.prefetch import Prefetcher
-from changefeed.leases.lease import HostName
+from changefeed.leases.lease import HostName, Lease
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -40,6 +41,9 @@ async def reading(feed: MemoryFeed, reads: Reads) -> AsyncIterator[Prefetcher]:
         FeedSettings(page_size=10, read_ahead=2),
         retrier=Retrier(HostEvents(HostName("a")), random),
         random=random,
+        meter=LoadMeter(
+            Lease(range=FeedRange(id=R0)), cooldown=1, clock=asyncio.get_running_loop().time
+        ),
     )
     filling = asyncio.create_task(pages.fill(BEGINNING))
     yield pages

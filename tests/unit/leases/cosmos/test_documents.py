@@ -243,6 +243,16 @@ def test_the_health_of_a_range_is_carried_until_another_processor_writes() -> No
     assert documents.lease_in(robbed).health == RangeHealth()
 
 
+def test_the_load_of_a_range_is_carried_until_another_processor_writes() -> None:
+    document = written(ours(), documents.lease_in(ours()).with_load(0.35, moved=True))
+    found = documents.lease_in(document)
+    assert (found.load, found.moved) == (0.35, True)
+    idle = written(document, found.with_load(None, moved=False))
+    assert not {"load", "moved"} & set(json.loads(idle["properties"]["changefeed"]))
+    theirs = documents.lease_in(document | {"timestamp": "2026-08-01T11:00:00.0000000Z"})
+    assert (theirs.load, theirs.moved) == (None, False)
+
+
 def test_a_lease_that_dotnet_took_from_us_is_in_a_new_epoch() -> None:
     robbed = ours() | {"Owner": "net-1", "timestamp": "2026-08-01T11:00:00.0000000Z"}
     lease = documents.lease_in(robbed)

@@ -1,0 +1,282 @@
+"""The plan by load: who should own what where ranges differ, moving few leases seldom.
+
+A pure function of what was listed, like the plan by count, so that all hosts compute the same.
+What is there stays while
+
+* the busiest host is within ``TOLERANCE`` of its fair share (by capacity), and
+* no host has less than ``LEAST`` of its own.
+
+Else leases move: from the busiest host first, one that is enough alone where there is one,
+the largest that fits elsewhere where not. A range that alone is more than a fair share leaves
+its host no other, and does not count for the fair share of the rest. What cannot be brought
+within the tolerance is moved only for a real gain.
+
+No lease moves that carries the mark ``moved``: its new owner takes that off after
+``leases.balance_cooldown``. No more than ``AT_ONCE`` of the leases are on their way at a time.
+What has no owner is assigned at once, heaviest first, to the host with most room.
+
+A load that is missing, or none (negative, infinite, not a number), counts as the mean of
+those that are known. An idle lease counts a little, so that idle leases are spread too.
+
+Limits: two leases are not exchanged for each other, so a fleet whose leases are all about
+as heavy as a fair share may stay beyond the tolerance.
+"""
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from operator import itemgetter
+
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.load import STEP, HostLimits, known
+from changefeed.leases.plan import Assignment, holder_of
+
+TOLERANCE = 1.25
+LEAST = 0.5
+AT_ONCE = 1 / 8
+_GAIN = 0.9  # what stays beyond the tolerance moves for a tenth less, and for no less than that
+_IDLE = STEP
+_ALL_IDLE = 0.5  # what the idle leases of a host count together, at most
+_UNIT = 1_000_000  # loads are added up as whole numbers: sums do not depend on the order
+
+
+def plan_by_load(
+    leases: Iterable[Lease],
+    hosts: Mapping[HostName, HostLimits],
+    *,
+    tolerance: float = TOLERANCE,
+    at_once: float = AT_ONCE,
+) -> Assignment:
+    """Assign leases to hosts, within ``tolerance`` of fair shares of their load, with no more
+    than the share ``at_once`` of the leases on their way.
+
+    ``leases`` are the assignable ones. What no host has room for (``max_ranges``) is not
+    assigned, unless it has an owner. The answer depends on the values alone.
+    """
+    listed = _each_once(leases)
+    if not hosts or not listed:
+        return {}
+    weights = _weights(listed, len(hosts))
+    capacities = (x.capacity for x in hosts.values())
+    fair = _fair_share(weights, capacities, tolerance)
+    draft = _Draft(hosts, fair=fair, tolerance=tolerance)
+    unowned, on_their_way = [], 0
+    for lease, weight in zip(listed, weights, strict=True):
+        holder = holder_of(lease, hosts)
+        if holder is None:
+            unowned.append((lease.range_id, weight))
+        else:
+            moving = lease.next_owner == holder != lease.owner
+            on_their_way += moving
+            draft.put(lease.range_id, weight, holder, movable=not (moving or lease.moved))
+    draft.fill(unowned)
+    draft.balance(max(1, ceil(len(listed) * at_once)) - on_their_way)
+    return draft.assigned
+
+
+def _each_once(leases: Iterable[Lease]) -> Sequence[Lease]:
+    """Sort them; of a lease that was listed twice, keep what was written last."""
+    latest: dict[RangeId, Lease] = {}
+    for lease in leases:
+        other = latest.setdefault(lease.range_id, lease)
+        if other.sign_of_life < lease.sign_of_life:
+            latest[lease.range_id] = lease
+    return [latest[x] for x in sorted(latest)]
+
+
+def _weights(leases: Sequence[Lease], hosts: int) -> Sequence[int]:
+    loads = [known(x.load) for x in leases]
+    sure = [x for x in loads if x is not None]
+    mean = sum(sure) / len(sure) if sure else 0.0
+    idle = min(_IDLE, _ALL_IDLE * hosts / len(leases))
+    return [round(((mean if x is None else x) + idle) * _UNIT) for x in loads]
+
+
+def _fair_share(weights: Sequence[int], capacities: Iterable[float], tolerance: float) -> float:
+    """Return the load that a capacity of 1 should have.
+
+    A lease too heavy for any host takes the largest for itself: the rest share the others.
+    """
+    sizes = sorted(capacities, reverse=True)
+    rest, alone = sum(weights), 0
+    for weight in heapq.nlargest(len(sizes) - 1, weights):
+        if weight <= tolerance * rest / sum(sizes[alone:]) * sizes[alone]:
+            break
+        rest, alone = rest - weight, alone + 1
+    return rest / sum(sizes[alone:])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Host:
+    """One host in a plan that is being made. ``movable`` are (weight, range), once sorted."""
+
+    name: HostName
+    limits: HostLimits
+    fair: float
+    load: int = 0
+    ranges: int = 0
+    heaviest: int = 0
+    movable: list[tuple[int, RangeId]] = field(default_factory=list)
+
+    @property
+    def room(self) -> float:
+        """How much is missing to its fair share; negative where it has more."""
+        return self.fair - self.load
+
+    @property
+    def busy(self) -> float:
+        return self.load / self.limits.capacity
+
+    @property
+    def is_full(self) -> bool:
+        return self.limits.max_ranges is not None and self.ranges >= self.limits.max_ranges
+
+    @property
+    def too_many(self) -> bool:
+        return self.limits.max_ranges is not None and self.ranges > self.limits.max_ranges
+
+    def most(self, tolerance: float) -> float:
+        """Return the load that it may stay at: a heavy range alone is as good as it gets."""
+        return max(tolerance * self.fair, self.heaviest)
+
+
+class _Draft:
+    """An assignment that is being made: who has what by now, and what may move."""
+
+    def __init__(
+        self, hosts: Mapping[HostName, HostLimits], *, fair: float, tolerance: float
+    ) -> None:
+        self._tolerance = tolerance
+        self._hosts = {
+            x: _Host(name=x, limits=hosts[x], fair=fair * hosts[x].capacity)
+            for x in sorted(hosts)
+        }
+        self._by_room: list[tuple[float, HostName]] = []  # the first that is not out of date
+        self.assigned: dict[RangeId, HostName] = {}
+
+    def put(self, range_id: RangeId, weight: int, name: HostName, *, movable: bool) -> None:
+        host = self._hosts[name]
+        host.load += weight
+        host.ranges += 1
+        host.heaviest = max(host.heaviest, weight)
+        self.assigned[range_id] = name
+        if movable:
+            host.movable.append((weight, range_id))
+
+    def fill(self, unowned: Iterable[tuple[RangeId, int]]) -> None:
+        """Assign what has no owner, heaviest first, to the host with most room."""
+        self._by_room = [(-x.room, x.name) for x in self._hosts.values()]
+        heapq.heapify(self._by_room)
+        for range_id, weight in sorted(unowned, key=lambda x: (-x[1], x[0])):
+            receiver = self._roomiest()
+            if receiver is None:
+                return
+            self.put(range_id, weight, receiver.name, movable=False)
+            self._note(receiver)
+
+    def balance(self, moves: int) -> None:
+        """Move leases between hosts, ``moves`` at most."""
+        for host in self._hosts.values():
+            host.movable.sort()
+        for step in (self._take_from_too_many, self._take_from_busy, self._give_to_idle):
+            moves -= step(moves)
+
+    def _take_from_too_many(self, moves: int) -> int:
+        made = 0
+        for host in self._hosts.values():
+            while host.too_many and host.movable and made < moves:
+                receiver = self._roomiest()
+                if receiver is None:
+                    return made
+                self._move(0, host, receiver)
+                made += 1
+        return made
+
+    def _take_from_busy(self, moves: int) -> int:
+        made = 0
+        busiest = [(-x.busy, x.name) for x in self._hosts.values() if self._is_busy(x)]
+        heapq.heapify(busiest)
+        while busiest and made < moves:
+            host = self._hosts[heapq.heappop(busiest)[1]]
+            receiver = self._roomiest()
+            if receiver is None or not self._is_busy(host):
+                continue
+            index = self._relief(host, receiver)
+            if index is None:
+                continue  # as good as it gets
+            self._move(index, host, receiver)
+            made += 1
+            for x in (host, receiver):
+                if self._is_busy(x):
+                    heapq.heappush(busiest, (-x.busy, x.name))
+        return made
+
+    def _is_busy(self, host: _Host) -> bool:
+        return host.load > host.most(self._tolerance)
+
+    def _relief(self, host: _Host, receiver: _Host) -> int | None:
+        """Choose what a busy host gives to the one with most room, as an index of ``movable``:
+        the smallest that is enough, else the largest that fits, else what gains most.
+        """
+        if host is receiver or not host.movable:
+            return None
+        room = self._tolerance * receiver.fair - receiver.load
+        excess = host.load - host.most(self._tolerance)
+        enough = bisect_left(host.movable, excess, key=itemgetter(0))
+        fitting = bisect_right(host.movable, room, key=itemgetter(0))
+        if fitting:
+            return min(enough, fitting - 1)
+        busy, index = min(
+            (max((host.load - x) / host.limits.capacity, _busy_with(receiver, x)), n)
+            for n, (x, _) in enumerate(host.movable)
+        )
+        return index if busy <= _GAIN * host.busy else None
+
+    def _give_to_idle(self, moves: int) -> int:
+        made = 0
+        givers = [(-x.busy, x.name) for x in self._hosts.values() if x.room < 0]
+        heapq.heapify(givers)
+        for receiver in sorted(self._hosts.values(), key=lambda x: (x.busy, x.name)):
+            while givers and made < moves and _is_idle(receiver):
+                host = self._hosts[heapq.heappop(givers)[1]]
+                most = min(receiver.room, host.load - LEAST * host.fair)
+                fitting = bisect_right(host.movable, most, key=itemgetter(0))
+                if not fitting:
+                    continue  # neither for those that have more already
+                self._move(fitting - 1, host, receiver)
+                made += 1
+                if host.room < 0:
+                    heapq.heappush(givers, (-host.busy, host.name))
+        return made
+
+    def _move(self, index: int, host: _Host, receiver: _Host) -> None:
+        weight, range_id = host.movable.pop(index)
+        host.load -= weight
+        host.ranges -= 1
+        self.put(range_id, weight, receiver.name, movable=False)
+        for x in (host, receiver):
+            self._note(x)
+
+    def _note(self, host: _Host) -> None:
+        heapq.heappush(self._by_room, (-host.room, host.name))
+
+    def _roomiest(self) -> _Host | None:
+        """Return the host with most room that may be given another range."""
+        while self._by_room:
+            negative, name = self._by_room[0]
+            host = self._hosts[name]
+            if -negative == host.room and not host.is_full:
+                return host
+            heapq.heappop(self._by_room)
+        return None
+
+
+def _is_idle(host: _Host) -> bool:
+    return host.load < LEAST * host.fair and not host.is_full
+
+
+def _busy_with(host: _Host, weight: int) -> float:
+    return (host.load + weight) / host.limits.capacity

@@ -1,0 +1,113 @@
+"""How busy a range keeps its owner, in virtual seconds."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.host.workers.load_meter import LoadMeter
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.load import coarse
+
+A, B = HostName("a"), HostName("b")
+OWNED = Lease(range=FeedRange(id=RangeId("r0"))).taken_by(A, Incarnation("a-1"))
+
+
+@dataclass
+class Time:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def busy_for(meter: LoadMeter, time: Time, busy: float, of: float) -> Lease:
+    """Spend a while, a part of it in a call; return the lease that is written then."""
+    with meter.observing():
+        time.now += busy
+    time.now += of - busy
+    return meter.written_to(OWNED)
+
+
+def test_a_load_is_the_part_of_the_time_that_the_observer_is_called_for() -> None:
+    time = Time()
+    meter = LoadMeter(OWNED, cooldown=60, clock=time)
+    assert meter.written_to(OWNED).load is None, "nothing is measured yet"
+    assert [busy_for(meter, time, 4, 10).load for _ in range(3)] == [0.4, 0.4, 0.4]
+
+
+def test_a_call_counts_while_it_runs() -> None:
+    time = Time()
+    meter = LoadMeter(OWNED, cooldown=60, clock=time)
+    with meter.observing():
+        time.now += 10
+        assert meter.written_to(OWNED).load == 1.0
+    time.now += 1000
+    assert meter.written_to(OWNED).load == 0.0
+
+
+def test_reads_count_that_brought_changes_and_none_that_may_have_waited_for_some() -> None:
+    time = Time()
+    meter = LoadMeter(OWNED, cooldown=60, clock=time)
+    time.now += 10
+    meter.has_read(3.0, changes=900, limit=1000)
+    meter.has_read(5.0, changes=1, limit=1000)
+    meter.has_read(0.5, changes=0, limit=1000)
+    assert meter.written_to(OWNED).load == 0.3
+
+
+def test_a_load_is_smoothed_and_follows_within_a_minute_or_two() -> None:
+    time = Time()
+    meter = LoadMeter(OWNED, cooldown=60, clock=time)
+    for _ in range(10):
+        busy_for(meter, time, 2, 10)
+    loads = [busy_for(meter, time, 10, 10).load or 0 for _ in range(12)]
+    assert loads == sorted(loads)
+    assert loads[0] < 0.5
+    assert loads[-1] >= 0.95
+
+
+def test_a_new_owner_goes_on_from_the_load_that_it_found() -> None:
+    time = Time()
+    found = OWNED.with_load(1.0, moved=False)
+    meter = LoadMeter(found, cooldown=60, clock=time)
+    assert meter.written_to(found).load == 1.0
+    assert 0.6 < (busy_for(meter, time, 0, 10).load or 0) < 0.8
+
+
+@pytest.mark.parametrize(
+    ("load", "stored", "written"),
+    [
+        (0.31, None, 0.3),
+        (0.33, 0.3, 0.3),
+        (0.3399, 0.3, 0.3),
+        (0.341, 0.3, 0.35),
+        (0.02, 0.05, 0.05),
+        (0.004, 0.05, 0.0),
+        (5.0, None, 2.0),
+        (-0.5, None, 0.0),
+    ],
+)
+def test_a_load_is_stored_in_steps_and_stays_on_one_while_it_is_near(
+    load: float, stored: float | None, written: float
+) -> None:
+    assert coarse(load, stored) == written
+
+
+def test_a_lease_that_was_moved_says_so_until_the_cooldown_is_over() -> None:
+    time = Time()
+    moved = OWNED.asked_by(B).handed_over().taken_by(B, Incarnation("b-1"))
+    meter = LoadMeter(moved, cooldown=60, clock=time)
+    time.now = 59.9
+    assert meter.written_to(moved).moved
+    time.now = 60
+    assert not meter.written_to(moved).moved
+
+
+def test_a_lease_that_a_host_had_or_found_free_was_not_moved() -> None:
+    assert not OWNED.moved
+    assert not OWNED.taken_by(A, Incarnation("a-2")).moved
+    assert not OWNED.released().taken_by(B, Incarnation("b-1")).moved
+    assert OWNED.taken_by(B, Incarnation("b-1")).moved
+    handed_over = OWNED.asked_by(B).handed_over()
+    assert handed_over.released().taken_by(A, Incarnation("a-1")).moved
