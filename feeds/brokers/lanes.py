@@ -79,6 +79,8 @@ class Lane:
     ``waiting_bytes`` are those of what was not sent yet. ``generation`` is part of the name
     under which it numbers its batches: another one after a batch was given up, whose numbers
     may or may not be taken. ``attempts`` counts those without success, one after the other.
+    ``closed_in`` is the catalog in which a broker said that its partition is closed: in an
+    older one it is open still, and its numbers would be given out twice.
     """
 
     partition: PartitionInfo
@@ -90,6 +92,7 @@ class Lane:
     sent_to: str = ""
     in_flight: bool = False
     attempts: int = 0
+    closed_in: int = 0
 
     @property
     def id(self) -> RangeId:
@@ -97,7 +100,7 @@ class Lane:
 
     @property
     def is_closed(self) -> bool:
-        return self.partition.last is not None
+        return self.partition.last is not None or self.closed_in > 0
 
     @property
     def has_work(self) -> bool:

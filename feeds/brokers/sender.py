@@ -220,6 +220,8 @@ class Sender:
             if isinstance(answer, Appended):
                 self._freed(lane.stored())
                 continue
+            if answer.reason == "moved":
+                lane.closed_in = max(lane.closed_in, answer.catalog, 1)
             if answer.reason == "moved" and answer.reached is not None:
                 self._freed(lane.stored_up_to(answer.reached))
             elif answer.reason == "moved":
@@ -267,7 +269,7 @@ class Sender:
                 continue
             if lane.sent is not None:
                 await self._ask_closed(lane)
-            if lane.sent is None:
+            if lane.sent is None and self._lanes.routes.topology.catalog >= lane.closed_in:
                 moved = self._lanes.move_on(lane)
                 del self._aside[lane]
                 self._make_ready(moved)
@@ -301,7 +303,8 @@ class Sender:
     async def _look(self) -> None:
         """Learn the newest topology; what lies ready is sorted by it."""
         known = self._lanes.routes.topology
-        found = await self._client.routes()
+        wanted = max((x.closed_in for x in self._aside), default=0)
+        found = await self._client.routes(at_least=wanted)
         if found.identity != known.identity:
             raise FeedRefused(
                 f"the collection {known.collection!r} was deleted and created again: open "

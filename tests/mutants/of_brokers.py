@@ -12,6 +12,7 @@ _STORES = "tests/unit/brokers/test_stores.py"
 _KEPT = "tests/unit/brokers/test_homes_and_retention.py"
 _FLUSH = "tests/unit/feeds/brokers/test_flush.py"
 _CATALOG = "tests/unit/feeds/brokers/test_catalog.py"
+_PRODUCER = "tests/unit/feeds/brokers/test_producer.py"
 _DIVISION = "tests/unit/brokers/test_division.py"
 
 BROKERS = (
@@ -264,5 +265,21 @@ BROKERS = (
         after="            if times:\n",
         rule=0,
         tests=(_READER,),
+    ),
+    Mutant(
+        name="a producer sends by a topology older than the one that closed a partition",
+        file="feeds/brokers/sender.py",
+        before="lane.sent is None and self._lanes.routes.topology.catalog >= lane.closed_in:",
+        after="lane.sent is None:",
+        rule=0,
+        tests=(_PRODUCER,),
+    ),
+    Mutant(
+        name="a partition that a broker has called closed is open to a producer",
+        file="feeds/brokers/lanes.py",
+        before="return self.partition.last is not None or self.closed_in > 0",
+        after="return self.partition.last is not None",
+        rule=0,
+        tests=(_PRODUCER,),
     ),
 )

@@ -65,6 +65,12 @@ class ModelCluster:
         self.frozen: set[str] = set()
         self.catalog = 0
         self.requests = 0
+        self.behind = 0
+        """So many of the next topologies are older: their broker has not seen the last era."""
+        self.asked_for: list[int] = []
+        self.lost_answers = 0
+        """So many of the next answers to batches are lost."""
+        self._before: Topology | None = None
         self._random = random
         self._era = 0
         self.partitions: list[ModelPartition] = []
@@ -78,6 +84,7 @@ class ModelCluster:
 
     def begin_era(self, brokers: int) -> None:
         """Close all that is open, and open the partitions of the cuts at so many brokers."""
+        self._before = self._topology() if self.partitions else None
         for x in self.partitions:
             x.closed = True
         self._era, self._brokers = self._era + 1, brokers
@@ -109,9 +116,15 @@ class ModelCluster:
         return [x for partition in self.partitions for x in partition.changes]
 
     async def routes(self, *, at_least: int = 0) -> Routes:
-        del at_least
+        self.asked_for.append(at_least)
         await self._travel()
-        topology = Topology(
+        if self._before is not None and (self.behind or self._random.random() < self.faults):
+            self.behind = max(self.behind - 1, 0)
+            return Routes(self._before, "http")
+        return Routes(self._topology(), "http")
+
+    def _topology(self) -> Topology:
+        return Topology(
             cluster="c" * 32,
             collection=self.collection,
             identity=IDENTITY,
@@ -125,7 +138,6 @@ class ModelCluster:
                 for n in range(self._brokers)
             ),
         )
-        return Routes(topology, "http")
 
     async def append(
         self, url: str, log: str, batches: Sequence[Batch], *, seconds: float
@@ -138,6 +150,9 @@ class ModelCluster:
         await self._travel()
         answers = [self._append(url.removeprefix("http://"), x) for x in batches]
         await self._travel()  # the answer may be lost, too
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise FeedUnavailable("lost on the way back")
         return answers
 
     async def _travel(self) -> None:
@@ -149,7 +164,9 @@ class ModelCluster:
         found = next(x for x in self.partitions if x.id == batch.partition)
         reached = found.reached.get(batch.producer, 0)
         if found.closed:
-            return NotAppended(partition=found.id, reason="moved", reached=reached)
+            return NotAppended(
+                partition=found.id, reason="moved", reached=reached, catalog=self.catalog
+            )
         if found.broker != broker:
             return NotAppended(partition=found.id, reason="elsewhere")
         if self._random.random() < self.faults:

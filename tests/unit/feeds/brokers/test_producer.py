@@ -194,3 +194,19 @@ async def test_what_a_closed_partition_has_of_a_batch_is_not_sent_on() -> None:
     assert child.batch("p").sequence == 1
     assert child.stored() == sum(x[-1] for _, x in encoded[3:])
     assert done.done()
+
+
+async def test_no_topology_older_than_the_one_that_closed_a_partition_is_sent_by() -> None:
+    cluster = ModelCluster(1, 1, Random(1))
+    async with producing(cluster) as producer:
+        cluster.lost_answers = 1
+        first = await producer.submit([Record(key="k", body=b"1")])
+        while not cluster.changes():  # noqa: ASYNC110 - stored, and nobody says so
+            await asyncio.sleep(0.001)
+        cluster.begin_era(1)
+        cluster.behind = 6
+        await producer.send("k", 2)
+        await first
+    assert stored(cluster) == {"k": [1, 2]}
+    assert not cluster.behind
+    assert max(cluster.asked_for) == cluster.catalog
