@@ -31,7 +31,7 @@ from changefeed.feeds.brokers.protocol import (
     Topology,
 )
 from changefeed.feeds.brokers.row_readers import RowReaders
-from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
@@ -80,7 +80,8 @@ class BrokerCore:
         self.settings = settings
         self.cluster = cluster
         self.wall_us = wall_us
-        self.catalogs = CatalogStore(store, cluster)
+        self.catalogs = CatalogStore(store, cluster, clock)
+        self._clock = clock
         self.readers = RowReaders(store, cluster.identity, settings.cache_bytes)
         self.writer = EraWriter(
             store,
@@ -193,12 +194,15 @@ class BrokerCore:
         """
         await self._look_for(collection, partition)
         try:
-            return await self._reads.read(collection, partition, after, max_bytes, wait)
+            found = await self._reads.read(collection, partition, after, max_bytes, wait)
         except RangeDamaged:
             before = self.catalog.number
             if (await self.catalogs.refresh()).number == before:
                 raise
-        return await self._reads.read(collection, partition, after, max_bytes, wait)
+            found = await self._reads.read(collection, partition, after, max_bytes, wait)
+        if not (found.blocks or found.ended):
+            self.check_sight()  # it may have ended, and nobody could say so here
+        return found
 
     async def end(self, collection: str, partition: RangeId) -> int:
         """Return the last sequence that a partition has now; 0 if it has none."""
@@ -214,6 +218,19 @@ class BrokerCore:
         """
         await self._look_for(collection, partition)
         return await self._reads.before(collection, partition, time_us)
+
+    def check_sight(self) -> None:
+        """Raise ``StoreUnavailable`` if others may be in this broker's place by now.
+
+        After the expiration without its store it does not know: what it says of the cluster
+        would keep clients from those who do.
+        """
+        blind = self._clock() - self.catalogs.confirmed_at
+        if blind > self.settings.expiration:
+            raise StoreUnavailable(
+                f"broker {self.name!r} has not reached its store for {blind:.0f} s, and others "
+                f"may be in its place: ask another broker, and see why it cannot"
+            )
 
     def topology(self, collection: str) -> Topology:
         """Return a collection as the newest catalog here says; waits for nothing."""

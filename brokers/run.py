@@ -17,6 +17,7 @@ from changefeed.brokers.run_core import leave, open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
 from changefeed.brokers.settings import BrokerSettings, WebSection
 from changefeed.feeds.brokers.stores.addresses import open_store
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.scrape import Scrape
@@ -93,6 +94,10 @@ async def _leave(core: BrokerCore, stop: Stop, patience: float) -> None:
 
 
 def _problems(core: BrokerCore) -> list[str]:
+    try:
+        core.check_sight()
+    except StoreUnavailable as error:
+        return [str(error)]
     if core.status().writing:
         return []
     return ["it takes no records: it has no partitions in the newest era yet, or any more"]

@@ -206,6 +206,7 @@ class BrokerServer:
         at_least = _number(request.query, "at_least", 0)
         if self._core.catalog.number < at_least:
             await self._core.catalogs.refresh()
+        self._core.check_sight()
         return _json(await self._known(_collection(request)))
 
     async def _append(self, request: web.Request) -> web.Response:

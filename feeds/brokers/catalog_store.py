@@ -20,6 +20,7 @@ from changefeed.feeds.brokers.catalog import (
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.names import CATALOGS, CLUSTER, catalog_key, number_of
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.runtime.clock import elapsed_time
 
 
 async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
@@ -52,12 +53,17 @@ async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
 class CatalogStore:
     """The newest catalog that this process knows, and how to change it.
 
-    Many tasks may use it: whatever they do is decided by the store.
+    Many tasks may use it: whatever they do is decided by the store. ``confirmed_at`` is when,
+    by ``clock``, the store was last known to have no newer one.
     """
 
-    def __init__(self, store: ObjectStore, cluster: Cluster) -> None:
+    def __init__(
+        self, store: ObjectStore, cluster: Cluster, clock: Callable[[], float] = elapsed_time
+    ) -> None:
+        self.confirmed_at = clock()
         self._store = store
         self._cluster = cluster
+        self._clock = clock
         self.newest = first_catalog(cluster)
 
     async def load(self) -> Catalog:
@@ -71,8 +77,10 @@ class CatalogStore:
 
     async def refresh(self) -> Catalog:
         """Read on until there is no next number; return the newest."""
+        asked = self._clock()
         while await self._read(self.newest.number + 1):
-            pass
+            asked = self._clock()
+        self.confirmed_at = max(self.confirmed_at, asked)
         return self.newest
 
     async def change(self, transition: Callable[[Catalog], Catalog]) -> Catalog:

@@ -237,7 +237,7 @@ class RowReader:
                     blocks.append(block)
                     size += sum(map(len, block.columns))
                 number = await self._next_with(key, number + 1, after)
-        except (RowDamaged, FlushDamaged) as error:
+        except RowDamaged as error:
             if blocks:
                 return blocks  # the next read begins with the damage
             raise RangeDamaged(key[1], _damaged(key, after, error)) from error
@@ -284,7 +284,10 @@ class RowReader:
             return section_columns(await self._object(number), section)
         except FlushDamaged:
             self._cache.drop(self.key(number))
-        return section_columns(await self._object(number), section)
+        try:
+            return section_columns(await self._object(number), section)
+        except FlushDamaged as error:
+            raise RowDamaged(f"{self.key(number)} is not what was written: {error}") from error
 
     async def _object(self, number: int) -> bytes:
         key = self.key(number)

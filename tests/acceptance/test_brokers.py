@@ -3,29 +3,17 @@
 import asyncio
 import json
 import re
-import signal
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-import aiohttp
 import pytest
 
-from changefeed import Record, open_feed, open_producer
-from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.feed import Feed, RangeEnded
-from changefeed.feeds.producer import Producer
+from tests.support.broker_processes import QUICK_BROKER, ready
 from tests.support.commands import QUICK, Running, changefeed, running
 from tests.support.emulator_process import free_port
 
 pytestmark = pytest.mark.real_time
-
-QUICK_BROKER = (
-    "--set=membership.heartbeat=0.3",
-    "--set=membership.expiration=2",
-    "--set=membership.settle=0.3",
-)
-KEYS = 60
 
 
 @asynccontextmanager
@@ -37,16 +25,6 @@ async def broker(cwd: Path, name: str, port: int, *more: str) -> AsyncIterator[R
         yield process
 
 
-async def ready(port: int) -> None:
-    async with asyncio.timeout(30), aiohttp.ClientSession() as session:
-        while True:
-            with suppress(aiohttp.ClientError):
-                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                    if answer.status == 200:
-                        return
-            await asyncio.sleep(0.05)
-
-
 def log(cwd: Path, *arguments: str) -> str:
     done = changefeed("log", *arguments, cwd=cwd)
     assert done.returncode == 0, done.stderr
@@ -55,96 +33,6 @@ def log(cwd: Path, *arguments: str) -> str:
 
 def address(*ports: int) -> str:
     return f"brokers://{','.join(f'127.0.0.1:{x}' for x in ports)}/orders"
-
-
-async def by_key(feed: Feed) -> dict[str, list[int]]:
-    """Read everything, parents first: what a fleet delivers, in its order."""
-    found: dict[str, list[int]] = {}
-    for r in await feed.ranges():
-        after = await feed.resolve_start(r.id, "beginning")
-        try:
-            while (page := await feed.read(r.id, after, 1000)).changes:
-                after = page.continuation
-                for x in page.changes:
-                    found.setdefault(x.key, []).append(x.value())
-        except RangeEnded:
-            continue
-    return found
-
-
-class Load:
-    """A producer that counts up for each key, until it is stopped."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._stop = asyncio.Event()
-
-    async def run(self, producer: Producer) -> None:
-        while not self._stop.is_set():
-            await producer.send_many(
-                [Record(key=f"k{k}", body=b"%d" % self.count) for k in range(KEYS)]
-            )
-            self.count += 1
-            await asyncio.sleep(0.01)
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    async def goes_on(self) -> None:
-        before = self.count
-        async with asyncio.timeout(30):
-            while self.count < before + 5:  # noqa: ASYNC110 - a plain number
-                await asyncio.sleep(0.05)
-
-    @property
-    def expected(self) -> dict[str, list[int]]:
-        return {f"k{k}": list(range(self.count)) for k in range(KEYS)}
-
-
-async def test_nothing_is_lost_or_doubled_while_brokers_are_killed_frozen_added_and_removed(
-    tmp_path: Path,
-) -> None:
-    ports = [free_port() for _ in range(4)]
-    everywhere = address(*ports)
-    async with AsyncExitStack() as stack:
-        brokers = [
-            await stack.enter_async_context(broker(tmp_path, f"broker-{n}", port))
-            for n, port in enumerate(ports[:3], 1)
-        ]
-        for port in ports[:3]:
-            await ready(port)
-        await asyncio.to_thread(log, tmp_path, "create", everywhere, "--parts=6")
-        producer = await stack.enter_async_context(open_producer(everywhere))
-        load = Load()
-        producing = asyncio.create_task(load.run(producer))
-        await load.goes_on()
-
-        brokers[1].process.kill()  # as a crash
-        await load.goes_on()
-        brokers[0].process.send_signal(signal.SIGSTOP)  # longer than its expiration
-        await load.goes_on()
-        await asyncio.sleep(3)
-        brokers[0].process.send_signal(signal.SIGCONT)
-        await load.goes_on()
-        fourth = await stack.enter_async_context(broker(tmp_path, "broker-4", ports[3]))
-        await ready(ports[3])
-        await load.goes_on()
-        await asyncio.to_thread(log, tmp_path, "split", everywhere)
-        await load.goes_on()
-        fourth.process.terminate()  # in order
-        assert await fourth.ends() == 0
-        await load.goes_on()
-
-        load.stop()
-        await producing
-        async with open_feed(everywhere, OpenOptions()) as feed:
-            assert await by_key(feed) == load.expected
-        shown = json.loads(
-            await asyncio.to_thread(log, tmp_path, "status", everywhere, "--json")
-        )
-    assert shown["era"] >= 5
-    assert shown["records"] == load.count * KEYS
-    assert sum(x["open"] for x in shown["ranges"]) == 12
 
 
 async def test_a_host_follows_a_collection_through_an_era(tmp_path: Path) -> None:

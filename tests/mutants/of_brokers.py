@@ -282,4 +282,20 @@ BROKERS = (
         rule=0,
         tests=(_PRODUCER,),
     ),
+    Mutant(
+        name="a directory that lies where the cluster was is written to",
+        file="feeds/brokers/stores/local_store.py",
+        before="        elif self._place != place:\n",
+        after="        elif not place:\n",
+        rule=0,
+        tests=(_STORES,),
+    ),
+    Mutant(
+        name="a broker without its store goes on saying who has what",
+        file="brokers/core.py",
+        before="        if blind > self.settings.expiration:\n",
+        after="        if blind < 0:\n",
+        rule=0,
+        tests=("tests/integration/brokers/test_broker_http.py",),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Real servers for tests and benchmarks: PostgreSQL, Redis and Azurite, on loopback.
+"""Real servers for tests and benchmarks: PostgreSQL, Redis, Azurite and moto, on loopback.
 
 Each has a data directory of its own, which goes with it. One of each kind is started when
 it is first asked for and shared by all tests of the process; ``stop_all`` ends them, and
@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -284,6 +285,26 @@ def _azurite() -> str:
         if place and Path(place).exists():
             return place
     raise Missing("Azurite is not installed: npm install azurite")
+
+
+class Moto(Server):
+    """S3 on this machine, as moto has it: in memory, so what it holds goes with a stop."""
+
+    def __init__(self) -> None:
+        self._binary = Path(sys.executable).with_name("moto_server")
+        if not self._binary.exists():
+            raise Missing("moto is not installed: pip install 'moto[server]'")
+        super().__init__()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> Sequence[str | Path]:
+        return [self._binary, "-H", "127.0.0.1", "-p", str(self.port)]
+
+    def ready(self) -> bool:
+        return accepts(self.port)
 
 
 _started: list[Server] = []

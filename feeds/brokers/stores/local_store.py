@@ -4,6 +4,9 @@ An object is written under a name of its own, synced, and then linked to its rea
 fails where there is one; the folder is synced before the answer. So what was acknowledged
 outlives a loss of power, and no reader sees half an object. For brokers of one machine: a
 directory shared over a network keeps these promises only where its file system does.
+
+A directory that goes away under a broker, as that of a volume that is not mounted any more, is
+waited for. Nothing is written to, or said to be missing in, another one that lies at its path.
 """
 
 import asyncio
@@ -17,6 +20,10 @@ from changefeed.feeds.brokers.stores.store import Listed, StoreRefused, StoreUna
 
 T = TypeVar("T")
 _ASIDE = ".aside"
+_PUT_BACK = (
+    "mount the volume again, or put the directory back. If it was replaced on purpose, start "
+    "all brokers again"
+)
 
 
 class LocalStore:
@@ -24,6 +31,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._place: tuple[int, int] | None = None
 
     async def create(self, key: str, data: bytes) -> bool:
         return await self._call(lambda: self._write(key, data, replace=False), key)
@@ -39,6 +47,7 @@ class LocalStore:
 
     async def delete(self, keys: Sequence[str]) -> None:
         def act() -> None:
+            self._check_place()
             for key in keys:
                 self._path(key).unlink(missing_ok=True)
 
@@ -48,11 +57,14 @@ class LocalStore:
         return self._root / key
 
     def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
+        if self._place is None:
+            self._root.mkdir(parents=True, exist_ok=True)
+        self._check_place()
         path = self._path(key)
         if not replace and path.exists():
             return False
         aside = self._root / _ASIDE / uuid.uuid4().hex
-        aside.parent.mkdir(parents=True, exist_ok=True)
+        aside.parent.mkdir(exist_ok=True)
         try:
             _write_synced(aside, data)
             self._make_folder(path.parent)
@@ -65,11 +77,26 @@ class LocalStore:
         finally:
             aside.unlink(missing_ok=True)
         _sync(path.parent)
+        self._check_place()
         return True
+
+    def _check_place(self) -> None:
+        """Raise ``StoreUnavailable`` unless the directory is the one of the first call."""
+        try:
+            found = self._root.stat()
+        except FileNotFoundError:
+            if self._place is None:
+                return  # nothing was written yet
+            raise StoreUnavailable(f"{self._root} is gone: {_PUT_BACK}") from None
+        place = found.st_dev, found.st_ino
+        if self._place is None:
+            self._place = place
+        elif self._place != place:
+            raise StoreUnavailable(f"{self._root} is another directory by now: {_PUT_BACK}")
 
     def _make_folder(self, folder: Path) -> None:
         """Make a folder and those above it, each synced into the one that holds it."""
-        if folder.exists():
+        if folder == self._root or folder.exists():
             return
         self._make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -81,9 +108,11 @@ class LocalStore:
                 file.seek(start)
                 return file.read() if end is None else file.read(end - start)
         except FileNotFoundError:
+            self._check_place()
             return None
 
     def _found(self, prefix: str, after: str) -> Iterator[Listed]:
+        self._check_place()
         for folder, folders, names in os.walk(self._path(prefix)):
             if _ASIDE in folders:
                 folders.remove(_ASIDE)
@@ -95,6 +124,7 @@ class LocalStore:
                         yield Listed(key, path.stat().st_size)
                     except FileNotFoundError:  # deleted meanwhile
                         continue
+        self._check_place()
 
     async def _call(self, act: Callable[[], T], what: str) -> T:
         try:

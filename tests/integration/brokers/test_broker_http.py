@@ -21,6 +21,7 @@ from changefeed.feeds.brokers.producer import open_brokers_producer
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
@@ -298,3 +299,23 @@ async def test_no_broker_at_the_address_is_unavailable_and_a_stranger_is_refused
     both = address_of("127.0.0.1:1", given.address)
     async with BrokersFeed.open(both, ACCESS) as feed:
         assert len(await feed.ranges()) == 2
+
+
+async def test_a_broker_that_does_not_reach_its_store_sends_clients_to_the_others(
+    given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise StoreUnavailable("no route to the store")
+
+    with monkeypatch.context() as cut:
+        for call in ("get", "put", "create", "list"):
+            cut.setattr(given.store, call, away)
+        assert (await given.asks("GET", ""))[0] == 200  # nobody has taken its place yet
+        await asyncio.sleep(given.core.settings.expiration + 0.2)
+        for path in ("", "/partitions/e1.p01.v00-ff/records?after=0"):
+            status, said = await given.asks("GET", path)
+            assert (status, said["error"]) == (503, "store")
+            assert "ask another broker" in said["message"]
+    async with asyncio.timeout(20):
+        while (await given.asks("GET", ""))[0] != 200:  # noqa: ASYNC110 - it may come at any time
+            await asyncio.sleep(0.05)

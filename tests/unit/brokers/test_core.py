@@ -9,6 +9,7 @@ from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.errors import BatchRefused, CollectionUnknown
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 
@@ -83,3 +84,20 @@ async def test_an_unknown_partition_is_answered_as_unknown() -> None:
         (answer,) = await core.append("orders", [batch("e7.p01.v00-ff", "a")])
         assert isinstance(answer, NotAppended)
         assert answer.reason == "unknown"
+
+
+async def test_a_damaged_object_is_named_by_reads_and_read_again_once_it_is_restored() -> None:
+    store = MemoryStore()
+    async with first_broker(store) as core:
+        await put(core, "orders", batch(P1, "a", "b"))
+        key = "wal/00000001/broker-1/000000000001"
+        whole = store.objects[key]
+        store.objects[key] = whole[:-1] + bytes([whole[-1] ^ 1])
+        core.readers.cache.drop(key)
+        for _ in range(2):
+            with pytest.raises(RangeDamaged, match=f"{key} is not what was written"):
+                await core.read("orders", RangeId(P1), 0)
+            with pytest.raises(RangeDamaged, match=f"{key} is not what was written"):
+                await core.sequence_before("orders", RangeId(P1), 0)
+        store.objects[key] = whole
+        assert await keys_of(core, "orders", P1) == ["a", "b"]

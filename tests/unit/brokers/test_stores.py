@@ -137,3 +137,31 @@ def test_an_address_that_is_none_is_refused_with_the_forms(address: str) -> None
 def test_the_same_memory_address_is_the_same_store() -> None:
     assert open_store("memory:tests-1") is open_store("memory:tests-1")
     assert open_store("memory:tests-1") is not open_store("memory:tests-2")
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_directory_that_goes_away_is_waited_for_and_no_other_is_written_to(
+    tmp_path: Path, *, replaced: bool
+) -> None:
+    place, away = tmp_path / "cluster", tmp_path / "away"
+    store = LocalStore(place)
+    assert await store.get("a/1") is None  # nothing is there yet
+    await store.create("a/1", b"first")
+    place.rename(away)
+    if replaced:
+        place.mkdir()  # as a mount point without its volume
+    for call in (
+        store.create("a/2", b"second"),
+        store.put("a/1", b"other"),
+        store.get("a/1"),
+        store.list("a/"),
+        store.delete(["a/1"]),
+    ):
+        with pytest.raises(StoreUnavailable, match="mount the volume"):
+            await call
+    assert [*place.rglob("*")] == []
+    if replaced:
+        place.rmdir()
+    away.rename(place)
+    assert await store.get("a/1") == b"first"
+    assert await store.create("a/2", b"second")

@@ -1,0 +1,197 @@
+"""Brokers of one cluster fail in turn, and so does its store, under producers and a host.
+
+Over a directory, Azurite and moto's S3 server. What was acknowledged is read once and in the
+order of its key; what cannot be read is said, and never left out.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from changefeed import open_feed, open_producer
+from changefeed.feeds.backend import OpenOptions
+from changefeed.feeds.brokers.flush import header_bytes
+from changefeed.feeds.brokers.stores.addresses import open_store
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from tests.support import servers
+from tests.support.broker_processes import BrokerProcesses, Load, by_key
+from tests.support.cluster_places import ClusterPlace, in_azurite, in_directory, in_moto
+from tests.support.commands import QUICK, Running, running
+from tests.support.servers import Server
+from tests.support.stoppable_line import line_to
+
+pytestmark = pytest.mark.real_time
+
+EXPIRATION = 2.0
+FOUR = "broker-1 broker-2 broker-3 broker-4"
+THREE = ("broker-1", "broker-2", "broker-3")
+
+
+@asynccontextmanager
+async def under_load(brokers: BrokerProcesses, cwd: Path, *, parts: int) -> AsyncIterator[Load]:
+    """Produce to a collection, and read it with a host; then hold both against each other."""
+    async with brokers.client() as client:
+        await client.create(parts)
+    options = (f"--feed={brokers.address}", "--leases=sqlite:leases.db")
+    to_file = ("--observer=jsonl", "--option=path=out.jsonl")
+    async with (
+        running("run", *options, *to_file, *QUICK, cwd=cwd) as host,
+        open_producer(brokers.address) as producer,
+    ):
+        load = Load(producer)
+        await load.goes_on()
+        yield load
+        await load.stop()
+        await reads_all_of(brokers, load)
+        await host_has_all_of(host, cwd, load)
+
+
+async def reads_all_of(brokers: BrokerProcesses, load: Load) -> None:
+    async with open_feed(brokers.address, OpenOptions()) as feed:
+        assert await by_key(feed) == (load.expected, {})
+
+
+async def host_has_all_of(host: Running, cwd: Path, load: Load) -> None:
+    """At least once, and no change of a key for the first time before one that it follows."""
+    out = cwd / "out.jsonl"
+
+    def first_times() -> dict[str, list[int]]:
+        found: dict[str, dict[int, None]] = {}
+        for line in out.read_text().splitlines():
+            change = json.loads(line)
+            found.setdefault(change["key"], {})[change["body"]] = None
+        return {k: list(v) for k, v in found.items()}
+
+    await host.reaches(
+        lambda: out.exists() and sum(map(len, first_times().values())) == load.count * 40
+    )
+    assert first_times() == load.expected
+
+
+async def damage_is_said_and_repair_is_enough(brokers: BrokerProcesses, load: Load) -> None:
+    """Change the last byte of an object, and see that it is missed; then put it back."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in brokers.place.environment.items():
+            environment.setenv(name, value)
+        store = open_store(brokers.place.address)
+    key, whole = await oldest_with_records(store)
+    await brokers.kill(*[k for k, v in brokers.running.items() if v.process.returncode is None])
+    await store.put(key, whole[:-1] + bytes([whole[-1] ^ 1]))
+    await brokers.start("broker-1")
+    async with open_feed(brokers.address, OpenOptions()) as feed:
+        found, damaged = await by_key(feed)
+    assert len(damaged) == 1
+    assert key in str(damaged)
+    assert "Restore the object" in str(damaged)
+    for k, values in found.items():
+        missing = set(load.expected[k]) - set(values)
+        assert values == [x for x in load.expected[k] if x not in missing]
+    await store.put(key, whole)
+    await reads_all_of(brokers, load)
+
+
+async def oldest_with_records(store: ObjectStore) -> tuple[str, bytes]:
+    for key, _ in await store.list("wal/"):
+        data = await store.get(key)
+        assert data is not None
+        if header_bytes(data) < len(data):
+            return key, data
+    raise AssertionError("nothing was written")
+
+
+async def test_over_a_directory_brokers_die_freeze_join_and_leave(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
+    async with BrokerProcesses(tmp_path, in_directory(cluster), FOUR) as brokers:
+        await brokers.start(*THREE)
+        async with under_load(brokers, tmp_path, parts=4) as load:
+            for name in THREE:
+                await brokers.kill(name)
+                await load.goes_on()
+                await brokers.start(name)
+            brokers.signal("broker-1", signal.SIGSTOP)
+            await asyncio.sleep(EXPIRATION + 1)
+            await load.goes_on()
+            brokers.signal("broker-1", signal.SIGCONT)
+            await brokers.start("broker-4")
+            await load.goes_on()
+            async with brokers.client() as client:
+                await client.split(None)
+            await load.goes_on()
+            assert await brokers.leave("broker-4") == 0
+            await load.goes_on()
+            cluster.rename(tmp_path / "away")  # as a volume that is not mounted any more
+            await asyncio.sleep(EXPIRATION + 1)
+            assert not cluster.exists()
+            (tmp_path / "away").rename(cluster)
+            await load.goes_on()
+        async with brokers.client() as client:
+            topology = (await client.routes()).topology
+        assert sum(x.last is None for x in topology.partitions) == 8
+        await damage_is_said_and_repair_is_enough(brokers, load)
+
+
+@asynccontextmanager
+async def in_azure() -> AsyncIterator[ClusterPlace]:
+    """A place in a server of its own, which keeps what it holds when it is killed."""
+    server = servers.Azurite()
+    try:
+        await asyncio.to_thread(server.start)
+        yield in_azurite(server)
+    finally:
+        server.discard()
+
+
+@asynccontextmanager
+async def in_s3() -> AsyncIterator[ClusterPlace]:
+    server = servers.Moto()
+    try:
+        await asyncio.to_thread(server.start)
+        yield await in_moto(server)
+    finally:
+        server.discard()
+
+
+@pytest.mark.parametrize("opened", [in_azure, in_s3])
+async def test_over_an_object_store_one_is_killed_one_cut_off_and_the_store_fails(
+    tmp_path: Path, opened: Callable[[], AbstractAsyncContextManager[ClusterPlace]]
+) -> None:
+    async with AsyncExitStack() as stack:
+        try:
+            place = await stack.enter_async_context(opened())
+        except servers.Missing as missing:
+            pytest.skip(str(missing))
+        server = place.server
+        assert server is not None
+        line = await stack.enter_async_context(line_to(server.port))
+        names = "broker-1 broker-2"
+        brokers = await stack.enter_async_context(BrokerProcesses(tmp_path, place, names))
+        await brokers.start("broker-1", place=place.through(line.port))
+        await brokers.start("broker-2")
+        async with under_load(brokers, tmp_path, parts=2) as load:
+            line.cut()  # broker-1 hears nothing of its store any more
+            await load.goes_on()
+            await asyncio.sleep(EXPIRATION)
+            line.mend()
+            await load.goes_on()
+            await brokers.kill("broker-2")
+            await load.goes_on()
+            await the_store_fails(server)
+            await load.goes_on()
+        await damage_is_said_and_repair_is_enough(brokers, load)
+
+
+async def the_store_fails(server: Server) -> None:
+    """Longer than brokers wait for each other. What keeps nothing is frozen, not killed."""
+    if isinstance(server, servers.Azurite):
+        server.kill()
+        await asyncio.sleep(EXPIRATION + 1)
+        await asyncio.to_thread(server.start)
+    else:
+        server.freeze()
+        await asyncio.sleep(EXPIRATION + 1)
+        server.thaw()
