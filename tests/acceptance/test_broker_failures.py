@@ -19,7 +19,7 @@ from changefeed.feeds.brokers.flush import header_bytes
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from tests.support import servers
-from tests.support.broker_processes import BrokerProcesses, Load, by_key
+from tests.support.broker_processes import KEYS, PATIENCE, BrokerProcesses, Load, by_key
 from tests.support.cluster_places import ClusterPlace, in_azurite, in_directory, in_moto
 from tests.support.commands import QUICK, Running, running
 from tests.support.servers import Server
@@ -67,9 +67,10 @@ async def host_has_all_of(host: Running, cwd: Path, load: Load) -> None:
             found.setdefault(change["key"], {})[change["body"]] = None
         return {k: list(v) for k, v in found.items()}
 
-    await host.reaches(
-        lambda: out.exists() and sum(map(len, first_times().values())) == load.count * 40
-    )
+    async with asyncio.timeout(PATIENCE):
+        while not out.exists() or sum(map(len, first_times().values())) < load.count * KEYS:
+            assert host.process.returncode is None, host.said
+            await asyncio.sleep(0.5)
     assert first_times() == load.expected
 
 

@@ -1,9 +1,11 @@
 """Brokers as processes over one place, a producer that counts up, and what was read."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import aiohttp
 
@@ -11,7 +13,7 @@ from changefeed import Record
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import parse_address
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import Feed, RangeEnded, RangeId
 from changefeed.feeds.producer import Producer
 from tests.support.cluster_places import ClusterPlace
@@ -25,6 +27,7 @@ QUICK_BROKER = (
     "--set=writing.linger=0.02",
 )
 PATIENCE = 60.0
+T = TypeVar("T")
 KEYS = 40
 
 
@@ -126,14 +129,24 @@ class Load:
         return {f"k{k}": list(range(self.count)) for k in range(KEYS)}
 
 
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask again while brokers do not answer, as hosts do."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await ask()
+            except FeedUnavailable:
+                await asyncio.sleep(0.2)
+
+
 async def by_key(feed: Feed) -> tuple[dict[str, list[int]], dict[RangeId, str]]:
     """Read everything, parents first; return it by key, and what is said of damaged ranges."""
     found: dict[str, list[int]] = {}
     damaged: dict[RangeId, str] = {}
-    for r in await feed.ranges():
-        after = await feed.resolve_start(r.id, "beginning")
+    for r in await patiently(feed.ranges):
+        after = await patiently(partial(feed.resolve_start, r.id, "beginning"))
         try:
-            while (page := await feed.read(r.id, after, 1000)).changes:
+            while (page := await patiently(partial(feed.read, r.id, after, 1000))).changes:
                 after = page.continuation
                 for x in page.changes:
                     found.setdefault(x.key, []).append(x.value())
