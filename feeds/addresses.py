@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions
+from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed
 from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
@@ -28,6 +29,10 @@ FEEDS = BackendTable(
         "cosmos+http": _COSMOS,
         "brokers": _BROKERS,
         "brokers+tls": _BROKERS,
+        **{
+            x: BuiltIn(target="changefeed.feeds.brokers.store_backend:BACKEND", listed=False)
+            for x in SCHEMES  # for engines
+        },
         "memory": BuiltIn(target="changefeed.feeds.memory:BACKEND", listed=False),
     },
     refuse=FeedRefused,

@@ -204,6 +204,12 @@ def decode_header(data: bytes, cluster: str, place: Place) -> FlushHeader:
 def section_columns(data: bytes, section: Section) -> Layout:
     """Cut the columns of a section from a whole object; raise ``FlushDamaged``."""
     at = header_bytes(data) + section.offset
+    return cut_columns(data[at : at + section.bytes], section)
+
+
+def cut_columns(data: bytes, section: Section) -> Layout:
+    """Cut the columns of a section from its bytes alone; raise ``FlushDamaged``."""
+    at = 0
     columns = []
     for size in section.sizes:
         columns.append(data[at : at + size])

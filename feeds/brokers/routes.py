@@ -5,7 +5,7 @@ from functools import cached_property
 
 from changefeed.feeds.brokers.protocol import PartitionInfo, Topology
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 
 Place = tuple[int, int]
 """A part, counted from 0, and a virtual part."""
@@ -29,6 +29,15 @@ class Routes:
     @cached_property
     def by_id(self) -> Mapping[RangeId, PartitionInfo]:
         return {x.range.id: x for x in self.topology.partitions}
+
+    @cached_property
+    def successors(self) -> Mapping[RangeId, Sequence[FeedRange]]:
+        """The ranges that go on with the keys of each, of those that have such."""
+        found: dict[RangeId, list[FeedRange]] = {}
+        for x in self.topology.partitions:
+            for parent in x.range.parents:
+                found.setdefault(parent, []).append(x.range)
+        return found
 
     @cached_property
     def _open(self) -> Mapping[Place, PartitionInfo]:

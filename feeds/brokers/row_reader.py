@@ -8,6 +8,7 @@ Where a sequence lies is known for the newest objects, from their headers; for o
 is found by halving among the tables, and by reading on from there.
 """
 
+import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from changefeed.feeds.brokers.flush import (
     FlushHeader,
     Place,
     Section,
+    cut_columns,
     decode_header,
     ends_after,
     header_bytes,
@@ -39,6 +41,7 @@ from changefeed.feeds.feed import RangeId
 _HEAD_BYTES = 64 * 1024
 _RECENT = 4096
 _HEADERS = 4096
+_FOUND = 64
 Key = tuple[str, RangeId]
 
 
@@ -52,10 +55,22 @@ class RowDamaged(Exception):
 
 
 class RowReader:
-    """One row. ``known``: objects 1 to there can be read; ``sealed_at``: its end, if known."""
+    """One row. ``known``: objects 1 to there can be read; ``sealed_at``: its end, if known.
+
+    With ``ahead``, it reads so many headers at once, and keeps no more of what is recent than
+    it has to: for engines, which read long stretches and then stop. A broker goes on with the
+    newest, so it learns where their records lie.
+    """
 
     def __init__(
-        self, store: ObjectStore, cluster: str, era: int, broker: str, cache: ObjectCache
+        self,
+        store: ObjectStore,
+        cluster: str,
+        era: int,
+        broker: str,
+        cache: ObjectCache,
+        *,
+        ahead: int = 0,
     ) -> None:
         self.era = era
         self.broker = broker
@@ -65,7 +80,9 @@ class RowReader:
         self._store = store
         self._cluster = cluster
         self._cache = cache
+        self._ahead = ahead
         self._headers: OrderedDict[int, FlushHeader] = OrderedDict()
+        self._header_bytes: dict[int, int] = {}
         self._recent_from = 1
         self._recent: dict[Key, list[_Spot]] = {}
         self._leapt = False
@@ -79,6 +96,7 @@ class RowReader:
         """Take in the next object, as its writer knows it."""
         self._cache.add(self.key(number), data)
         header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
+        self._keep(header, header_bytes(data))
         self._learn(header)
 
     def learn(self, row: Row) -> None:
@@ -108,6 +126,8 @@ class RowReader:
             if header is None:
                 break
             self._learn(header)
+            if self._ahead and self.known + 1 not in self._headers:
+                await self._look_ahead(self.known + 1)
         return self.known
 
     async def _leap(self) -> int:
@@ -116,7 +136,7 @@ class RowReader:
         An object that exists was sent when all but a few before it were acknowledged.
         """
         sure, step, growing = self.known, _RECENT, True
-        while step >= _RECENT:
+        while step >= (self._ahead or _RECENT):
             if await self.header(sure + step + MOST_IN_FLIGHT) is not None:
                 sure += step
                 step = 2 * step if growing else step // 2
@@ -137,7 +157,6 @@ class RowReader:
         if header.number != self.known + 1:
             return  # known already, from the store
         self.known = header.number
-        self._keep(header)
         if header.seal:
             self.sealed_at = header.number
         for section in header.sections:
@@ -159,19 +178,23 @@ class RowReader:
         if data is None:
             return None
         try:
+            if len(data) < _HEAD_BYTES:
+                self._cache.add(key, data)  # that is all of it
             if header_bytes(data) > len(data):
                 data = await self._store.get(key, 0, header_bytes(data)) or b""
             header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
         except FlushDamaged as error:
             self._cache.drop(key)  # it may be restored
             raise RowDamaged(f"{key} is not what was written: {error}") from error
-        self._keep(header)
+        self._keep(header, header_bytes(data))
         return header
 
-    def _keep(self, header: FlushHeader) -> None:
+    def _keep(self, header: FlushHeader, size: int) -> None:
         self._headers[header.number] = header
+        self._header_bytes[header.number] = size
         while len(self._headers) > _HEADERS:
-            self._headers.popitem(last=False)
+            number, _ = self._headers.popitem(last=False)
+            del self._header_bytes[number]
 
     async def _there(self, number: int) -> FlushHeader:
         header = await self.header(number)
@@ -242,6 +265,43 @@ class RowReader:
                 return blocks  # the next read begins with the damage
             raise RangeDamaged(key[1], _damaged(key, after, error)) from error
         return blocks
+
+    async def find(self, key: Key, after: int, max_bytes: int) -> list[tuple[int, Section]]:
+        """Return where records of a partition after a sequence lie: numbers and sections.
+
+        About so many bytes of them, and from few objects. Raise ``RowDamaged`` where the
+        first of them should be and is not.
+        """
+        found: list[tuple[int, Section]] = []
+        size = 0
+        number = await self._locate(key, after)
+        while number is not None and size < max_bytes and len(found) < _FOUND:
+            section = _section(await self._there(number), key)
+            if section is not None and section.last > after:
+                if section.first > after + 1:
+                    raise RowDamaged(f"records {after + 1} to {section.first - 1} are missing")
+                found.append((number, section))
+                after = section.last
+                size += section.bytes
+            number = await self._next_with(key, number + 1, after)
+        return found
+
+    async def columns(self, number: int, section: Section) -> Layout:
+        """Read the columns of a section, and no more of its object than that."""
+        key = self.key(number)
+        kept = self._cache.peek(key)
+        if kept is not None:
+            return section_columns(kept, section)
+        await self._there(number)  # which says where its columns begin
+        begin = self._header_bytes[number] + section.offset
+        data = await self._store.get(key, begin, begin + section.bytes)
+        if data is None:
+            raise RowDamaged(f"{key} is missing")
+        return cut_columns(data, section)
+
+    async def _look_ahead(self, number: int) -> None:
+        """Read the headers of some objects at once, those that are not there among them."""
+        await asyncio.gather(*(self.header(number + n) for n in range(self._ahead)))
 
     async def first_since(
         self, key: Key, time_us: int, after: int = 0
@@ -318,6 +378,8 @@ class RowReader:
         while number <= self.known:
             if number >= self._recent_from:
                 return _first_beyond(self._recent.get(key, []), number, after)
+            if self._ahead and number not in self._headers:
+                await self._look_ahead(number)
             section = _section(await self._there(number), key)
             if section is not None and section.last > after:
                 return number

@@ -11,19 +11,27 @@ _MOST = 1024
 
 
 class RowReaders:
-    """Readers by era and broker; those asked for last are kept."""
+    """Readers by era and broker; those asked for last are kept.
 
-    def __init__(self, store: ObjectStore, cluster: str, cache_bytes: int) -> None:
+    ``ahead``: see ``RowReader``.
+    """
+
+    def __init__(
+        self, store: ObjectStore, cluster: str, cache_bytes: int, *, ahead: int = 0
+    ) -> None:
         self.cache = ObjectCache(cache_bytes)
         self._store = store
         self._cluster = cluster
+        self._ahead = ahead
         self._kept: OrderedDict[tuple[int, str], RowReader] = OrderedDict()
 
     def row(self, catalog: Catalog, era: int, broker: str) -> RowReader:
         """Return the reader of a row, which knows of it what the catalog says."""
         reader = self._kept.get((era, broker))
         if reader is None:
-            reader = RowReader(self._store, self._cluster, era, broker, self.cache)
+            reader = RowReader(
+                self._store, self._cluster, era, broker, self.cache, ahead=self._ahead
+            )
             self._kept[era, broker] = reader
             if len(self._kept) > _MOST:
                 self._kept.popitem(last=False)

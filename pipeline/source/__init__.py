@@ -6,6 +6,8 @@
     reader           what the planner and its tasks need of a feed (``Access``)
     feed_reader      ``Access`` for any feed, through the contract of feeds
     eventlog_reader  ``Access`` for an event log, read in bulk
+    collection_reader  ``Access`` for a collection of a cluster, read in bulk
+    brokers_reader   opens one: over its store, or through its brokers
     addresses        picks the reader for the address of a feed
     position_order   puts positions in order, where the feed's contract does not
     retries          retries calls to a feed until it answers

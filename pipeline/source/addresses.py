@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from contextlib import closing
 from functools import partial
 from urllib.parse import parse_qsl, urlencode
 
@@ -10,12 +11,15 @@ from changefeed.feeds.backend import PositionTraits
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.brokers_reader import open_collection
+from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Access
 
 _EVENT_LOG = "eventlog"  # the one backend whose files are read without its feed
+_CLUSTER = ("brokers", "store")
 _ALL_VERSIONS = "all-versions"
 
 
@@ -28,6 +32,8 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     backend, where = FEEDS.find(address)
     if backend.name == _EVENT_LOG:
         return LogAccess(where.place, only=only)
+    if backend.name in _CLUSTER:
+        return CollectionAccess(partial(open_collection, where), only=only)
     if backend.positions is None:
         open_feed(address)  # raises, with advice, where the address is wrong
         raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
@@ -42,6 +48,10 @@ def system_fields(address: str) -> tuple[str, ...]:
 
 def feed_identity(address: str) -> str:
     """Return the ``Feed.identity`` of the feed at an address."""
+    backend, where = FEEDS.find(address)
+    if backend.name in _CLUSTER:
+        with closing(CollectionAccess(partial(open_collection, where))) as access:
+            return access.log
 
     async def ask() -> str:
         async with open_feed(address) as feed:

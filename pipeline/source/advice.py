@@ -18,6 +18,7 @@ _AGAIN: Final = "tart the query again with a new checkpoint directory"
 _WORDS: Final = (
     (re.compile(f"R{_RESET}"), f"S{_AGAIN}"),
     (re.compile(f"r{_RESET}"), f"s{_AGAIN}"),
+    (re.compile(r"R(eset this range to its beginning)"), f"S{_AGAIN}"),
     (re.compile(r"the leases are those of another"), "the checkpoint is that of another"),
     (re.compile(r"the positions of its leases"), "the positions of the query"),
     (re.compile(r"while no host was looking"), "while no query was running"),

@@ -74,18 +74,8 @@ class LogAccess:
         return self._scale.distance(begin, end)
 
     def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
-        ends = self._log.ends()
-        found = {}
-        for name, step in steps.items():
-            done = self.order(step.after)
-            goals = [ends[name].last]
-            if step.count is not None:
-                goals.append(done + step.count)
-            if step.until is not None:
-                goals.append(self.order(step.until))
-            end = max(done, min(goals))
-            found[name] = StepResult(at=self._scale.position(end), changes=end - done)
-        return found
+        ends = {name: x.last for name, x in self._log.ends().items()}
+        return self._scale.advanced(steps, ends)
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
         return self._scale.cut(piece, changes)

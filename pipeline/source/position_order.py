@@ -1,12 +1,12 @@
 """The positions of a feed as numbers: what planning computes with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from changefeed.feeds.backend import PositionTraits
-from changefeed.feeds.feed import Continuation
-from changefeed.pipeline.source.reader import Slice
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.pipeline.source.reader import Slice, Step, StepResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,22 @@ class PositionOrder:
     def distance(self, begin: Continuation, end: Continuation) -> int:
         """Return how many transactions lie between two positions at the most."""
         return (self.order(end) - self.order(begin)) // self.step
+
+    def advanced(
+        self, steps: Mapping[RangeId, Step], ends: Mapping[RangeId, int]
+    ) -> Mapping[RangeId, StepResult]:
+        """Return where steps lead in ranges whose sequences are dense and end so."""
+        found = {}
+        for name, step in steps.items():
+            done = self.order(step.after)
+            goals = [ends[name]]
+            if step.count is not None:
+                goals.append(done + step.count)
+            if step.until is not None:
+                goals.append(self.order(step.until))
+            end = max(done, min(goals))
+            found[name] = StepResult(at=self.position(end), changes=end - done)
+        return found
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
         """Cut a slice into several of about so many transactions."""

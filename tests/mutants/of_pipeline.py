@@ -10,6 +10,7 @@ _FILLING = "tests/integration/pipeline/test_filling.py"
 _COMMANDS = "tests/unit/pipeline/test_commands.py"
 _TABLES = "tests/unit/pipeline/test_tables.py"
 _PROGRESS = "tests/unit/pipeline/test_progress.py"
+_COLLECTIONS = "tests/unit/pipeline/source/test_collection_reader.py"
 
 PIPELINE = (
     Mutant(
@@ -61,6 +62,44 @@ PIPELINE = (
         after="    return before is not None and before > batch\n",
         rule=0,
         tests=(_TABLES,),
+    ),
+    Mutant(
+        name="a task reads the columns of the range before its own in an object",
+        file="feeds/brokers/row_reader.py",
+        before="        begin = self._header_bytes[number] + section.offset\n",
+        after="        begin = self._header_bytes[number]\n",
+        rule=0,
+        tests=(f"{_COLLECTIONS}::test_of_a_large_object_only_what_is_wanted_is_read",),
+    ),
+    Mutant(
+        name="a query goes on from a position that its range has not reached",
+        file="pipeline/source/collection_reader.py",
+        before="            if not beyond:\n",
+        after="            if beyond or not beyond:\n",
+        rule=0,
+        tests=(
+            f"{_COLLECTIONS}::test_positions_of_another_cluster_and_beyond_the_end_are_refused",
+        ),
+    ),
+    Mutant(
+        name="a query goes on behind records that retention has deleted",
+        file="pipeline/source/collection_reader.py",
+        before="        if done < partition.start:\n",
+        after="        if done < 0:\n",
+        rule=0,
+        tests=(
+            f"{_COLLECTIONS}::test_records_that_retention_has_deleted_are_refused_by_their_names",
+        ),
+    ),
+    Mutant(
+        name="blocks that leave records out are taken for what follows",
+        file="pipeline/source/collection_reader.py",
+        before="        if block.first != last + 1:\n",
+        after="        if block.first <= last:\n",
+        rule=0,
+        tests=(
+            f"{_COLLECTIONS}::test_blocks_are_cut_to_what_is_wanted_and_gaps_are_not_taken_for_data",
+        ),
     ),
     Mutant(
         name="what lies before the border of a scan is read too",

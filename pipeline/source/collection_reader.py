@@ -1,0 +1,245 @@
+"""A collection of a cluster as a planner sees it: ends are computed, changes come as columns.
+
+It is read from the store of the cluster, or through its brokers: both have the same catalog,
+the same positions and the same blocks (``CollectionReader``).
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import datetime
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from changefeed.feeds.brokers.errors import PositionGone
+from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.eventlog.block_format import joined
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.eventlog.ids import position, sequence_of
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt, Successor
+from changefeed.feeds.timestamps import instant_us
+from changefeed.pipeline.source.feed_reader import PATIENCE
+from changefeed.pipeline.source.lineage import narrowed
+from changefeed.pipeline.source.loop_thread import LoopThread
+from changefeed.pipeline.source.offsets import Mark, Offset
+from changefeed.pipeline.source.position_order import PositionOrder
+from changefeed.pipeline.source.reader import Availability, Slice, Step, StepResult
+from changefeed.pipeline.source.retries import by_name, patiently
+
+T = TypeVar("T")
+
+_OPENING: Final = 20.0
+_BEHIND: Final = 5.0
+_READ_BYTES: Final = 8 * 1024 * 1024
+
+
+class CollectionReader(Protocol):
+    """Where a collection is read. Raises what feeds raise, but for ``RangeEnded``."""
+
+    async def routes(self) -> Routes:
+        """Return the collection as the newest catalog has it."""
+        ...
+
+    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, int]:
+        """Return the last sequence of partitions that the newest routes have."""
+        ...
+
+    async def sequence_before(self, name: RangeId, time_us: int) -> int:
+        """Return the last sequence before the first record committed at or after a time."""
+        ...
+
+    async def blocks(
+        self, name: RangeId, after: int, end: int, max_bytes: int
+    ) -> Sequence[Block]:
+        """Return some of the records ``after < sequence <= end``, which are there.
+
+        At least one, and about so many bytes. They follow each other from ``after + 1`` on,
+        but the first block may begin before it, and the last end behind ``end``.
+        """
+        ...
+
+
+Opening = Callable[[], AbstractAsyncContextManager[CollectionReader]]
+
+
+class CollectionAccess:
+    """See ``Access``. The collection is open on an event loop of its own, until ``close``.
+
+    ``only`` are the ranges that are wanted, with what descends from them; all, if empty.
+    What does not answer is asked again for ``patience`` seconds. A range that ends before a
+    position of it is looked at again for ``behind`` seconds: a broker may be behind another.
+    """
+
+    successors_inherit_positions = False
+    positions_count_changes = True
+
+    def __init__(
+        self,
+        opening: Opening,
+        *,
+        only: Collection[RangeId] = (),
+        patience: float = PATIENCE,
+        behind: float = _BEHIND,
+    ) -> None:
+        self._opening = opening
+        self._only = only
+        self._patience = patience
+        self._behind = behind
+        self._stack = AsyncExitStack()
+        self._loop = LoopThread()
+        try:
+            self._reader = self._loop.run(patiently(self._open, min(patience, _OPENING)))
+            self._routes = self._ask(self._reader.routes)
+        except BaseException:
+            self.close()
+            raise
+        self._log = self._routes.identity
+        self._scale = PositionOrder(
+            order=lambda x: sequence_of(x, self._log),
+            position=lambda x: position(self._log, x),
+        )
+
+    def identity(self) -> str:
+        return ""  # every position says it
+
+    @property
+    def log(self) -> str:
+        """The identity of the collection, as leases and positions have it."""
+        return self._log
+
+    def remember_ranges(self, offset: Offset) -> None:
+        """Do nothing: the catalog names every range."""
+
+    def ranges(self) -> Sequence[FeedRange]:
+        self._refresh()
+        found = [x.range for x in self._routes.topology.partitions]
+        return narrowed(found, self._only)
+
+    def resolve_start(
+        self, names: Collection[RangeId], start: StartAt
+    ) -> Mapping[RangeId, Continuation]:
+        if isinstance(start, datetime):
+            ask = partial(self._before, time_us=instant_us(start))
+            found = self._ask(lambda: by_name(names, ask))
+        elif start == "beginning":
+            found = {x: self._routes.partition(x).start for x in names}
+        else:
+            found = self._ends(names)
+        return {name: self._scale.position(sequence) for name, sequence in found.items()}
+
+    def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
+        until = time.monotonic() + self._behind
+        while True:
+            self._refresh()
+            ends = self._ends(marks)
+            beyond = [x for x, m in marks.items() if self.order(m.continuation) > ends[x]]
+            if not beyond:
+                break
+            if time.monotonic() >= until:
+                raise _beyond(beyond[0], marks[beyond[0]].continuation, ends[beyond[0]])
+            time.sleep(min(0.5, self._behind))
+        return {x: self._sight(x, m.continuation, ends[x]) for x, m in marks.items()}
+
+    def order(self, position: Continuation) -> int:
+        return self._scale.order(position)
+
+    def distance(self, begin: Continuation, end: Continuation) -> int:
+        return self._scale.distance(begin, end)
+
+    def advance(self, steps: Mapping[RangeId, Step]) -> Mapping[RangeId, StepResult]:
+        return self._scale.advanced(steps, self._ends(steps))
+
+    def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
+        return self._scale.cut(piece, changes)
+
+    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns]]:
+        name = piece.range_id
+        after, end = self.order(piece.start), self.order(piece.end)
+        if after >= end:
+            return
+        asked = self._loop.start(self._blocks(name, after, end))
+        try:
+            while True:
+                columns = columns_of(asked.result(), after, end)
+                after += columns.count
+                if after < end:  # is on its way while Spark takes what is there
+                    asked = self._loop.start(self._blocks(name, after, end))
+                yield name, columns
+                if after >= end:
+                    return
+        finally:
+            asked.cancel()
+
+    def close(self) -> None:
+        try:
+            self._loop.run(self._stack.aclose())
+        finally:
+            self._loop.close()
+
+    def _sight(self, name: RangeId, at: Continuation, last: int) -> Availability:
+        partition = self._routes.partition(name)
+        done = self.order(at)
+        if done < partition.start:
+            raise PositionGone(name, done, partition.start)
+        successors = None if partition.last is None else self._successors(name)
+        return Availability(lag=last - done, successors=successors)
+
+    def _successors(self, name: RangeId) -> tuple[Successor, ...]:
+        start = self._scale.position(0)
+        following = self._routes.successors.get(name, ())
+        return tuple(Successor(range=x, start=start) for x in following)
+
+    async def _before(self, name: RangeId, time_us: int) -> int:
+        return await self._reader.sequence_before(name, time_us)
+
+    def _ends(self, names: Collection[RangeId]) -> Mapping[RangeId, int]:
+        return self._ask(lambda: self._reader.ends(list(names)))
+
+    async def _blocks(self, name: RangeId, after: int, end: int) -> Sequence[Block]:
+        ask = partial(self._reader.blocks, name, after, end, _READ_BYTES)
+        return await patiently(ask, self._patience)
+
+    def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        return self._loop.run(patiently(call, self._patience))
+
+    def _refresh(self) -> None:
+        self._routes = self._ask(self._reader.routes)
+        if self._routes.identity != self._log:
+            name = self._routes.topology.collection
+            raise FeedRefused(
+                f"the collection {name!r} was deleted and created again while it was read: "
+                f"start the query again with a new checkpoint directory"
+            )
+
+    async def _open(self) -> CollectionReader:
+        return await self._stack.enter_async_context(self._opening())
+
+
+def columns_of(blocks: Sequence[Block], after: int, end: int) -> Columns:
+    """Join blocks; say what of them lies between two sequences.
+
+    Raise ``FeedUnavailable`` for blocks that leave something out.
+    """
+    if not blocks or not blocks[0].first <= after + 1 < blocks[0].first + blocks[0].count:
+        raise FeedUnavailable(f"what follows sequence {after} was left out of an answer")
+    last = blocks[0].first - 1
+    for block in blocks:
+        if block.first != last + 1:
+            raise FeedUnavailable(f"changes before sequence {block.first} were left out")
+        last += block.count
+    return Columns(
+        first=after + 1,
+        count=min(last, end) - after,
+        skip=after + 1 - blocks[0].first,
+        layout=joined(x.columns for x in blocks),
+    )
+
+
+def _beyond(name: RangeId, at: Continuation, last: int) -> FeedRefused:
+    return FeedRefused(
+        f"the position {at!r} lies beyond the end of range {name!r}, which has {last} changes: "
+        f"it is of another cluster, or the store was restored from an older copy. Start the "
+        f"query again with a new checkpoint directory"
+    )

@@ -1,0 +1,138 @@
+"""Spark over a cluster: brokers as users run them, over a directory that Spark reads itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from changefeed import Record, open_producer, pipeline
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.address import parse_address
+from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.pipeline.source.spark import stream
+from tests.support.commands import running
+from tests.support.emulator_process import free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
+]
+
+EVERYTHING = "range,sequence,key,id,operation,body,previous,committed_at,generation"
+KEYS = [f"k{n}" for n in range(20)]
+QUICK = (
+    "--set=membership.heartbeat=0.3",
+    "--set=membership.expiration=2",
+    "--set=membership.settle=0.3",
+)
+
+
+class Cluster:
+    """Brokers over the directory ``cluster``, and how far their one collection has come."""
+
+    def __init__(self, home: Path, port: int) -> None:
+        self.home = home
+        self.brokers = f"brokers://127.0.0.1:{port}/orders"
+        self.store = f"file://{home}/cluster#orders"
+        self.written = 0
+
+    @asynccontextmanager
+    async def broker(self, name: str, port: int) -> AsyncIterator[None]:
+        flags = (f"--cluster=file://{self.home}/cluster", f"--name={name}", f"--port={port}")
+        async with running("broker", *flags, *QUICK, cwd=self.home) as process:
+            await process.says("broker.listening")
+            yield
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[BrokerClient]:
+        scheme, _, place = self.brokers.partition(":")
+        async with BrokerClient.open(parse_address(scheme, place), BrokerAccess()) as client:
+            yield client
+
+    async def has_era(self, number: int) -> None:
+        async with asyncio.timeout(30), self.client() as client:
+            while True:
+                topology = (await client.routes()).topology
+                if topology.era >= number and not topology.ending:
+                    return
+                await asyncio.sleep(0.1)
+
+    async def write(self, rounds: int) -> None:
+        """Write a record for each key, so many times; bodies count on."""
+        async with open_producer(self.brokers) as producer:
+            for _ in range(rounds):
+                body = b'{"n":%d}' % self.written
+                await producer.send_many([Record(key=x, body=body) for x in KEYS])
+                self.written += 1
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    found = Cluster(tmp_path, free_port())
+    async with found.broker(
+        "broker-1", int(found.brokers.rpartition(":")[2].partition("/")[0])
+    ):
+        async with found.client() as client:
+            async with asyncio.timeout(30):
+                await client.create(3)
+        await found.has_era(1)
+        yield found
+
+
+def rows(found: "DataFrame") -> "list[Row]":
+    return sorted(found.collect(), key=lambda x: (x.range, x.sequence))
+
+
+def by_key(found: "Sequence[Row]") -> dict[str, list[int]]:
+    """Return what the bodies of each key say, in the order that the columns promise."""
+    ordered = sorted(found, key=lambda x: (x.generation, x.sequence))
+    return {k: [msgspec.json.decode(x.body)["n"] for x in ordered if x.key == k] for k in KEYS}
+
+
+def take(spark: "SparkSession", feed: str, into: Path, **options: str) -> "list[Row]":
+    """Go on with a stream up to where the feed is now; return all that it has written."""
+    query = (
+        stream(spark, feed, columns=EVERYTHING, **options)
+        .writeStream.format("parquet")
+        .option("path", str(into / "rows"))
+        .option("checkpointLocation", str(into / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60), "the stream takes too long"
+    return rows(spark.read.parquet(str(into / "rows")))
+
+
+async def test_each_record_is_read_once_across_eras_and_splits_from_the_store_and_by_brokers(
+    spark: "SparkSession", cluster: Cluster, tmp_path: Path
+) -> None:
+    await cluster.write(10)
+    assert by_key(take(spark, cluster.store, tmp_path, maxChangesPerTrigger="70")) == {
+        x: [*range(10)] for x in KEYS
+    }
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(cluster.broker("broker-2", free_port()))
+        await cluster.has_era(2)
+        await cluster.write(10)
+        async with cluster.client() as client:
+            await client.split(None)
+        await cluster.has_era(3)
+        await cluster.write(10)
+        taken = take(spark, cluster.store, tmp_path)
+        assert by_key(taken) == {x: [*range(30)] for x in KEYS}
+        assert {x.generation for x in taken} == {0, 1, 2}
+        for feed in (cluster.store, cluster.brokers):
+            assert rows(pipeline.read(spark, feed, columns=EVERYTHING)) == taken
+        await cluster.write(5)
+        taken = take(spark, cluster.brokers, tmp_path)  # positions are the same
+        assert by_key(taken) == {x: [*range(35)] for x in KEYS}
+    everything = spark.read.format("changefeed").load(feed=cluster.store, columns=EVERYTHING)
+    assert rows(everything) == taken
+    assert len(taken) == 35 * len(KEYS)

@@ -1,0 +1,343 @@
+"""Collections of a cluster as planners and tasks see them; without Spark and brokers' HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.operations import merge, retain, split
+from changefeed.feeds.brokers.errors import ClusterRefused, CollectionUnknown, PositionGone
+from changefeed.feeds.brokers.flush import TABLE_EVERY
+from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.stored_collection import StoredCollection
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.advice import query_advice
+from changefeed.pipeline.source.collection_reader import CollectionAccess, columns_of
+from changefeed.pipeline.source.offsets import Mark, Offset
+from changefeed.pipeline.source.planning import first_offset, next_offset, slices, target_at
+from changefeed.pipeline.source.reader import Slice
+from tests.support.brokers import batch, columns, first_broker, put
+from tests.support.pipeline_feeds import drained, names
+
+WHOLE, OTHER = RangeId("e1.p01.v00-ff"), RangeId("e1.p02.v00-ff")
+LOW, HIGH, ASIDE = (RangeId(f"e2.{x}") for x in ("p01.v00-7f", "p01.v80-ff", "p02.v00-ff"))
+
+
+@contextmanager
+def reading(
+    store: ObjectStore, *only: RangeId, name: str = "orders"
+) -> Iterator[CollectionAccess]:
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[StoredCollection]:
+        yield await StoredCollection.open(store, name)
+
+    access = CollectionAccess(opening, only=only, patience=0.3, behind=0.0)
+    try:
+        yield access
+    finally:
+        access.close()
+
+
+async def fill(core: BrokerCore, partition: str, flushes: int, *, at_us: int = 1) -> None:
+    """Write so many objects with one record each."""
+    for n in range(1, flushes + 1):
+        producer = f"{partition}-{at_us}"
+        await put(
+            core, "orders", batch(partition, "k", producer=producer, sequence=n, at_us=at_us)
+        )
+
+
+async def reaches(core: BrokerCore, era: int) -> None:
+    async with asyncio.timeout(60):
+        while core.status().era < era or not core.status().writing:
+            await core.writer.changed.wait()
+
+
+def read(access: CollectionAccess, begin: int, end: int, name: RangeId = WHOLE) -> list[int]:
+    piece = Slice(range_id=name, start=at(access, begin), end=at(access, end))
+    return [x for _, x in names(access, piece)]
+
+
+def at(access: CollectionAccess, sequence: int) -> Continuation:
+    return Continuation(f"{access.log[:8]}/{sequence}")
+
+
+async def test_every_record_of_every_era_is_read_once_and_children_after_their_parents() -> (
+    None
+):
+    store = MemoryStore()
+    async with first_broker(store, parts=2) as core:
+        await fill(core, WHOLE, 3)
+        await fill(core, OTHER, 2)
+        await split(core.catalogs, "orders", WHOLE)
+        await reaches(core, 2)
+        await fill(core, LOW, 2)
+        await fill(core, ASIDE, 1)
+        await merge(core.catalogs, "orders", LOW)
+        await reaches(core, 3)
+        await fill(core, "e3.p01.v00-ff", 1)
+        with reading(store) as access:
+            end, batches = drained(access, first_offset(access, "beginning"))
+            assert {x: m.generation for x, m in end.marks.items()} == {
+                "e3.p01.v00-ff": 2,
+                "e3.p02.v00-ff": 2,
+            }
+    assert [sorted(x) for x in batches] == [
+        [(WHOLE, 1), (WHOLE, 2), (WHOLE, 3), (OTHER, 1), (OTHER, 2)],
+        [(LOW, 1), (LOW, 2), (ASIDE, 1)],
+        [("e3.p01.v00-ff", 1)],
+    ]
+
+
+async def test_a_batch_that_was_planned_stays_the_same_in_an_era_that_follows() -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=2) as core:
+        await fill(core, WHOLE, 5)
+        with reading(store) as access:
+            start = first_offset(access, "beginning")
+            end = next_offset(access, start, limit=3)
+            await split(core.catalogs, "orders", WHOLE)
+            await reaches(core, 2)
+            await fill(core, LOW, 1)
+            pieces = slices(access, start, end, changes=2)
+            assert [x for y in pieces for x in names(access, y)] == [
+                (WHOLE, n) for n in (1, 2, 3)
+            ]
+            _, rest = drained(access, end)
+    assert [x for y in rest for x in y] == [(WHOLE, 4), (WHOLE, 5), (LOW, 1)]
+
+
+async def test_a_task_finds_any_stretch_of_a_long_row_by_itself() -> None:
+    store = MemoryStore()
+    count = 3 * TABLE_EVERY + 5
+    async with first_broker(store, parts=2) as core:
+        for n in range(1, count + 1):
+            both = (WHOLE, OTHER) if n % 50 == 0 else (WHOLE,)
+            numbers = {WHOLE: n, OTHER: n // 50}
+            await put(core, "orders", *(batch(x, "k", sequence=numbers[x]) for x in both))
+        for begin, end in [(0, count), (63, 65), (100, 140), (count - 1, count), (7, 7)]:
+            with reading(store) as access:
+                assert read(access, begin, end) == [*range(begin + 1, end + 1)]
+        with reading(store) as access:
+            assert read(access, 0, 3, OTHER) == [1, 2, 3]
+            assert access.resolve_start([WHOLE, OTHER], "now") == {
+                WHOLE: at(access, count),
+                OTHER: at(access, 3),
+            }
+
+
+class Counting(MemoryStore):
+    """Counts the bytes of objects that are read."""
+
+    read = 0
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        data = await super().get(key, start, end)
+        self.read += len(data or b"")
+        return data
+
+
+async def test_of_a_large_object_only_what_is_wanted_is_read() -> None:
+    store = Counting()
+    async with first_broker(store, parts=2) as core:
+        many, few = [f"{'k' * 40}{n}" for n in range(20_000)], ["a", "b"]
+        await put(core, "orders", batch(WHOLE, *many), batch(OTHER, *few))
+        whole = len(store.objects["wal/00000001/broker-1/000000000001"])
+        assert whole > 2_000_000
+        before = store.read
+        with reading(store) as access:
+            piece = Slice(range_id=OTHER, start=at(access, 0), end=at(access, 2))
+            ((_, found),) = access.read(piece)
+            assert (found.layout.keys, store.read - before < 200_000) == (b"ab", True)
+            assert read(access, 10_000, 20_000) == [*range(10_001, 20_001)]
+
+
+async def test_a_time_is_a_position_before_the_first_record_of_it_or_later() -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=2) as core:
+        await fill(core, WHOLE, 3, at_us=1_000_000)
+        await fill(core, WHOLE, 2, at_us=5_000_000)
+        with reading(store) as access:
+            for seconds, sequence in ((0, 0), (1, 0), (2, 3), (5, 3), (6, 5)):
+                time = datetime.fromtimestamp(seconds, UTC)
+                found = access.resolve_start([WHOLE, OTHER], time)
+                assert found == {WHOLE: at(access, sequence), OTHER: at(access, 0)}
+
+
+async def test_only_named_ranges_are_read_with_what_descends_from_them() -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=2) as core:
+        await fill(core, WHOLE, 1)
+        await fill(core, OTHER, 1)
+        await split(core.catalogs, "orders", WHOLE)
+        await reaches(core, 2)
+        await fill(core, HIGH, 1)
+        await fill(core, ASIDE, 1)
+        with reading(store, WHOLE) as access:
+            _, batches = drained(access, first_offset(access, "beginning"))
+    assert [x for y in batches for x in y] == [(WHOLE, 1), (HIGH, 1)]
+
+
+async def test_what_comes_while_a_batch_is_read_is_left_for_the_next() -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=2) as core:
+        await fill(core, WHOLE, 2)
+        with reading(store) as access:
+            start, within = first_offset(access, "beginning"), target_at(access, "now")
+            await fill(core, WHOLE, 3, at_us=2)
+            end = next_offset(access, start, within=within)
+            assert end.marks[WHOLE].continuation == at(access, 2)
+            assert next_offset(access, end, within=within) == end
+            assert next_offset(access, end).marks[WHOLE].continuation == at(access, 5)
+
+
+async def test_positions_of_another_cluster_and_beyond_the_end_are_refused() -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=2) as core:
+        await fill(core, WHOLE, 2)
+        refused = (PipelineRefused, FeedRefused)
+        with reading(store) as access:
+            for text, message in (
+                ("0123abcd/1", "another log"),
+                ("lsn-5", "no position in an"),
+            ):
+                offset = Offset(marks={WHOLE: Mark(continuation=Continuation(text))})
+                with pytest.raises(refused, match=message), query_advice():
+                    next_offset(access, offset)
+            beyond = Offset(marks={WHOLE: Mark(continuation=at(access, 3))})
+            with pytest.raises(FeedRefused, match=r"beyond the end of range .* has 2 changes"):
+                next_offset(access, beyond)
+
+
+async def test_records_that_retention_has_deleted_are_refused_by_their_names() -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=2) as core:
+        await fill(core, WHOLE, TABLE_EVERY + 10)
+        with reading(store) as access:
+            start = first_offset(access, "beginning")
+            planned = slices(access, start, next_offset(access, start), changes=1000)
+            await retain(core.catalogs, "orders", seconds=None, bytes_=0)
+            await asyncio.sleep(200)
+            message = (
+                f"records 1 to {TABLE_EVERY} of range '{WHOLE}'.* new checkpoint directory"
+            )
+            with pytest.raises(PipelineRefused, match=message), query_advice():
+                next_offset(access, start)
+            with pytest.raises(PositionGone):
+                names(access, planned[0])
+        with reading(store) as access:
+            now = first_offset(access, "beginning")
+            assert now.marks[WHOLE].continuation == at(access, TABLE_EVERY)
+            _, batches = drained(access, now)
+    assert [n for x in batches for _, n in x] == [*range(TABLE_EVERY + 1, TABLE_EVERY + 11)]
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda x: x[:-1] + bytes([x[-1] ^ 1]), "checksum"),
+        (lambda x: x[:-5], "ends before"),
+        (lambda _: None, "missing"),
+    ],
+)
+async def test_damage_is_refused_for_the_range_that_it_is_in(
+    harm: Callable[[bytes], bytes | None], message: str
+) -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=2) as core:
+        await fill(core, OTHER, 1)
+        await fill(core, WHOLE, 1)
+        await fill(core, OTHER, 1, at_us=2)
+        key = "wal/00000001/broker-1/000000000002"
+        damaged = harm(store.objects[key])
+        with reading(store) as access:
+            start = first_offset(access, "beginning")
+            pieces = slices(access, start, next_offset(access, start), changes=100)
+        if damaged is None:
+            del store.objects[key]
+        else:
+            store.objects[key] = damaged
+        with reading(store) as access:
+            if damaged is not None:
+                assert [x for _, x in names(access, pieces[1])] == [1, 2]
+            with pytest.raises(RangeDamaged, match=rf"(?s){WHOLE}.*{message}"):
+                names(access, pieces[0])
+
+
+class Failing(MemoryStore):
+    """Raises what it is given, from when on it is given."""
+
+    error: Exception | None = None
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        if self.error is not None:
+            raise self.error
+        return await super().get(key, start, end)
+
+
+async def test_a_store_that_refuses_or_does_not_answer_is_shown_with_its_own_words() -> None:
+    store = Failing()
+    async with first_broker(store, parts=2):
+        pass
+    store.error = StoreRefused("no right to read az://c")
+    with pytest.raises(FeedRefused, match="no right to read az://c"), reading(store):
+        pass
+    store.error = StoreUnavailable("az://c is away")
+    with pytest.raises(FeedUnavailable, match="az://c is away"), reading(store):
+        pass
+
+
+async def test_a_place_without_a_cluster_and_a_wrong_collection_are_refused() -> None:
+    store = MemoryStore()
+    with pytest.raises(ClusterRefused, match="no cluster here"), reading(store):
+        pass
+    assert not store.objects  # who reads creates nothing
+    async with first_broker(store, parts=2):
+        pass
+    with pytest.raises(CollectionUnknown, match="it has orders"), reading(store, name="order"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("file:///data/cluster", "names no collection"),
+        ("az://container/prefix#Orders!", "cannot be the name of a collection"),
+        ("file:data#orders", "names no place of a cluster"),
+        ("s3://#orders", "is no place for a cluster"),
+        ("file://host/data#orders", "names no directory"),
+    ],
+)
+def test_addresses_of_stores_are_refused_with_what_is_wrong(address: str, message: str) -> None:
+    with pytest.raises(FeedRefused, match=message):
+        open_access(address)
+
+
+def test_blocks_are_cut_to_what_is_wanted_and_gaps_are_not_taken_for_data() -> None:
+    blocks = [
+        Block(first=3, count=2, columns=columns("a", "b")),
+        Block(first=5, count=3, columns=columns("c", "d", "e")),
+    ]
+    found = columns_of(blocks, 3, 6)
+    assert (found.first, found.count, found.skip) == (4, 3, 1)
+    assert found.layout.keys == b"abcde"
+    for wrong, after in (
+        ([], 0),
+        (blocks, 1),
+        (blocks[1:], 8),
+        ([blocks[0], blocks[0]], 2),
+        (
+            [blocks[0], Block(first=6, count=2, columns=columns("d", "e"))],
+            2,
+        ),
+    ):
+        with pytest.raises(FeedUnavailable, match="left out"):
+            columns_of(wrong, after, 9)
