@@ -178,7 +178,7 @@ class RowReader:
         if data is None:
             return None
         try:
-            if len(data) < _HEAD_BYTES:
+            if self._ahead and len(data) < _HEAD_BYTES:
                 self._cache.add(key, data)  # that is all of it
             if header_bytes(data) > len(data):
                 data = await self._store.get(key, 0, header_bytes(data)) or b""
