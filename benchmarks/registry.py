@@ -37,6 +37,12 @@ def _stores() -> Sequence[Result]:
     return stores.measure()
 
 
+def _brokers() -> Sequence[Result]:
+    from .brokers import run  # noqa: PLC0415 - brings a client of NATS
+
+    return run.measure()
+
+
 def _merging() -> Sequence[Result]:
     from . import merging  # noqa: PLC0415 - as above
 
@@ -77,6 +83,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "stores": Benchmark(
         "stores of leases side by side: calls, fleets of hosts, a kill", _stores
     ),
+    "brokers": Benchmark("a cluster's broker: rates, answers, requests, eras", _brokers),
     "pipeline": Benchmark("feeds on Spark against Spark's own streams of files", _pipeline),
     "merging": Benchmark("a merge, by the size of the table it is merged into", _merging),
 }
