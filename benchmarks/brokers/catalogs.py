@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from benchmarks.result import Result
-from changefeed.brokers.topology import topology_of
 from changefeed.brokers.transitions import (
     begin_ending,
     close_and_open,
@@ -28,6 +27,7 @@ from changefeed.feeds.brokers.catalog import (
 )
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.flush import PartitionEnd
+from changefeed.feeds.brokers.topology import topology_of
 
 from .names import COLLECTION, PARTS
 

@@ -18,10 +18,10 @@ from benchmarks.result import Result, at_most
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.core_settings import CoreSettings
-from changefeed.brokers.memory_store import MemoryStore
 from changefeed.brokers.run_core import open_core
-from changefeed.brokers.store import Listed
 from changefeed.feeds.brokers.protocol import Appended, Batch
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import Listed
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId

@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 from time import monotonic
 
-from changefeed.brokers import addresses
-from changefeed.brokers.local_store import LocalStore
 from changefeed.cli import main
+from changefeed.feeds.brokers.stores import addresses
+from changefeed.feeds.brokers.stores.local_store import LocalStore
 
 
 class TimedStore(LocalStore):
