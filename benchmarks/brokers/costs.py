@@ -92,14 +92,14 @@ def page(counted: Sequence[Counted]) -> str:
     head = ["MB/s", "brokers", "writes/s", "reads/s"]
     for prices in PRICES:
         head += [f"{prices.name}, requests", f"{prices.name}, a day's records"]
-    lines = [head, ["---"] * len(head)]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for x in counted:
         asked = x.second
         row = [f"{x.mb:,.0f}", f"{x.brokers}", f"{asked.writes:,.0f}", f"{asked.gets:,.0f}"]
         for prices in PRICES:
             row += [f"${asked.dollars(prices):,.2f}", f"${kept(prices, x.mb):,.2f}"]
-        lines.append(row)
-    table = "\n".join(f"| {' | '.join(x)} |" for x in lines)
+        lines.append(f"| {' | '.join(row)} |")
+    table = "\n".join(lines)
     sources = "\n".join(
         f"* {x.name}: ${x.writes:g} for 1,000 writes or listings, ${x.reads:g} for 1,000 "
         f"reads, ${x.month_of_gb:g} for a GB and month.\n  {x.source}"
