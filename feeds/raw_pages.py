@@ -54,17 +54,23 @@ class Rows:
 
     def up_to(self, sequence: int) -> "Rows":
         """Return the changes whose sequences are no greater."""
-        count = bisect_right(self.sequences, sequence)
-        if count == len(self):
+        return self._only(slice(bisect_right(self.sequences, sequence)))
+
+    def behind(self, sequence: int) -> "Rows":
+        """Return the changes whose sequences are greater."""
+        return self._only(slice(bisect_right(self.sequences, sequence), len(self)))
+
+    def _only(self, which: slice) -> "Rows":
+        if which.indices(len(self))[:2] == (0, len(self)):
             return self
         return Rows(
-            sequences=self.sequences[:count],
-            keys=self.keys[:count],
-            ids=self.ids[:count],
-            operations=self.operations[:count],
-            bodies=self.bodies[:count],
-            previous=self.previous[:count],
-            committed_us=self.committed_us[:count],
+            sequences=self.sequences[which],
+            keys=self.keys[which],
+            ids=self.ids[which],
+            operations=self.operations[which],
+            bodies=self.bodies[which],
+            previous=self.previous[which],
+            committed_us=self.committed_us[which],
         )
 
 

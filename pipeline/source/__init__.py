@@ -8,6 +8,8 @@
     eventlog_reader  ``Access`` for an event log, read in bulk
     collection_reader  ``Access`` for a collection of a cluster, read in bulk
     brokers_reader   opens one: over its store, or through its brokers
+    counting         finds where a batch ends that is limited, by reading up to there
+    kept_pages       keeps what was read so, for the tasks
     addresses        picks the reader for the address of a feed
     position_order   puts positions in order, where the feed's contract does not
     retries          retries calls to a feed until it answers

@@ -1,9 +1,10 @@
 """Any feed as a planner sees it, by the contract of feeds and an order of its positions.
 
 How many changes lie between two positions only the feed knows. So the end of a batch that
-is limited is found by reading up to it, and the tasks read the same changes again. This is
-spared where it cannot matter: if even transactions of the largest size would fit, the end
-is where the feed is now, and nothing is read twice; nor is it without a limit.
+is limited is found by reading up to it; the tasks get what was read from a file
+(``kept_pages``), or read it again. It need not be found so where it cannot matter: if even
+transactions of the largest size would fit, or without a limit, the end is where the feed is
+now, and only the tasks read.
 
 A range that was split or merged after a batch was planned is read on through the successors
 that took over its position, up to the planned end: nothing is lost or repeated, and changes
@@ -23,7 +24,7 @@ from collections.abc import (
 )
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
@@ -42,18 +43,22 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages, Rows
+from changefeed.pipeline.source.counting import PAGE, PageSeen, counted, read_changes
+from changefeed.pipeline.source.kept_pages import KeptPages, kept_pages
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Availability, Slice, Step, StepResult
 from changefeed.pipeline.source.retries import RetryingFeed, by_name, patiently
+from changefeed.runtime.logs import get_logger
+
+_log = get_logger()
 
 T = TypeVar("T")
 Opening = Callable[[], AbstractAsyncContextManager[Feed]]
 
 PATIENCE: Final = 60.0
-_PAGE: Final = 4000
 _CALL_SECONDS: Final = 60.0
 _OPENING: Final = 20.0
 
@@ -98,6 +103,7 @@ class FeedAccess:
         self._scale = kind.order_of_positions
         self._only = only
         self._patience = patience
+        self._kept = KeptPages(self._scale)
         self._stack = AsyncExitStack()
         self._loop = LoopThread()
         try:
@@ -140,14 +146,15 @@ class FeedAccess:
         )
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
-        return self._scale.cut(piece, changes)
+        pieces = self._scale.cut(piece, changes)
+        return [replace(x, kept=self._kept.file_of(x)) for x in pieces]
 
     def read(self, piece: Slice) -> Iterator[tuple[RangeId, Rows | Sequence[Change]]]:
         self._check(piece.feed)
         self._recall([FeedRange(id=piece.range_id, low=piece.low, high=piece.high)])
         found: Iterator[Rows | Sequence[Change]]
         if isinstance(self._inner, ReadsRawPages):
-            found = self._rows(self._inner, piece.range_id, piece.start, piece.end)
+            found = self._kept_or_asked(self._inner, piece)
         else:
             found = self._pages(piece.range_id, piece.start, piece.end)
         for changes in found:
@@ -158,6 +165,7 @@ class FeedAccess:
             self._loop.run(self._stack.aclose())
         finally:
             self._loop.close()
+            self._kept.close()
 
     def _check(self, feed: str) -> None:
         if feed and feed != self.identity():
@@ -172,7 +180,7 @@ class FeedAccess:
         if isinstance(self._inner, RemembersRanges):
             self._inner.remember_ranges(x for x in ranges if x.high)
 
-    async def _advanced(self, feed: Feed, name: RangeId, step: Step) -> StepResult:
+    async def _advanced(self, feed: RetryingFeed, name: RangeId, step: Step) -> StepResult:
         if step.count is None:
             return StepResult(at=await self._end(feed, name, step))
         largest = self._scale.largest
@@ -180,7 +188,31 @@ class FeedAccess:
             end = await self._end(feed, name, step)
             if self.distance(step.after, end) * largest <= step.count:
                 return StepResult(at=end)
-        return await _counted(feed, self._scale, name, step)
+        if isinstance(self._inner, ReadsRawPages):
+            if step.exceed:  # another batch begins
+                self._kept.forget(name)
+            read = partial(self._read_raw, feed, self._inner, name)
+        else:
+            read = partial(read_changes, feed, name)
+        return await counted(read, self._scale, step)
+
+    async def _read_raw(
+        self,
+        feed: RetryingFeed,
+        raw: ReadsRawPages,
+        name: RangeId,
+        after: Continuation,
+        limit: int,
+    ) -> PageSeen:
+        """Read a page to count it, and keep it for the tasks."""
+        page = await feed.fetch(raw, name, after, limit)
+        if page.body is None:
+            return PageSeen(sequences=(), position=self._scale.position, end=page.continuation)
+        sequences = raw.rows(name, page).sequences
+        self._kept.keep(name, after, page)
+        return PageSeen(
+            sequences=sequences, position=self._scale.position, end=page.continuation
+        )
 
     async def _end(self, feed: Feed, name: RangeId, step: Step) -> Continuation:
         """Return where a range is now, or ``until``, whichever comes first."""
@@ -204,7 +236,7 @@ class FeedAccess:
         """Yield the changes between two positions, also from successors of the range."""
         until, each = self.order(end), 1
         while self.order(after) < until:
-            limit = min(_PAGE, each * self.distance(after, end))
+            limit = min(PAGE, each * self.distance(after, end))
             try:
                 page = self._run(
                     partial(self._page, name=name, after=after, end=end, limit=limit)
@@ -219,6 +251,27 @@ class FeedAccess:
                 return
             after = page.continuation
             each = self._changes_of_each([x.sequence for x in page.changes])
+
+    def _kept_or_asked(
+        self, feed: ReadsRawPages, piece: Slice
+    ) -> Iterator[Rows | Sequence[Change]]:
+        """Yield the changes of a slice: those that the planner has kept, then the others."""
+        after, until = piece.start, self.order(piece.end)
+        if piece.kept:
+            try:
+                for page in kept_pages(piece.kept):
+                    done = self.order(after)
+                    if self.order(page.continuation) <= done:
+                        continue  # of a slice before this one
+                    rows = feed.rows(piece.range_id, page).behind(done).up_to(until)
+                    after = page.continuation
+                    if rows:
+                        yield rows
+                    if self.order(after) >= until:
+                        return
+            except OSError as error:
+                _log.debug("pages.not_found", file=piece.kept, reason=str(error))
+        yield from self._rows(feed, piece.range_id, after, piece.end)
 
     def _rows(
         self, feed: ReadsRawPages, name: RangeId, after: Continuation, end: Continuation
@@ -254,7 +307,7 @@ class FeedAccess:
     def _fetching(
         self, feed: ReadsRawPages, name: RangeId, after: Continuation, limit: int
     ) -> Future[RawPage]:
-        return self._loop.start(self._retrying().fetch(feed, name, after, min(_PAGE, limit)))
+        return self._loop.start(self._retrying().fetch(feed, name, after, min(PAGE, limit)))
 
     def _changes_of_each(self, sequences: Sequence[int]) -> int:
         """Return how many changes a transaction has, as far as a page shows it: at least one.
@@ -299,7 +352,7 @@ class FeedAccess:
             )
         lines = [self._pages(x.range.id, after, end) for x in ended.successors]
         changes = heapq.merge(*map(chain.from_iterable, lines), key=attrgetter("sequence"))
-        while page := list(islice(changes, _PAGE)):
+        while page := list(islice(changes, PAGE)):
             yield page
 
     def _run(self, call: Callable[[RetryingFeed], Coroutine[Any, Any, T]]) -> T:
@@ -321,64 +374,3 @@ async def _look(feed: Feed, range_id: RangeId, after: Continuation) -> Availabil
     if not page.changes:
         return Availability(lag=0)
     return Availability(lag=max(1, await feed.lag(range_id, after)))
-
-
-async def _counted(
-    feed: Feed, order_of_positions: PositionOrder, name: RangeId, step: Step
-) -> StepResult:
-    """Read so many changes, and return the position behind the last of them."""
-    assert step.count is not None, "without a count there is nothing to count"
-    at, done = step.after, 0
-    while done < step.count:
-        room = step.count - done
-        try:
-            page = await feed.read(name, at, min(_PAGE, room))
-        except RangeEnded:
-            break
-        within = _within(page.changes, order_of_positions, step.until)
-        if len(within) > room:
-            stop = _stop(
-                feed, order_of_positions, within, room, exceed=step.exceed and done == 0
-            )
-            if stop:
-                at, done = feed.continuation_after(within[stop - 1]), done + stop
-            break
-        if not within:
-            break
-        done += len(within)
-        if len(within) < len(page.changes):
-            assert step.until is not None, "nothing else can leave out the end of a page"
-            at = step.until
-            break
-        at = page.continuation
-    return StepResult(at=at, changes=done)
-
-
-def _within(
-    changes: Sequence[Change], order_of_positions: PositionOrder, until: Continuation | None
-) -> Sequence[Change]:
-    if until is None or not changes or changes[-1].sequence <= order_of_positions.order(until):
-        return changes
-    return [x for x in changes if x.sequence <= order_of_positions.order(until)]
-
-
-def _stop(
-    feed: Feed,
-    order_of_positions: PositionOrder,
-    changes: Sequence[Change],
-    room: int,
-    *,
-    exceed: bool,
-) -> int:
-    """Return how many changes end with a whole transaction and fit; or, to ``exceed``,
-    how many the first transaction has.
-    """
-    ends = [
-        n
-        for n, x in enumerate(changes, start=1)
-        if order_of_positions.order(feed.continuation_after(x)) >= x.sequence
-    ]
-    fitting = [n for n in ends if n <= room]
-    if fitting:
-        return fitting[-1]
-    return ends[0] if exceed and ends else 0

@@ -56,7 +56,8 @@ class Slice:
     """A piece of one range: the changes after ``start`` up to ``end``.
 
     ``changes`` is how many they are at the most, where that is known without reading them.
-    ``feed`` is what the feed must be known by, as in an offset.
+    ``feed`` is what the feed must be known by, as in an offset. ``kept`` is a file with what
+    the planner has read of it, where it has: see ``kept_pages``.
     """
 
     range_id: RangeId
@@ -67,6 +68,7 @@ class Slice:
     high: str = ""
     changes: int | None = None
     feed: str = ""
+    kept: str = ""
 
 
 Piece = Columns | Rows | Sequence[Change]

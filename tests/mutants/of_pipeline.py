@@ -6,13 +6,38 @@ _RUNNING = "tests/unit/pipeline/test_supervisor.py"
 _OBSERVING = "tests/unit/pipeline/test_observer_sink.py"
 _BACKLOG = "tests/integration/pipeline/test_backlog.py"
 _FILL = "tests/unit/pipeline/source/test_fill.py"
-_FILLING = "tests/integration/pipeline/test_filling.py"
+_COSMOS = "tests/integration/pipeline/test_cosmos.py"
+_KEPT = "tests/unit/pipeline/source/test_kept_pages.py"
 _COMMANDS = "tests/unit/pipeline/test_commands.py"
 _TABLES = "tests/unit/pipeline/test_tables.py"
 _PROGRESS = "tests/unit/pipeline/test_progress.py"
 _COLLECTIONS = "tests/unit/pipeline/source/test_collection_reader.py"
 
 PIPELINE = (
+    Mutant(
+        name="a page behind a hole is kept as if it followed",
+        file="pipeline/source/kept_pages.py",
+        before="self._order(after) > self._order(kept.end):",
+        after="self._order(after) < 0:",
+        rule=0,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="a slice that begins before what was kept is served from it",
+        file="pipeline/source/kept_pages.py",
+        before="            or self._order(piece.start) < self._order(kept.begin)\n",
+        after="",
+        rule=0,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="a slice has what the planner read for the one before it, too",
+        file="pipeline/source/feed_reader.py",
+        before=".behind(done).up_to(until)",
+        after=".up_to(until)",
+        rule=0,
+        tests=(f"{_COSMOS}::test_what_a_limited_batch_was_counted_by_is_not_asked_for_again",),
+    ),
     Mutant(
         name="a fill stops at segments that wait for the end of a range in blocks",
         file="pipeline/source/fill.py",

@@ -458,6 +458,32 @@ def test_a_batch_that_fits_whatever_it_holds_is_not_read_to_be_counted(
         assert cosmos.requests() == {"change_feed": 4}  # ten and the end of them
 
 
+def test_what_a_limited_batch_was_counted_by_is_not_asked_for_again(
+    cosmos: ServedCosmos,
+) -> None:
+    cosmos.put(5000)
+    with cosmos.access() as planner:
+        begin = first_offset(planner, "beginning")
+        for limit, sizes in ((4500, [1125] * 4), (400, [400])):
+            cosmos.requests()
+            end = next_offset(planner, begin, limit=limit)
+            pages = -(-limit // 4000)
+            assert cosmos.requests() == {"change_feed": 2 + pages}  # is there any, how many
+            pieces = slices(planner, begin, end, changes=1000)
+            with cosmos.access() as task:
+                cosmos.requests()
+                found = [rows(task, [x]) for x in pieces]
+                assert "change_feed" not in cosmos.requests()
+                assert [len(x) for x in found] == sizes
+                again = [replace(x, kept=f"{x.kept}-gone") for x in pieces]
+                assert [rows(task, [x]) for x in again] == found, "as on another machine"
+                assert cosmos.requests()["change_feed"] >= len(pieces)
+            begin = end
+        kept = Path(pieces[0].kept)
+        assert len([*kept.parent.iterdir()]) == 1, "what the batch before had is gone"
+    assert not kept.parent.exists()
+
+
 def test_a_replica_that_is_behind_what_was_planned_is_not_taken_for_the_end(
     cosmos: ServedCosmos,
 ) -> None:
