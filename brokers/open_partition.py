@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from changefeed.brokers.producers import Duplicate, Gap, New, ProducerTable
+from changefeed.brokers.producers import Duplicate, Gap, New, ProducerTable, Taken
 from changefeed.feeds.brokers.flush import NewSection, PartitionEnd, Reached, StoredBatch
 from changefeed.feeds.brokers.protocol import Batch
 from changefeed.feeds.eventlog.block_format import joined
@@ -34,7 +34,7 @@ class OpenPartition:
         self._heard: dict[str, float] = {}
         self._end = PartitionEnd(collection=collection, partition=partition)
 
-    def accept(self, batch: Batch, now: float) -> Accepted | Duplicate | Gap:
+    def accept(self, batch: Batch, now: float) -> Accepted | Duplicate | Gap | Taken:
         """Give a new batch its place; say what it is instead otherwise."""
         self._heard[batch.producer] = now
         verdict = self._producers.check(batch)

@@ -1,10 +1,13 @@
 """What a partition knows of its producers, so that nothing is stored twice. Pure.
 
 Each producer numbers its records for a partition from 1 without a gap. What follows on what
-is there is new; what is there is a duplicate; anything else is a gap. The last few batches
-are remembered with their places, so that a duplicate can be answered as before.
+is there is new; what begins behind that is a gap. The last few batches are remembered with
+their places and checksums: one of them that comes again, exactly as it was, is a duplicate, and
+is answered as before. Other records under numbers that are there are those of another producer
+with the same id. To call them duplicates would lose them without a word.
 """
 
+import zlib
 from collections import deque
 from typing import NamedTuple
 
@@ -18,9 +21,13 @@ class New(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is there; ``first`` is the sequence of its first record, if remembered."""
+    """The batch is there; ``first`` is the sequence of its first record."""
 
-    first: int | None
+    first: int
+
+
+class Taken(NamedTuple):
+    """Its numbers are there, with other records than these, as far as is remembered."""
 
 
 class Gap(NamedTuple):
@@ -33,6 +40,7 @@ class _Placed(NamedTuple):
     sequence: int
     records: int
     first: int
+    check: int
 
 
 class _Known:
@@ -49,24 +57,23 @@ class ProducerTable:
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
 
-    def check(self, batch: Batch) -> New | Duplicate | Gap:
+    def check(self, batch: Batch) -> New | Duplicate | Gap | Taken:
         known = self._known.get(batch.producer)
         reached = 0 if known is None else known.reached
         if batch.sequence == reached + 1:
             return New()
-        if known is None or batch.sequence + batch.count - 1 > reached:
+        if known is None or batch.sequence > reached:
             return Gap(reached)
-        for placed in known.placed:
-            skipped = batch.sequence - placed.sequence
-            if skipped >= 0 and skipped + batch.count <= placed.records:
-                return Duplicate(placed.first + skipped)
-        return Duplicate(None)
+        for sequence, records, first, check in known.placed:
+            if (sequence, records) == (batch.sequence, batch.count):
+                return Duplicate(first) if check == _checksum(batch) else Taken()
+        return Taken()
 
     def add(self, batch: Batch, first: int) -> None:
         """Note a new batch whose first record has the sequence ``first``."""
         known = self._known.setdefault(batch.producer, _Known())
         known.reached = batch.sequence + batch.count - 1
-        known.placed.append(_Placed(batch.sequence, batch.count, first))
+        known.placed.append(_Placed(batch.sequence, batch.count, first, _checksum(batch)))
 
     def forget(self, producer: str) -> None:
         self._known.pop(producer, None)
@@ -77,3 +84,10 @@ class ProducerTable:
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def _checksum(batch: Batch) -> int:
+    found = 0
+    for column in batch.columns:
+        found = zlib.crc32(column, found)
+    return found

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.open_partition import Accepted, OpenPartition
-from changefeed.brokers.producers import Gap
+from changefeed.brokers.producers import Gap, Taken
 from changefeed.brokers.pulse import Pulse
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
@@ -141,6 +141,8 @@ class RowWriter:
             busy = NotAppended(partition=batch.partition, reason="busy", retry_after=delay)
             return _at_once(busy)
         placed = partition.accept(batch, asyncio.get_running_loop().time())
+        if isinstance(placed, Taken):
+            return _at_once(NotAppended(partition=batch.partition, reason="taken"))
         if isinstance(placed, Gap):
             gap = NotAppended(partition=batch.partition, reason="gap", reached=placed.reached)
             return self._after_all(gap)  # the producer takes it for stored up to there

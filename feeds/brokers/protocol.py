@@ -5,7 +5,8 @@ has records for, lays them out by columns (``eventlog.block_format.lay_out``) an
 to the broker that the topology names. It numbers its records for each partition from 1
 without a gap; a batch carries the number of its first record. A broker stores what follows
 on what it has, answers a batch that it has as before, and refuses the rest with ``reached``,
-the last number that it has. So a producer that got no answer sends the same again.
+the last number that it has. So a producer that got no answer sends the same again. No more
+than five batches of a partition are on their way.
 
 **Eras.** Numbers begin again at 1 in each partition, and partitions are new in each era.
 What a producer must know when an era ends is how much of what it sent to an old partition is
@@ -48,7 +49,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A batch is stored: the flush object that holds it exists.
 
     ``first`` is the sequence of its first record in the partition, ``None`` where a
-    ``duplicate`` is so old that its place is not in memory any more.
+    broker does not know it any more. ``duplicate``: it was stored before.
     """
 
     partition: RangeId
@@ -57,7 +58,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     duplicate: bool = False
 
 
-Reason = Literal["moved", "moving", "elsewhere", "gap", "unknown", "busy"]
+Reason = Literal["moved", "moving", "elsewhere", "gap", "taken", "unknown", "busy"]
 
 
 class NotAppended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -75,6 +76,9 @@ class NotAppended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     gap        numbers are missing: the partition has those up to ``reached``. Send again
                from ``reached + 1``. Not stored. A producer that was silent for longer than
                brokers remember, and has no batch without an answer, takes a new id.
+    taken      other records have these numbers: another producer has the same id, or a batch
+               was not sent again as it was, or is older than the last five of its producer.
+               Not stored. Take a new id, of chance: none is for two producers.
     unknown    there is no such partition in the catalog this broker knows. Not stored.
     busy       more waits to be written than this broker may hold: the store is slow. Not
                stored. Send it again after ``retry_after`` seconds.

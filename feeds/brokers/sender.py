@@ -228,6 +228,8 @@ class Sender:
                 self._freed(lane.fail(FeedUnavailable(_FATE_UNKNOWN)))
             elif answer.reason == "gap":
                 lane.begin_again()
+            elif answer.reason == "taken":
+                self._freed(lane.fail(FeedRefused(_TAKEN)))
             aside.append(lane)
         return aside
 
@@ -327,6 +329,10 @@ def _pause(attempts: int) -> float:
     return min(_FIRST_PAUSE * float(2 ** min(attempts - 1, 10)), _LONGEST_PAUSE)
 
 
+_TAKEN = (
+    "another producer uses the same id: these records were not stored. Look for a copy of this "
+    "process that was made while it ran, and end one of the two"
+)
 _FATE_UNKNOWN = (
     "its partition was closed so long ago that brokers do not know any more whether it was "
     "stored: look for it before sending it again"

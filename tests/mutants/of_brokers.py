@@ -298,4 +298,12 @@ BROKERS = (
         rule=0,
         tests=("tests/integration/brokers/test_broker_http.py",),
     ),
+    Mutant(
+        name="records of another producer with the same id count as stored",
+        file="brokers/producers.py",
+        before="return Duplicate(first) if check == _checksum(batch) else Taken()",
+        after="return Duplicate(first)",
+        rule=0,
+        tests=(_CORE,),
+    ),
 )

@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 
 
 class _Lane:
-    """What is on its way to one partition. ``first`` is the number of the first of it."""
+    """What is on its way to one partition. ``first`` is the number of the first of it.
+
+    ``cuts`` has the size of each batch that was sent, by the number of its first record.
+    """
 
     def __init__(self) -> None:
         self.first = 1
+        self.cuts: dict[int, int] = {}
         self.waiting: deque[Sent] = deque()
 
     def done(self, reached: int) -> list[Sent]:
@@ -143,8 +147,8 @@ class SimProducer:
 
     async def _send(self, target: RangeId, info: PartitionInfo) -> None:
         lane = self._lanes[target]
-        cut = self._random.choice([1, 3, 10])
-        pieces = [_piece(lane, 0, cut)]
+        pieces = [_piece(lane, 0, self._random.choice([1, 3, 10]))]
+        cut = len(pieces[0].records)
         if len(lane.waiting) > cut:
             pieces.append(_piece(lane, cut, 5))
         await self._exchange(target, info.broker, pieces)
@@ -204,8 +208,10 @@ class SimProducer:
 
 
 def _piece(lane: _Lane, skip: int, count: int) -> _Piece:
-    records = tuple(lane.waiting)[skip : skip + count]
-    return _Piece(lane.first + skip, records)
+    """Cut a piece; what was sent before from the same number on is sent again as it was."""
+    first = lane.first + skip
+    count = lane.cuts.setdefault(first, min(count, len(lane.waiting) - skip))
+    return _Piece(first, tuple(lane.waiting)[skip : skip + count])
 
 
 def _target(opened: list[PartitionInfo], key: str, parts: int) -> RangeId | None:

@@ -7,7 +7,7 @@ import pytest
 from changefeed.brokers.operations import create_collection
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.errors import BatchRefused, CollectionUnknown
-from changefeed.feeds.brokers.protocol import Appended, NotAppended
+from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
@@ -33,6 +33,39 @@ async def test_a_batch_that_is_sent_again_is_stored_once_and_answered_as_before(
         assert first == [Appended(partition=RangeId(P1), first=1, count=2)]
         assert again == [Appended(partition=RangeId(P1), first=1, count=2, duplicate=True)]
         assert await keys_of(core, "orders", P1) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        batch(P1, "x", "y"),  # other records under the same numbers
+        batch(P1, "a"),  # the same records, and not as they were sent
+        batch(P1, "a", "b", "c", "d"),  # numbers that are there, and more
+        batch(P1, "b", sequence=2),
+    ],
+    ids=str,
+)
+async def test_numbers_that_another_producer_of_the_same_id_has_used_are_refused(
+    other: Batch,
+) -> None:
+    async with first_broker(MemoryStore()) as core:
+        await put(core, "orders", batch(P1, "a", "b"), batch(P1, "c", sequence=3))
+        (answer,) = await core.append("orders", [other])
+        assert answer == NotAppended(partition=RangeId(P1), reason="taken")
+        assert await keys_of(core, "orders", P1) == ["a", "b", "c"]
+        assert await put(core, "orders", batch(P1, "d", sequence=4)) == [4]
+
+
+async def test_of_two_producers_with_one_id_each_learns_of_what_was_not_stored() -> None:
+    async with first_broker(MemoryStore()) as core:
+        stored: list[str] = []
+        for n in range(1, 9):
+            for name in ("first", "second"):
+                (answer,) = await core.append("orders", [batch(P1, f"{name}-{n}", sequence=n)])
+                if isinstance(answer, Appended):
+                    stored.append(f"{name}-{n}")
+        assert await keys_of(core, "orders", P1) == stored
+        assert len(stored) == 8
 
 
 async def test_a_batch_behind_a_gap_is_not_stored() -> None:
