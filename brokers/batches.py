@@ -14,6 +14,8 @@ _KINDS: Final = {
     for more in (0, HAS_ID, HAS_PREVIOUS, HAS_ID | HAS_PREVIOUS)
 }
 _LAST_SEQUENCE: Final = 2**62
+_FIRST_US: Final = -62_135_596_800_000_000  # of the times that calendars have: years 1 to 9999
+_LAST_US: Final = 253_402_300_799_999_999
 
 
 def check_batch(batch: Batch) -> None:
@@ -34,12 +36,23 @@ def check_batch(batch: Batch) -> None:
         raise _wrong(batch, "kinds")
     if len(columns.times) != 8 * count:
         raise _wrong(batch, "times")
+    _check_times(batch)
     ids = sum(n for kind, n in found.items() if kind & HAS_ID)
     images = sum(n for kind, n in found.items() if kind & HAS_PREVIOUS)
     _check_texts(batch, "keys", count, columns.key_sizes, columns.keys)
     _check_texts(batch, "ids", ids, columns.id_sizes, columns.ids)
     _check_sizes(batch, "bodies", count, columns.body_sizes, columns.bodies)
     _check_sizes(batch, "previous", images, columns.previous_sizes, columns.previous)
+
+
+def _check_times(batch: Batch) -> None:
+    times = memoryview(batch.columns.times).cast("q")
+    if min(times) < _FIRST_US or max(times) > _LAST_US:
+        raise BatchRefused(
+            f"a record for {batch.partition!r} has the time {min(times)} or {max(times)}: give "
+            f"microseconds since 1970, in the years 1 to 9999, and look at the clock of the "
+            f"producer"
+        )
 
 
 def _check_texts(batch: Batch, name: str, count: int, sizes: bytes, data: bytes) -> None:

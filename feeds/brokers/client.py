@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.address import PLAIN, TLS, BrokersAddress
 from changefeed.feeds.brokers.protocol import Answer, Batch, ReadResult, Topology
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import (
@@ -36,6 +36,7 @@ from changefeed.feeds.errors import (
     RangeUnknown,
 )
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.tls import certificate_failure
 
 T = TypeVar("T")
 
@@ -236,6 +237,8 @@ class BrokerClient:
         except TimeoutError as error:
             raise FeedUnavailable(f"{url} did not answer within {seconds:g} s") from error
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
+            if isinstance(error, aiohttp.ClientSSLError):
+                raise FeedRefused(_tls_advice(url, error)) from error
             raise FeedUnavailable(f"{url} does not answer: {error or type(error)}") from error
 
 
@@ -262,6 +265,21 @@ def _error(said: Refusal, of: RangeId | None) -> FeedError:
             case "gone" | "beyond":
                 return RangeRefused(of, said.message)
     return FeedRefused(f"the brokers refused: {said.message}")
+
+
+def _tls_advice(url: str, error: aiohttp.ClientSSLError) -> str:
+    """Say what a person has to change: no other attempt can mend it."""
+    why = certificate_failure(error)
+    if why is None:
+        return (
+            f"{url} does not speak TLS as this client does ({error}): write {PLAIN}: in place "
+            f"of {TLS}: if the brokers have no certificate"
+        )
+    return (
+        f"{url} cannot be trusted: {why}. Name the PEM file of the authority that signed it in "
+        f"CHANGEFEED_BACKENDS__BROKERS__CA_FILE; look at the host name in the address, which "
+        f"the certificate has to be for, and at the clock of this machine"
+    )
 
 
 def _retry_after(answer: aiohttp.ClientResponse) -> float | None:

@@ -125,3 +125,16 @@ async def test_a_token_is_wanted_of_all_who_produce_read_and_change(tmp_path: Pa
         assert done.returncode == 0, done.stderr
         again = await asyncio.to_thread(wrong, "log", "create", where, cwd=tmp_path, env=env)
         assert "there is a collection" in again
+
+
+async def test_a_broker_that_was_killed_and_is_started_again_does_not_wait_to_expire(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    patient = "--set=membership.expiration=600"
+    async with broker(tmp_path, "broker-1", port, patient) as first:
+        await ready(port)
+        first.process.kill()
+        await first.process.wait()
+        async with broker(tmp_path, "broker-1", port, patient):
+            await ready(port)

@@ -306,4 +306,12 @@ BROKERS = (
         rule=0,
         tests=(_CORE,),
     ),
+    Mutant(
+        name="a certificate that is not trusted is tried again for ever",
+        file="feeds/brokers/client.py",
+        before="            if isinstance(error, aiohttp.ClientSSLError):\n",
+        after="            if False:\n",
+        rule=0,
+        tests=("tests/integration/brokers/test_brokers_over_tls.py",),
+    ),
 )

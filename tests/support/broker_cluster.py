@@ -1,6 +1,7 @@
 """Brokers in this process: over one store in memory, and reached over real HTTP."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -42,7 +43,11 @@ COLLECTION = "orders"
 
 @asynccontextmanager
 async def broker(
-    store: ObjectStore, name: str = "broker-1", settings: CoreSettings = QUICK
+    store: ObjectStore,
+    name: str = "broker-1",
+    settings: CoreSettings = QUICK,
+    *,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[BrokerCore, str]]:
     """Run a broker, and give it with its address once it takes records."""
     with take_port("127.0.0.1", 0) as listening:
@@ -51,7 +56,7 @@ async def broker(
             meters = BrokerMeters(MeterProvider())
             scrape = Scrape(CollectorRegistry())
             server = BrokerServer(core, meters, scrape, token=TOKEN, problems=list)
-            async with serving(server.application(), LIMITS, listening):
+            async with serving(server.application(), LIMITS, listening, tls=tls):
                 await core.wait_until_writing()
                 yield core, address
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-_PATIENCE = 30.0
+_PATIENCE = 90.0
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 

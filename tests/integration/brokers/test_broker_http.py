@@ -83,6 +83,8 @@ def body(*batches: Batch) -> bytes:
 
 RECORDS = {"Content-Type": CONTENT_TYPE}
 LAID = lay_out([encode_record(Record(key="k", body=b"1"), 7)])
+HUGE = LAID._replace(bodies=bytes(17 << 20), body_sizes=(17 << 20).to_bytes(4, "little"))
+"""A record that is larger than any may be."""
 
 
 @pytest.mark.parametrize(
@@ -100,16 +102,19 @@ LAID = lay_out([encode_record(Record(key="k", body=b"1"), 7)])
         (body(batch(LAID._replace(keys=b"\xff"))), "bad-batch"),
         (body(batch(LAID._replace(kinds=b"\x07"))), "bad-batch"),
         (body(batch(LAID._replace(times=b""))), "bad-batch"),
+        (body(batch(LAID._replace(times=(2**62).to_bytes(8, "little")))), "bad-batch"),
+        (body(batch(LAID._replace(times=b"\xff" * 7 + b"\x80"))), "bad-batch"),
+        (body(batch(HUGE)), "bad-batch"),
         (body(batch(LAID._replace(ids=b"more"))), "bad-batch"),
         (body(batch(), batch(sequence=2, count=9)), "bad-batch"),
     ],
-    ids=str,
+    ids=lambda x: str(x)[:80],
 )
 async def test_a_body_that_is_wrong_is_refused_whole_and_nothing_is_written(
     given: Given, sent: bytes, error: str
 ) -> None:
     before = given.written
-    status, said = await given.asks("POST", "/records", sent, **RECORDS)
+    status, said = await given.asks("POST", "/records", BytesIO(sent), **RECORDS)
     assert (status, said["error"]) == (400, error)
     assert said["message"]
     assert given.written == before
@@ -126,6 +131,8 @@ async def test_a_body_that_is_wrong_is_refused_whole_and_nothing_is_written(
         ("GET", "/partitions/e1.p01.v00-ff/records?after=x", None, 400, "bad-query"),
         ("GET", "/partitions/e1.p01.v00-ff/records?wait=nan", None, 400, "bad-query"),
         ("GET", "/partitions/e1.p01.v00-ff/since", None, 400, "bad-query"),
+        ("GET", "/partitions/e1.p01.v00-ff/since?time_us=soon", None, 400, "bad-query"),
+        ("GET", f"/partitions/e1.p01.v00-ff/since?time_us={2**63}", None, 400, "bad-query"),
         ("GET", "-of-nothing", None, 404, "unknown-collection"),
         ("GET", "/nowhere", None, 404, "http"),
         ("PUT", "", b'{"parts": 3}', 409, "cluster"),
@@ -202,6 +209,24 @@ async def test_a_batch_that_is_sent_twice_is_stored_once(given: Given) -> None:
     assert isinstance(again, Appended)
     assert (first.first, first.duplicate) == (1, False)
     assert again.duplicate
+
+
+async def test_numbers_of_another_producer_with_the_same_id_are_answered_as_taken(
+    given: Given,
+) -> None:
+    async with open_brokers_producer(address_of(given.address), ACCESS) as first:
+        first._sender._id = "twin"
+        await first.send_many([Record(key=f"k{n}", body=b"1") for n in range(9)])
+        before = given.written
+        async with open_brokers_producer(address_of(given.address), ACCESS) as second:
+            second._sender._id = "twin"
+            with pytest.raises(FeedRefused, match="another producer uses the same id"):
+                await second.send_many([Record(key=f"k{n}", body=b"2") for n in range(9)])
+            assert given.written == before
+            await second.send("k1", 3)  # under another name
+        await first.send("k1", 4)
+    async with BrokersFeed.open(address_of(given.address), ACCESS) as feed:
+        assert await values(feed) == {**{f"k{n}": [1] for n in range(9)}, "k1": [1, 3, 4]}
 
 
 async def values(feed: Feed) -> dict[str, list[int]]:

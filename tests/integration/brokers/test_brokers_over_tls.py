@@ -1,0 +1,76 @@
+"""A broker that serves TLS from files, and clients that trust it, or do not."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from changefeed import Record
+from changefeed.brokers import operations
+from changefeed.brokers.settings import WebSection
+from changefeed.feeds.brokers.address import BrokersAddress
+from changefeed.feeds.brokers.feed import BrokersFeed
+from changefeed.feeds.brokers.producer import open_brokers_producer
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from tests.support.broker_cluster import ACCESS, COLLECTION, address_of, broker
+from tests.support.broker_processes import by_key
+from tests.support.certificates import Authority
+
+pytestmark = pytest.mark.real_time
+
+
+def over_tls(address: str) -> BrokersAddress:
+    return BrokersAddress(urls=(f"https://{address}",), collection=COLLECTION)
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "ours")
+
+
+@pytest.fixture
+async def address(ours: Authority) -> AsyncIterator[str]:
+    certificate, key = ours.issue("127.0.0.1")
+    web = WebSection(certificate_file=certificate, key_file=key)
+    async with broker(MemoryStore(), tls=web.tls) as (core, listening):
+        await operations.create_collection(core.catalogs, COLLECTION, parts=2)
+        yield listening
+
+
+async def test_records_go_both_ways_where_the_authority_is_named(
+    ours: Authority, address: str
+) -> None:
+    access = replace(ACCESS, ca_file=ours.certificate)
+    async with open_brokers_producer(over_tls(address), access) as producer:
+        await producer.send_many([Record(key=f"k{n}", body=b"%d" % n) for n in range(20)])
+    async with BrokersFeed.open(over_tls(address), access) as feed:
+        assert await by_key(feed) == ({f"k{n}": [n] for n in range(20)}, {})
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_certificate_of_another_authority_is_refused_with_advice(
+    tmp_path: Path, address: str, *, named: bool
+) -> None:
+    other = Authority(tmp_path / "other").certificate if named else None
+    access = replace(ACCESS, ca_file=other)
+    with pytest.raises(FeedRefused, match=r"not trusted.*signed it in CHANGEFEED_.*CA_FILE"):
+        async with BrokersFeed.open(over_tls(address), access):
+            pass
+    with pytest.raises(FeedRefused, match="not trusted"):
+        async with open_brokers_producer(over_tls(address), access):
+            pass
+
+
+async def test_a_client_that_speaks_no_tls_and_a_broker_that_speaks_none_say_so(
+    ours: Authority, address: str
+) -> None:
+    with pytest.raises(FeedUnavailable, match=r"http://127\.0\.0\.1.*does not answer"):
+        async with BrokersFeed.open(address_of(address), ACCESS):
+            pass
+    async with broker(MemoryStore()) as (_, plain):
+        access = replace(ACCESS, ca_file=ours.certificate)
+        with pytest.raises(FeedRefused, match=r"brokers: in place of brokers\+tls:"):
+            async with BrokersFeed.open(over_tls(plain), access):
+                pass
