@@ -266,8 +266,10 @@ class RowReader:
             raise RangeDamaged(key[1], _damaged(key, after, error)) from error
         return blocks
 
-    async def find(self, key: Key, after: int, max_bytes: int) -> list[tuple[int, Section]]:
-        """Return where records of a partition after a sequence lie: numbers and sections.
+    async def find(
+        self, key: Key, after: int, end: int, max_bytes: int
+    ) -> list[tuple[int, Section]]:
+        """Return where records with ``after < sequence <= end`` lie: numbers and sections.
 
         About so many bytes of them, and from few objects. Raise ``RowDamaged`` where the
         first of them should be and is not.
@@ -275,7 +277,7 @@ class RowReader:
         found: list[tuple[int, Section]] = []
         size = 0
         number = await self._locate(key, after)
-        while number is not None and size < max_bytes and len(found) < _FOUND:
+        while number is not None and after < end and size < max_bytes and len(found) < _FOUND:
             section = _section(await self._there(number), key)
             if section is not None and section.last > after:
                 if section.first > after + 1:

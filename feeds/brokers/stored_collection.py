@@ -9,16 +9,20 @@ wanted are read.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
+from changefeed.feeds.brokers.compacted import Piece, SegmentBounds, bounds_of, covering
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.flush import FlushDamaged
+from changefeed.feeds.brokers.names import SEGMENTS, segments_prefix
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.row_reader import RowDamaged, RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
@@ -29,14 +33,25 @@ _CACHE_BYTES = 32 * 1024 * 1024
 _AHEAD = 16
 
 
+class StoredSegment(NamedTuple):
+    """An object of Parquet with the records of a partition between two sequences."""
+
+    key: str
+    size: int
+    bounds: SegmentBounds
+
+
 class StoredCollection:
     """Make it with ``open``. Every method raises ``FeedUnavailable`` when the store does not
     answer, and ``FeedRefused`` when it never will.
     """
 
     def __init__(self, store: ObjectStore, catalogs: CatalogStore, name: str) -> None:
+        self.directory = store.directory if isinstance(store, LocalStore) else None
+        self._store = store
         self._catalogs = catalogs
         self._name = name
+        self._segments: dict[RangeId, Mapping[SegmentBounds, StoredSegment]] = {}
         self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=_AHEAD)
         self._index = CatalogIndex(catalogs.newest)
 
@@ -92,40 +107,102 @@ class StoredCollection:
         section, times = since
         return max(partition.start, section.first - 1 + behind(times, time_us))
 
-    async def blocks(
+    async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
-    ) -> Sequence[Block]:
-        """Return some records of ``after < sequence <= end``, whole sections of them.
+    ) -> Sequence[Block] | StoredSegment:
+        """Return some records of ``after < sequence <= end``, or the segment that has them.
 
-        They follow each other from ``after + 1`` on, but the first may begin before it. Raise
-        ``PositionGone`` where retention has deleted them, ``RangeDamaged`` where they are
-        missing, or not what was written.
+        Blocks are whole sections and follow each other from ``after + 1`` on, but the first
+        may begin before it. A segment holds ``after + 1``, too. Raise ``PositionGone`` where
+        retention has deleted the records, ``RangeDamaged`` where they are missing, or not
+        what was written.
+
+        What is in segments may be in flushes, too, until those are deleted; and segments that
+        were listed may be replaced. So where something is missing, all is looked at again.
         """
-        partition = self._kept(name, after)
         try:
-            found = await self._blocks(partition, after, max_bytes)
+            found = await self._part(name, after, end, max_bytes)
         except RangeDamaged:
-            await self.routes()  # it may have been deleted since
-            self._kept(name, after)
-            raise
-        if found:
-            return found
-        raise RangeDamaged(name, _missing(name, after, end))
+            found = ()
+        if not found:
+            await self.look_again(name)
+            found = await self._part(name, after, end, max_bytes)
+        if not found:
+            raise damaged(name, after, end)
+        return found
 
-    def _kept(self, name: RangeId, after: int) -> Partition:
+    async def look_again(self, name: RangeId) -> None:
+        """Forget what was listed of a partition, and read the newest catalog."""
+        self._segments.pop(name, None)
+        await self.routes()
+
+    async def _part(
+        self, name: RangeId, after: int, end: int, most: int
+    ) -> Sequence[Block] | StoredSegment:
+        partition = self.kept(name, after)
+        piece = (await self.pieces(name, after, end))[0]
+        if piece.segment is not None:
+            return self._segments[name][piece.segment]
+        return await self._blocks(partition, after, piece.last, most)
+
+    async def pieces(self, name: RangeId, after: int, end: int) -> Sequence[Piece]:
+        """Return which segments hold what of ``after < sequence <= end``, in order."""
+        if name not in self._segments:
+            with _answers_of_feeds():
+                listed = await self._store.list(segments_prefix(self._name, name))
+            found = [(bounds_of(x.key), x) for x in listed]
+            self._segments[name] = {
+                bounds: StoredSegment(x.key, x.size, bounds)
+                for bounds, x in found
+                if bounds is not None
+            }
+        return covering(self._segments[name], after + 1, end)
+
+    async def segment_ends(self) -> Mapping[RangeId, int]:
+        """Return the last sequence in segments, of the partitions that have such."""
+        with _answers_of_feeds():
+            listed = await self._store.list(f"{SEGMENTS}{self._name}/")
+        known = self.collection().by_id
+        found: dict[RangeId, int] = {}
+        for key, _ in listed:
+            name, bounds = RangeId(key.split("/")[-2]), bounds_of(key)
+            if bounds is not None and name in known:
+                found[name] = max(bounds.last, found.get(name, 0))
+        return found
+
+    async def segments(self, name: RangeId) -> Sequence[StoredSegment]:
+        """Return segments that hold all that is in segments of a partition, in order."""
+        partition = self.collection().partition(name)
+        last = (await self.ends([name]))[name]
+        pieces = await self.pieces(name, partition.start, last)
+        return [self._segments[name][x.segment] for x in pieces if x.segment is not None]
+
+    def segment(self, name: RangeId, bounds: SegmentBounds) -> StoredSegment:
+        """Return a segment of which ``pieces`` has told."""
+        return self._segments[name][bounds]
+
+    async def read_object(self, key: str, begin: int, end: int) -> bytes | None:
+        """Return bytes of an object, without ``end``; ``None`` if there is none."""
+        with _answers_of_feeds():
+            return await self._store.get(key, begin, end)
+
+    def kept(self, name: RangeId, after: int) -> Partition:
+        """Return a partition; raise ``PositionGone`` if what follows is not all there."""
         partition = self.collection().partition(name)
         if after < partition.start:
             raise PositionGone(name, after, partition.start)
         return partition
 
-    async def _blocks(self, partition: Partition, after: int, most: int) -> Sequence[Block]:
+    async def _blocks(
+        self, partition: Partition, after: int, end: int, most: int
+    ) -> Sequence[Block]:
         name = partition.id
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
-            found = await row.find((self._name, name), after, most)
+            found = await row.find((self._name, name), after, end, most)
             if not found:
                 row = await self._row(partition.era, partition.broker)
-                found = await row.find((self._name, name), after, most)
+                found = await row.find((self._name, name), after, end, most)
             layouts = await asyncio.gather(*(row.columns(*x) for x in found))
         return [
             Block(first=x.first, count=x.count, columns=layout)
@@ -162,9 +239,11 @@ def _answers_of_feeds() -> Iterator[None]:
         raise FeedRefused(str(error)) from error
 
 
-def _missing(name: RangeId, after: int, end: int) -> str:
-    return (
+def damaged(name: RangeId, after: int, end: int) -> RangeDamaged:
+    """Return the error for records that were there and are not found any more."""
+    return RangeDamaged(
+        name,
         f"records {after + 1:,} to {end:,} of range {name!r} were there and are missing: the "
         f"store was restored from an older copy, or has lost objects. Restore them from a "
-        f"copy; the other ranges go on"
+        f"copy; the other ranges go on",
     )

@@ -7,7 +7,9 @@
     feed_reader      ``Access`` for any feed, through the contract of feeds
     eventlog_reader  ``Access`` for an event log, read in bulk
     collection_reader  ``Access`` for a collection of a cluster, read in bulk
-    brokers_reader   opens one: over its store, or through its brokers
+    stored_reader    the same over its store, with segments
+    segment_reader   segments of it, as Arrow
+    brokers_reader   a collection as its brokers show it
     counting         finds where a batch ends that is limited, by reading up to there
     kept_pages       keeps what was read so, for the tasks
     addresses        picks the reader for the address of a feed

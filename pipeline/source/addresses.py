@@ -8,15 +8,18 @@ from urllib.parse import parse_qsl, urlencode
 
 from changefeed.feeds.addresses import FEEDS, open_feed
 from changefeed.feeds.backend import PositionTraits
+from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.brokers_reader import open_collection
+from changefeed.pipeline.source.brokers_reader import through_brokers
 from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Access
+from changefeed.pipeline.source.stored_reader import StoredAccess, open_stored
+from changefeed.runtime.backends import Address
 
 _EVENT_LOG = "eventlog"  # the one backend whose files are read without its feed
 _CLUSTER = ("brokers", "store")
@@ -33,11 +36,17 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     if backend.name == _EVENT_LOG:
         return LogAccess(where.place, only=only)
     if backend.name in _CLUSTER:
-        return CollectionAccess(partial(open_collection, where), only=only)
+        return _collection(where, only)
     if backend.positions is None:
         open_feed(address)  # raises, with advice, where the address is wrong
         raise FeedRefused(f"{address!r}: the positions of this feed cannot be put in order")
     return FeedAccess(partial(open_feed, address), feed_kind(backend.positions()), only=only)
+
+
+def _collection(where: Address, only: Collection[RangeId]) -> CollectionAccess:
+    if where.scheme in SCHEMES:
+        return StoredAccess(partial(open_stored, where), only=only)
+    return CollectionAccess(partial(through_brokers, where), only=only)
 
 
 def system_fields(address: str) -> tuple[str, ...]:
@@ -50,7 +59,7 @@ def feed_identity(address: str) -> str:
     """Return the ``Feed.identity`` of the feed at an address."""
     backend, where = FEEDS.find(address)
     if backend.name in _CLUSTER:
-        with closing(CollectionAccess(partial(open_collection, where))) as access:
+        with closing(_collection(where, ())) as access:
             return access.log
 
     async def ask() -> str:

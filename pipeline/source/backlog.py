@@ -1,10 +1,11 @@
-"""Reading with Spark's own Parquet reader what of an event log is in segments.
+"""Reading with Spark's own Parquet reader what of an event log, or a cluster, is in segments.
 
 What is to be read is settled first, range by range: the pieces. Of each, what lies in
 segments is a scan of these files by Spark, without Python, and the rest is read through the
 source. The border between the two is a sequence of the piece, so each change is in one of
-them. A segment never changes or goes, and what is sealed after the border was settled is
-read through the source nevertheless: so a query may be run again and again.
+them. A segment never changes, and what is sealed after the border was settled is
+read through the source nevertheless: so a query may be run again and again. Those of a log
+never go; a query over one of a cluster that has gone fails.
 
 Spark checks Parquet's own checksums of the pages it reads; the size and the footer of each
 file are checked before.
@@ -20,11 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 from pyspark.sql.readwriter import DataFrameReader
 
-from changefeed.feeds.eventlog.bulk import SegmentPart
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.options import Options, pieces_text
-from changefeed.pipeline.source.reader import Access, Slice
+from changefeed.pipeline.source.reader import Access, FilePart, HasFiles, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE, Envelope
 from changefeed.pipeline.source.spark import NAME, pieces_between, register
 
@@ -44,7 +43,7 @@ _PATTERNS: Final = frozenset("{}[]*?\\")
 class Scan:
     """A part of a segment, and the generation of its range."""
 
-    part: SegmentPart
+    part: FilePart
     generation: int
 
 
@@ -68,11 +67,11 @@ def read(spark: SparkSession, feed: str, **options: str) -> DataFrame:
     return rows_of(spark, plan, wanted.feed, wanted.envelope, options)
 
 
-def scannable(access: Access) -> LogAccess | None:
-    """Return the log whose segments Spark may read by itself, if it is such a feed."""
-    if isinstance(access, LogAccess) and _PATTERNS.isdisjoint(access.place):
-        return access
-    return None
+def scannable(access: Access) -> HasFiles | None:
+    """Return the feed whose segments Spark may read by itself, if it is such a feed."""
+    if not isinstance(access, HasFiles) or not access.place:
+        return None
+    return access if _PATTERNS.isdisjoint(access.place) else None
 
 
 def planned(access: Access, pieces: Sequence[Slice]) -> Plan:
@@ -110,13 +109,13 @@ def rows_of(
     return reduce(DataFrame.union, found)
 
 
-def _scanned(spark: SparkSession, parts: Iterable[SegmentPart], whole: bool) -> DataFrame:  # noqa: FBT001 - which of two
+def _scanned(spark: SparkSession, parts: Iterable[FilePart], whole: bool) -> DataFrame:  # noqa: FBT001 - which of two
     chosen = [x for x in parts if x.is_whole is whole]
     rows = _reader(spark).parquet(*(f"file://{x.path}" for x in chosen))
     return rows if whole else rows.where(_bounds(chosen))
 
 
-def _bounds(parts: Sequence[SegmentPart]) -> str:
+def _bounds(parts: Sequence[FilePart]) -> str:
     """Return the condition that only what is wanted of each file meets."""
     return " OR ".join(
         f"(range = '{x.path.parent.name}' AND sequence > {x.after} AND sequence <= {x.end})"

@@ -1,4 +1,4 @@
-"""From the address of a collection to its reader: over its store, or through its brokers."""
+"""A collection as its brokers show it to planners and tasks."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -9,39 +9,22 @@ from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.store_address import SCHEMES, parse_store_address
-from changefeed.feeds.brokers.stored_collection import StoredCollection
-from changefeed.feeds.brokers.stores.addresses import open_store
-from changefeed.feeds.brokers.stores.store import StoreRefused
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import RangeId
-from changefeed.pipeline.source.collection_reader import CollectionReader
 from changefeed.pipeline.source.retries import by_name
 from changefeed.runtime.backends import Address
 
 
 @asynccontextmanager
-async def open_collection(address: Address) -> AsyncIterator[CollectionReader]:
+async def through_brokers(address: Address) -> "AsyncIterator[ThroughBrokers]":
     """Raise ``FeedRefused``, with advice, for an address that leads to no collection."""
-    if address.scheme in SCHEMES:
-        yield await _stored(address)
-        return
     where = parse_address(address.scheme, address.place)
     async with BrokerClient.open(where, BrokerAccess.of_environment()) as client:
         yield ThroughBrokers(client, await client.routes())
 
 
-async def _stored(address: Address) -> StoredCollection:
-    where = parse_store_address(address.scheme, address.place)
-    try:
-        store = open_store(where.store)
-    except StoreRefused as error:
-        raise FeedRefused(str(error)) from error
-    return await StoredCollection.open(store, where.collection)
-
-
 class ThroughBrokers:
-    """See ``CollectionReader``: where the store cannot be read."""
+    """See ``CollectionReader``: by the client of brokers."""
 
     def __init__(self, client: BrokerClient, routes: Routes) -> None:
         self._client = client
@@ -69,7 +52,7 @@ class ThroughBrokers:
         log = self._routes.identity
         return await self._client.sequence_before(urls, log, name, time_us)
 
-    async def blocks(
+    async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
     ) -> Sequence[Block]:
         partition = self._routes.partition(name)

@@ -5,15 +5,26 @@ the same positions and the same blocks (``CollectionReader``).
 """
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+import pyarrow as pa
+
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.stored_collection import StoredSegment
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.eventlog.bulk import Columns
@@ -50,13 +61,14 @@ class CollectionReader(Protocol):
         """Return the last sequence before the first record committed at or after a time."""
         ...
 
-    async def blocks(
+    async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
-    ) -> Sequence[Block]:
+    ) -> Sequence[Block] | StoredSegment:
         """Return some of the records ``after < sequence <= end``, which are there.
 
-        At least one, and about so many bytes. They follow each other from ``after + 1`` on,
-        but the first block may begin before it, and the last end behind ``end``.
+        At least one, and about so many bytes, or else the segment of a ``StoredCollection``
+        that has them. They follow each other from ``after + 1`` on, but the first block may
+        begin before it, and the last end behind ``end``.
         """
         ...
 
@@ -90,7 +102,9 @@ class CollectionAccess:
         self._stack = AsyncExitStack()
         self._loop = LoopThread()
         try:
-            self._reader = self._loop.run(patiently(self._open, min(patience, _OPENING)))
+            self._reader: CollectionReader = self._loop.run(
+                patiently(self._open, min(patience, _OPENING))
+            )
             self._routes = self._ask(self._reader.routes)
         except BaseException:
             self.close()
@@ -121,8 +135,7 @@ class CollectionAccess:
         self, names: Collection[RangeId], start: StartAt
     ) -> Mapping[RangeId, Continuation]:
         if isinstance(start, datetime):
-            ask = partial(self._before, time_us=instant_us(start))
-            found = self._ask(lambda: by_name(names, ask))
+            found = self._before(names, instant_us(start))
         elif start == "beginning":
             found = {x: self._routes.partition(x).start for x in names}
         else:
@@ -154,23 +167,33 @@ class CollectionAccess:
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
         return self._scale.cut(piece, changes)
 
-    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns]]:
-        name = piece.range_id
+    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
         after, end = self.order(piece.start), self.order(piece.end)
+        for columns in self._in_blocks(piece.range_id, after, end):
+            yield piece.range_id, columns
+
+    def _in_blocks(
+        self, name: RangeId, after: int, end: int
+    ) -> Generator[Columns, None, tuple[StoredSegment, int] | None]:
+        """Yield what does not lie in a segment.
+
+        Return the segment that goes on behind a sequence, if one does.
+        """
         if after >= end:
-            return
-        asked = self._loop.start(self._blocks(name, after, end))
+            return None
+        asked = self._loop.start(self._part(name, after, end))
         try:
-            while True:
-                columns = columns_of(asked.result(), after, end)
+            while not isinstance(part := asked.result(), StoredSegment):
+                columns = columns_of(part, after, end)
                 after += columns.count
-                if after < end:  # is on its way while Spark takes what is there
-                    asked = self._loop.start(self._blocks(name, after, end))
-                yield name, columns
                 if after >= end:
-                    return
+                    yield columns
+                    return None
+                asked = self._loop.start(self._part(name, after, end))
+                yield columns  # and what follows is on its way meanwhile
         finally:
             asked.cancel()
+        return part, after
 
     def close(self) -> None:
         try:
@@ -191,14 +214,17 @@ class CollectionAccess:
         following = self._routes.successors.get(name, ())
         return tuple(Successor(range=x, start=start) for x in following)
 
-    async def _before(self, name: RangeId, time_us: int) -> int:
-        return await self._reader.sequence_before(name, time_us)
+    def _before(self, names: Collection[RangeId], time_us: int) -> Mapping[RangeId, int]:
+        ask = partial(self._reader.sequence_before, time_us=time_us)
+        return self._ask(lambda: by_name(names, ask))
 
     def _ends(self, names: Collection[RangeId]) -> Mapping[RangeId, int]:
         return self._ask(lambda: self._reader.ends(list(names)))
 
-    async def _blocks(self, name: RangeId, after: int, end: int) -> Sequence[Block]:
-        ask = partial(self._reader.blocks, name, after, end, _READ_BYTES)
+    async def _part(
+        self, name: RangeId, after: int, end: int
+    ) -> Sequence[Block] | StoredSegment:
+        ask = partial(self._reader.part, name, after, end, _READ_BYTES)
         return await patiently(ask, self._patience)
 
     def _ask(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -1,18 +1,17 @@
 """An event log as a planner sees it: ends are computed, changes come as columns."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns, SegmentPart
+from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
 from changefeed.feeds.timestamps import instant_us
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
-from changefeed.pipeline.source.reader import Availability, Slice, Step, StepResult
+from changefeed.pipeline.source.reader import Availability, FilePart, Slice, Step, StepResult
 
 
 class LogAccess:
@@ -99,28 +98,18 @@ class LogAccess:
         self._refresh()
         return {name: self._scale.position(x) for name, x in self._log.sealed_ends().items()}
 
-    def split(self, piece: Slice) -> tuple[Sequence[SegmentPart], Sequence[Slice]]:
+    def split(self, piece: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
         """Return what of a slice Spark may read by itself, and what is left of it.
 
         A segment with bodies that are no text is left: they are escaped on their way.
         """
         begin, end = self._scale.order(piece.start), self._scale.order(piece.end)
-        parts: list[SegmentPart] = []
-        left: list[Slice] = []
-        for x in self._log.segments(piece.range_id, begin, end):
-            if not x.segment.file.is_text:
-                continue
-            if x.after > begin:
-                left.append(self._piece(piece, begin, x.after))
-            parts.append(x)
-            begin = x.end
-        if begin < end:
-            left.append(self._piece(piece, begin, end))
-        return parts, left
-
-    def _piece(self, piece: Slice, begin: int, end: int) -> Slice:
-        start, goal = self._scale.position(begin), self._scale.position(end)
-        return replace(piece, start=start, end=goal, changes=end - begin)
+        parts = [
+            FilePart(path=x.path, after=x.after, end=x.end, is_whole=x.is_whole)
+            for x in self._log.segments(piece.range_id, begin, end)
+            if x.segment.file.is_text
+        ]
+        return parts, self._scale.around(piece, parts)
 
     def close(self) -> None:
         self._reader.close()

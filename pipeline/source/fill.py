@@ -1,6 +1,6 @@
 """A stream of what there is to read, for those who read it by themselves.
 
-A table that starts far behind takes what of an event log is in segments by scans of Spark
+A table that starts far behind takes what of a feed is in segments by scans of Spark
 (``backlog``), up to one border: the end of the last segment of each range, as it is when the
 query starts. What lies behind it comes through the source, in the query after.
 
@@ -26,11 +26,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.backlog import planned, rows_of, scannable
-from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.lineage import ancestors
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.options import Options, pieces_of, pieces_text
 from changefeed.pipeline.source.planning import Target, batches, next_offset, slices
+from changefeed.pipeline.source.reader import HasFiles
 from changefeed.pipeline.source.record_batches import Envelope
 from changefeed.pipeline.source.spark import (
     ChangefeedSource,
@@ -43,7 +43,7 @@ NAME: Final = "changefeed_fill"
 _COLUMN: Final = "slice"
 
 
-def border(access: LogAccess) -> Target:
+def border(access: HasFiles) -> Target:
     """Return how far a fill reads: to the end of what is in segments.
 
     A range that has ended is read to its end where there are segments of ranges that go on
@@ -109,7 +109,7 @@ class FillReader(StreamReader):
     @query_advice()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         access = self._opened()
-        assert isinstance(access, LogAccess), "nothing else has segments"
+        assert isinstance(access, HasFiles), "nothing else has segments"
         self._within = border(access)
 
     @query_advice()

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from changefeed.feeds.backend import PositionTraits
 from changefeed.feeds.feed import Continuation, RangeId
-from changefeed.pipeline.source.reader import Slice, Step, StepResult
+from changefeed.pipeline.source.reader import FilePart, Slice, Step, StepResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,16 @@ class PositionOrder:
             end = max(done, min(goals))
             found[name] = StepResult(at=self.position(end), changes=end - done)
         return found
+
+    def around(self, piece: Slice, parts: Sequence[FilePart]) -> Sequence[Slice]:
+        """Return what of a slice is in none of some files, of a range of dense sequences."""
+        edges = [self.order(piece.start), *(y for x in parts for y in (x.after, x.end))]
+        edges.append(self.order(piece.end))
+        return [
+            replace(piece, start=self.position(a), end=self.position(b), changes=b - a)
+            for a, b in zip(edges[::2], edges[1::2], strict=True)
+            if a < b
+        ]
 
     def cut(self, piece: Slice, changes: int) -> Sequence[Slice]:
         """Cut a slice into several of about so many transactions."""

@@ -6,7 +6,10 @@ reads columns; ``FeedAccess`` (``access_feed``) does with the contract of feeds 
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import pyarrow as pa
 
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId, StartAt, Successor
@@ -71,7 +74,20 @@ class Slice:
     kept: str = ""
 
 
-Piece = Columns | Rows | Sequence[Change]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """Changes with ``after < sequence <= end``, all of which are in one file of Parquet.
+
+    ``is_whole``: it has no others.
+    """
+
+    path: Path
+    after: int
+    end: int
+    is_whole: bool
+
+
+Piece: TypeAlias = Columns | Rows | Sequence[Change] | pa.RecordBatch
 """Changes of a slice: in columns where the feed has them so, or one by one."""
 
 
@@ -139,3 +155,25 @@ class Access(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class HasFiles(Access, Protocol):
+    """An access to a feed of which Spark may read some files by itself."""
+
+    @property
+    def place(self) -> str:
+        """The directory that they are in, empty where there is none."""
+        ...
+
+    def has_segments(self) -> bool:
+        """Whether something of the feed is in segments."""
+        ...
+
+    def sealed(self) -> Mapping[RangeId, Continuation]:
+        """Return where the last segment of each range ends, for those that have segments."""
+        ...
+
+    def split(self, piece: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
+        """Return what of a slice is in files of text, and what is left of it."""
+        ...

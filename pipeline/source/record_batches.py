@@ -14,6 +14,7 @@ nothing: Spark does not let a Python source know which columns a query needs, so
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -99,6 +100,9 @@ class Envelope:
 
     def batch(self, range_id: RangeId, piece: Piece, generation: int) -> pa.RecordBatch:
         """Make a batch of some changes of one range."""
+        if isinstance(piece, pa.RecordBatch):
+            making = {x: partial(_text_of, piece.column(x)) for x in piece.schema.names}
+            return self._made(making, range_id, generation, size=len(piece), first=0)
         if isinstance(piece, Columns):
             size, first = len(piece.layout.kinds), piece.first
             made = self._made(arrays(piece), range_id, generation, size=size, first=first)
@@ -142,6 +146,11 @@ def _arrays(rows: Rows) -> Arrays:
         "previous": lambda: readable(rows.previous),
         "committed_at": lambda: pa.array(rows.committed_us, number).view(TIME),
     }
+
+
+def _text_of(column: pa.Array) -> pa.Array:
+    """Return a column of a segment; bodies that are bytes become text."""
+    return readable(column.to_pylist()) if column.type == pa.binary() else column
 
 
 def _operations(found: Sequence[Operation]) -> pa.Array:

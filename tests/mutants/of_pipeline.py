@@ -11,6 +11,7 @@ _KEPT = "tests/unit/pipeline/source/test_kept_pages.py"
 _COMMANDS = "tests/unit/pipeline/test_commands.py"
 _TABLES = "tests/unit/pipeline/test_tables.py"
 _PROGRESS = "tests/unit/pipeline/test_progress.py"
+_SEGMENTS = "tests/unit/pipeline/source/test_collection_segments.py"
 _COLLECTIONS = "tests/unit/pipeline/source/test_collection_reader.py"
 
 PIPELINE = (
@@ -97,6 +98,36 @@ PIPELINE = (
         tests=(f"{_COLLECTIONS}::test_of_a_large_object_only_what_is_wanted_is_read",),
     ),
     Mutant(
+        name="a segment is taken for what its name says",
+        file="pipeline/source/segment_reader.py",
+        before="        if held != (name, name, first, last):\n",
+        after="        if not held:\n",
+        rule=0,
+        tests=(
+            f"{_SEGMENTS}::test_a_segment_of_other_records_is_not_taken_for_what_its_name_says",
+        ),
+    ),
+    Mutant(
+        name="flushes that became a segment while they were read are lost",
+        file="feeds/brokers/stored_collection.py",
+        before="            await self.look_again(name)\n            found",
+        after="            found",
+        rule=0,
+        tests=(
+            f"{_SEGMENTS}::test_flushes_that_become_a_segment_while_they_are_read_are_read_from_it",
+        ),
+    ),
+    Mutant(
+        name="a segment that gave way to a larger one is damage",
+        file="pipeline/source/stored_reader.py",
+        before="                if gone == after:\n",
+        after="                if gone <= after:\n",
+        rule=0,
+        tests=(
+            f"{_SEGMENTS}::test_a_segment_that_gives_way_to_a_larger_one_while_it_is_read_is_no_loss",
+        ),
+    ),
+    Mutant(
         name="a query goes on from a position that its range has not reached",
         file="pipeline/source/collection_reader.py",
         before="            if not beyond:\n",
@@ -139,16 +170,16 @@ PIPELINE = (
     Mutant(
         name="a segment of bytes is read as text",
         file="pipeline/source/eventlog_reader.py",
-        before="            if not x.segment.file.is_text:",
-        after="            if x.segment.file.size < 0:",
+        before="            if x.segment.file.is_text\n",
+        after="            if x.segment.file.size\n",
         rule=0,
         tests=(f"{_BACKLOG}::test_bodies_that_are_no_text_are_escaped_on_either_way",),
     ),
     Mutant(
         name="what lies behind the last segment is left out",
-        file="pipeline/source/eventlog_reader.py",
-        before="        if begin < end:\n            left",
-        after="        if not parts:\n            left",
+        file="pipeline/source/position_order.py",
+        before="        edges.append(self.order(piece.end))\n",
+        after="        edges.append(edges[-1] if parts else self.order(piece.end))\n",
         rule=0,
         tests=(
             f"{_BACKLOG}::test_a_backlog_is_read_by_spark_itself_and_the_rest_through_the_source",

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import pyarrow as pa
+
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Continuation, RangeId
@@ -75,6 +77,8 @@ def drained(
 
 
 def _sequences(changes: Piece) -> Sequence[int]:
+    if isinstance(changes, pa.RecordBatch):
+        return [int(x) for x in changes.column("sequence").to_pylist()]
     if isinstance(changes, Columns):
         return range(changes.first, changes.first + len(changes))
     if isinstance(changes, Rows):

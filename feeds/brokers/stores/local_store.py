@@ -33,6 +33,10 @@ class LocalStore:
         self._root = root
         self._place: tuple[int, int] | None = None
 
+    @property
+    def directory(self) -> Path:
+        return self._root
+
     async def create(self, key: str, data: bytes) -> bool:
         return await self._call(lambda: self._write(key, data, replace=False), key)
 

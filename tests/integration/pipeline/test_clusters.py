@@ -1,8 +1,9 @@
 """Spark over a cluster: brokers as users run them, over a directory that Spark reads itself."""
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,11 @@ from changefeed import Record, open_producer, pipeline
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import parse_address
 from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.spark import stream
 from tests.support.commands import running
 from tests.support.emulator_process import free_port
+from tests.support.stored_segments import segment_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -55,6 +58,17 @@ class Cluster:
         scheme, _, place = self.brokers.partition(":")
         async with BrokerClient.open(parse_address(scheme, place), BrokerAccess()) as client:
             yield client
+
+    def compact(self, name: RangeId, count: int) -> None:
+        """Put the records of a range, so many of them, into a segment."""
+        place = self.home / "cluster"
+        objects = {
+            x.relative_to(place).as_posix(): x.read_bytes() for x in place.glob("wal/*/*/*")
+        }
+        identity = msgspec.json.decode((place / "cluster.json").read_bytes())["identity"]
+        key, data = segment_of(objects, identity, "orders", name, of=range(1, count + 1))
+        (place / key).parent.mkdir(parents=True)
+        (place / key).write_bytes(data)
 
     async def has_era(self, number: int) -> None:
         async with asyncio.timeout(30), self.client() as client:
@@ -106,7 +120,7 @@ def take(spark: "SparkSession", feed: str, into: Path, **options: str) -> "list[
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60), "the stream takes too long"
+    assert query.awaitTermination(180), "the stream takes too long"
     return rows(spark.read.parquet(str(into / "rows")))
 
 
@@ -136,3 +150,15 @@ async def test_each_record_is_read_once_across_eras_and_splits_from_the_store_an
     everything = spark.read.format("changefeed").load(feed=cluster.store, columns=EVERYTHING)
     assert rows(everything) == taken
     assert len(taken) == 35 * len(KEYS)
+
+    first = [RangeId(f"e1.p0{n}.v00-ff") for n in (1, 2)]
+    for name in first:
+        cluster.compact(name, sum(x.range == name for x in taken))
+    found = pipeline.read(spark, cluster.store, columns=EVERYTHING)
+    with redirect_stdout(io.StringIO()) as said:
+        found.explain()
+    assert "FileScan parquet" in said.getvalue()
+    assert "BatchScan changefeed" in said.getvalue()
+    assert rows(found) == taken
+    everything = spark.read.format("changefeed").load(feed=cluster.store, columns=EVERYTHING)
+    assert rows(everything) == taken

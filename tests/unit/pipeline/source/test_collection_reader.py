@@ -20,10 +20,11 @@ from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
-from changefeed.pipeline.source.collection_reader import CollectionAccess, columns_of
+from changefeed.pipeline.source.collection_reader import columns_of
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices, target_at
 from changefeed.pipeline.source.reader import Slice
+from changefeed.pipeline.source.stored_reader import StoredAccess
 from tests.support.brokers import batch, columns, first_broker, put
 from tests.support.pipeline_feeds import drained, names
 
@@ -32,14 +33,12 @@ LOW, HIGH, ASIDE = (RangeId(f"e2.{x}") for x in ("p01.v00-7f", "p01.v80-ff", "p0
 
 
 @contextmanager
-def reading(
-    store: ObjectStore, *only: RangeId, name: str = "orders"
-) -> Iterator[CollectionAccess]:
+def reading(store: ObjectStore, *only: RangeId, name: str = "orders") -> Iterator[StoredAccess]:
     @asynccontextmanager
     async def opening() -> AsyncIterator[StoredCollection]:
         yield await StoredCollection.open(store, name)
 
-    access = CollectionAccess(opening, only=only, patience=0.3, behind=0.0)
+    access = StoredAccess(opening, only=only, patience=0.3, behind=0.0)
     try:
         yield access
     finally:
@@ -61,12 +60,12 @@ async def reaches(core: BrokerCore, era: int) -> None:
             await core.writer.changed.wait()
 
 
-def read(access: CollectionAccess, begin: int, end: int, name: RangeId = WHOLE) -> list[int]:
+def read(access: StoredAccess, begin: int, end: int, name: RangeId = WHOLE) -> list[int]:
     piece = Slice(range_id=name, start=at(access, begin), end=at(access, end))
     return [x for _, x in names(access, piece)]
 
 
-def at(access: CollectionAccess, sequence: int) -> Continuation:
+def at(access: StoredAccess, sequence: int) -> Continuation:
     return Continuation(f"{access.log[:8]}/{sequence}")
 
 

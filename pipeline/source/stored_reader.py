@@ -1,0 +1,159 @@
+"""A collection in the store of its cluster, with what of it lies in segments.
+
+Segments are read as they are, by Arrow here or by Spark itself (``split``). Which of them hold
+what is listed once for each range, and again where one is gone: flushes become segments,
+and segments larger ones, while they are read.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from changefeed.feeds.brokers.store_address import parse_store_address
+from changefeed.feeds.brokers.stored_collection import StoredCollection, damaged
+from changefeed.feeds.brokers.stores.addresses import open_store
+from changefeed.feeds.brokers.stores.store import StoreRefused
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog.bulk import Columns
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.pipeline.source.collection_reader import CollectionAccess
+from changefeed.pipeline.source.feed_reader import PATIENCE
+from changefeed.pipeline.source.reader import FilePart, Slice
+from changefeed.pipeline.source.retries import patiently
+from changefeed.pipeline.source.segment_reader import (
+    SegmentGone,
+    read_footer,
+    read_segment,
+    sequence_before,
+)
+from changefeed.runtime.backends import Address
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def open_stored(address: Address) -> AsyncIterator[StoredCollection]:
+    """Raise ``FeedRefused``, with advice, for an address that leads to no collection."""
+    where = parse_store_address(address.scheme, address.place)
+    try:
+        store = open_store(where.store)
+    except StoreRefused as error:
+        raise FeedRefused(str(error)) from error
+    yield await StoredCollection.open(store, where.collection)
+
+
+class StoredAccess(CollectionAccess):
+    """See ``Access`` and ``HasFiles``."""
+
+    def __init__(
+        self,
+        opening: Callable[[], AbstractAsyncContextManager[StoredCollection]],
+        *,
+        only: Collection[RangeId] = (),
+        patience: float = PATIENCE,
+        **more: float,
+    ) -> None:
+        @asynccontextmanager
+        async def kept() -> AsyncIterator[StoredCollection]:
+            async with opening() as stored:
+                self._stored = stored
+                yield stored
+
+        self._seconds = patience
+        super().__init__(kept, only=only, patience=patience, **more)
+
+    def read(self, piece: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
+        name = piece.range_id
+        after, end = self.order(piece.start), self.order(piece.end)
+        gone = -1
+        while after < end:
+            try:
+                for found in self._read(name, after, end):
+                    after += len(found)
+                    yield name, found
+            except SegmentGone as error:  # another may hold its records by now
+                if gone == after:
+                    raise damaged(name, after, end) from error
+                gone = after
+                self._look_again(name)
+
+    def _read(self, name: RangeId, after: int, end: int) -> Iterator[Columns | pa.RecordBatch]:
+        """Yield what flushes hold, up to the next segment, and what that holds."""
+        following = yield from self._in_blocks(name, after, end)
+        if following is not None:
+            segment, after = following
+            yield from read_segment(name, segment, after, end, self._fetch)
+
+    @property
+    def place(self) -> str:
+        directory = self._stored.directory
+        return "" if directory is None else str(directory.absolute())
+
+    def has_segments(self) -> bool:
+        return bool(self.sealed())
+
+    def sealed(self) -> Mapping[RangeId, Continuation]:
+        self._refresh()
+        found = self._ask(self._stored.segment_ends)
+        return {name: self._scale.position(x) for name, x in found.items()}
+
+    def split(self, piece: Slice) -> tuple[Sequence[FilePart], Sequence[Slice]]:
+        name = piece.range_id
+        begin, end = self.order(piece.start), self.order(piece.end)
+        parts = self._twice(name, lambda: list(self._files(name, begin, end)))
+        return parts, self._scale.around(piece, parts)
+
+    def _files(self, name: RangeId, begin: int, end: int) -> Iterator[FilePart]:
+        self._stored.kept(name, begin)
+        for first, last, bounds in self._ask(lambda: self._stored.pieces(name, begin, end)):
+            if bounds is None:
+                continue
+            segment = self._stored.segment(name, bounds)
+            if not read_footer(name, segment, self._fetch).is_text:
+                continue  # escaped on its way
+            path = Path(self.place, segment.key)
+            whole = (first, last) == bounds
+            yield FilePart(path=path, after=first - 1, end=last, is_whole=whole)
+
+    def _before(self, names: Collection[RangeId], time_us: int) -> Mapping[RangeId, int]:
+        found = {}
+        for name in names:
+            sequence = self._twice(name, partial(self._in_segments, name, time_us))
+            if sequence is not None:
+                found[name] = sequence
+        return {**found, **super()._before([x for x in names if x not in found], time_us)}
+
+    def _in_segments(self, name: RangeId, time_us: int) -> int | None:
+        start = self._routes.partition(name).start
+        for segment in self._ask(lambda: self._stored.segments(name)):
+            found = sequence_before(name, segment, start, time_us, self._fetch)
+            if found is not None:
+                return found
+        return None
+
+    def _twice(self, name: RangeId, call: Callable[[], T]) -> T:
+        """Call again where a segment is gone."""
+        try:
+            return call()
+        except SegmentGone:
+            self._look_again(name)
+        try:
+            return call()
+        except SegmentGone as error:
+            start = self._routes.partition(name).start
+            raise damaged(name, start, self._ends([name])[name]) from error
+
+    def _look_again(self, name: RangeId) -> None:
+        self._ask(lambda: self._stored.look_again(name))
+        self._refresh()
+
+    def _fetch(self, key: str, begin: int, end: int) -> "Future[bytes | None]":
+        ask = partial(self._stored.read_object, key, begin, end)
+        return self._loop.start(patiently(ask, self._seconds))
