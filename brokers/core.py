@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from changefeed.brokers.batches import check_batch
+from changefeed.brokers.compactor import Compactor
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
@@ -22,6 +23,7 @@ from changefeed.feeds.brokers.catalog import Catalog, Cluster
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.errors import CollectionUnknown
+from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Batch,
@@ -31,8 +33,10 @@ from changefeed.feeds.brokers.protocol import (
     Topology,
 )
 from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 
@@ -41,7 +45,7 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One broker at one moment. ``buffered`` and ``cached`` are in bytes.
 
     ``durable`` is the number of its last acknowledged object in this era, and ``writing``
-    whether it takes records now.
+    whether it takes records now. What was compacted and deleted counts from its start.
     """
 
     name: str
@@ -57,6 +61,13 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     cached: int
     cache_hits: int
     cache_misses: int
+    compacted_runs: int
+    compacted_objects: int
+    compacted_records: int
+    segments_written: int
+    segment_bytes: int
+    compaction_failures: int
+    objects_deleted: int
 
 
 class BrokerCore:
@@ -76,6 +87,7 @@ class BrokerCore:
         *,
         clock: Callable[[], float],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        work: Work = in_thread,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
@@ -101,11 +113,22 @@ class BrokerCore:
             clock=clock,
             wall_us=wall_us,
         )
-        self.homes = HomeTaker(sign.name, self.catalogs, self.readers, settings)
+        segments = SegmentReader(store, self.readers.cache, work)
+        partitions = PartitionReader(segments)
+        self.homes = HomeTaker(sign.name, self.catalogs, self.readers, partitions, settings)
         self.retention = Retention(
             self.catalogs, self.readers, store, settings, clock=clock, wall_us=wall_us
         )
-        self._reads = Reads(lambda: self.index, self.readers, self.writer, settings)
+        self.compactor = Compactor(
+            sign,
+            self.catalogs,
+            self.readers,
+            store,
+            settings=settings,
+            wall_us=wall_us,
+            work=work,
+        )
+        self._reads = Reads(lambda: self.index, self.readers, partitions, self.writer, settings)
         self._index = CatalogIndex(self.catalogs.newest)
 
     @property
@@ -238,7 +261,7 @@ class BrokerCore:
 
     def status(self) -> CoreStatus:
         row, sign, era = self.writer.row, self.members.sign, self.catalog.era
-        cache = self.readers.cache
+        cache, done = self.readers.cache, self.compactor.done
         return CoreStatus(
             name=self.name,
             incarnation=self.incarnation,
@@ -253,6 +276,13 @@ class BrokerCore:
             cached=cache.bytes,
             cache_hits=cache.hits,
             cache_misses=cache.misses,
+            compacted_runs=done.runs,
+            compacted_objects=done.objects,
+            compacted_records=done.records,
+            segments_written=done.segments,
+            segment_bytes=done.bytes,
+            compaction_failures=done.failures,
+            objects_deleted=self.retention.deleted,
         )
 
     async def wait_until_writing(self) -> None:

@@ -23,6 +23,11 @@ class CoreSettings:
     ``producer_memory``   a producer that is silent for longer is forgotten
     ``homes_at_once``     closed partitions that change their home at a time
     ``warm_bytes``        what a new home reads of a partition before it takes it over
+    ``compaction``        whether objects become segments; ``compaction_interval`` between looks
+    ``compaction_bytes``, ``compaction_objects``  the newest era's: as soon as there are so many
+    ``compaction_age``    and as soon as the oldest was written so long ago
+    ``compaction_memory`` what one run of compaction holds of records at a time
+    ``compactions_at_once``  rows that are compacted side by side
     ``retention_interval``, ``delete_grace``  between looks for what may be deleted, and
                           from the catalog that says so to the deletion
     """
@@ -42,6 +47,13 @@ class CoreSettings:
     producer_memory: float = 3600.0
     homes_at_once: int = 64
     warm_bytes: int = 8 * 1024 * 1024
+    compaction: bool = True
+    compaction_interval: float = 10.0
+    compaction_bytes: int = 64 * 1024 * 1024
+    compaction_objects: int = 4096
+    compaction_age: float = 3600.0
+    compaction_memory: int = 64 * 1024 * 1024
+    compactions_at_once: int = 2
     retention_interval: float = 30.0
     delete_grace: float = 60.0
 

@@ -15,6 +15,7 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.catalog import Catalog, Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
@@ -89,11 +90,17 @@ class HomeTaker:
     """Takes over what is moving to this broker, its cache warmed first."""
 
     def __init__(
-        self, name: str, catalogs: CatalogStore, readers: RowReaders, settings: CoreSettings
+        self,
+        name: str,
+        catalogs: CatalogStore,
+        readers: RowReaders,
+        partitions: PartitionReader,
+        settings: CoreSettings,
     ) -> None:
         self._name = name
         self._catalogs = catalogs
         self._readers = readers
+        self._partitions = partitions
         self._settings = settings
         self._seen = 0
 
@@ -112,7 +119,7 @@ class HomeTaker:
             row = self._readers.row(catalog, partition.era, partition.broker)
             most = self._settings.warm_bytes
             try:
-                await row.read((collection, partition.id), partition.start, most)
+                await self._partitions.read(row, collection, partition, partition.start, most)
             except RangeDamaged as error:  # any broker can say so; the others still move
                 _log.warning("broker.home_not_warmed", extra={"error": str(error)})
         if coming:

@@ -22,6 +22,12 @@ _GAUGES: tuple[tuple[str, str, str, _Value], ...] = (
 _COUNTERS: tuple[tuple[str, str, str, _Value], ...] = (
     ("cache.hits", "{object}", "Objects found in memory", lambda x: x.cache_hits),
     ("cache.misses", "{object}", "Objects read from the store", lambda x: x.cache_misses),
+    ("compaction.objects", "{object}", "Compacted objects", lambda x: x.compacted_objects),
+    ("compaction.records", "{record}", "Compacted records", lambda x: x.compacted_records),
+    ("compaction.segments", "{segment}", "Segments written", lambda x: x.segments_written),
+    ("compaction.bytes", "By", "Bytes of segments written", lambda x: x.segment_bytes),
+    ("compaction.failures", "{run}", "Runs not compacted", lambda x: x.compaction_failures),
+    ("deleted", "{object}", "Objects deleted", lambda x: x.objects_deleted),
 )
 
 

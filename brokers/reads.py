@@ -11,13 +11,13 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_writer import EraWriter
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
-from changefeed.feeds.brokers.errors import PositionGone
-from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
+from changefeed.feeds.brokers.errors import PositionGone, RowDamaged
+from changefeed.feeds.brokers.flush import PartitionEnd
+from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block, ReadResult
-from changefeed.feeds.brokers.row_reader import RowDamaged, RowReader
+from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged, RangeRefused
-from changefeed.feeds.eventlog.block_format import BlockDamaged, behind
 from changefeed.feeds.feed import FeedRange, RangeId
 
 
@@ -28,11 +28,13 @@ class Reads:
         self,
         index: Callable[[], CatalogIndex],
         readers: RowReaders,
+        partitions: PartitionReader,
         writer: EraWriter,
         settings: CoreSettings,
     ) -> None:
         self._index = index
         self._readers = readers
+        self._partitions = partitions
         self._writer = writer
         self._settings = settings
 
@@ -73,15 +75,10 @@ class Reads:
     async def _blocks(
         self, row: RowReader, collection: str, partition: Partition, after: int, most: int
     ) -> list[Block]:
-        blocks = await row.read((collection, partition.id), after, most)
+        blocks = await self._partitions.read(row, collection, partition, after, most)
         now = self._index().collection(collection).partition(partition.id)
         if after < now.start:  # it was deleted while it was read
             raise PositionGone(partition.id, after, now.start)
-        if not blocks and partition.last is not None:
-            text = (
-                f"records {after + 1:,} to {partition.last:,} of {partition.id!r} are missing"
-            )
-            raise RangeDamaged(partition.id, text)
         return blocks
 
     async def end(self, collection: str, wanted: RangeId) -> int:
@@ -103,14 +100,8 @@ class Reads:
         """See ``BrokerCore.sequence_before``."""
         partition = self._index().collection(collection).partition(wanted)
         row = await self._row(partition)
-        try:
-            found = await row.first_since((collection, wanted), time_us, partition.start)
-            if found is None:
-                return None
-            section, times = found
-            return max(partition.start, section.first - 1 + behind(times, time_us))
-        except (RowDamaged, FlushDamaged, BlockDamaged) as error:
-            raise RangeDamaged(wanted, f"{wanted!r} cannot be read: {error}") from error
+        found = await self._partitions.before(row, collection, partition, time_us)
+        return None if found is None else max(partition.start, found)
 
     async def _end(self, collection: str, partition: Partition) -> PartitionEnd | None:
         row = await self._row(partition)

@@ -1,13 +1,14 @@
-"""Deleting what is older, or more, than a collection keeps: whole objects, oldest first.
+"""Deleting what is older, or more, than a collection keeps, and objects that are in segments.
 
 The catalog says first what is gone (``start`` of partitions, ``kept_from`` of rows), and
-after a while the master deletes it. Cuts fall on objects with tables, so up to 63 objects
-more than asked for are kept. The age of a record is that of its object, by the clock of the
-broker that wrote it: commit times are the producers' own, and may be of any year.
+after a while the master deletes it: whole objects and segments, oldest first. Cuts fall on
+objects with tables and on the ends of runs, so some more than asked for is kept. The age of a
+record is that of its object, by the clock of the broker that wrote it: commit times are the
+producers' own, and may be of any year.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,8 +17,9 @@ from msgspec.structs import replace
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.flush import FlushHeader
-from changefeed.feeds.brokers.names import number_of, row_prefix
+from changefeed.feeds.brokers.compacted_row import CompactedRow, KnownRun
+from changefeed.feeds.brokers.flush import FlushHeader, PartitionEnd
+from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -85,20 +87,46 @@ class Retention:
         self._wall_us = wall_us
         self._since: dict[tuple[int, str], tuple[int, float]] = {}
         self._deleted: dict[tuple[int, str], int] = {}
+        self._said: dict[tuple[int, str], tuple[Mapping[Key, int], float]] = {}
+        self._swept: dict[tuple[int, str], Mapping[Key, int]] = {}
+        self.deleted = 0
+        """Objects of rows that were deleted since the start."""
 
     async def step(self) -> None:
         """Say in the catalog what is gone by now, and delete what was said long enough."""
         catalog = self._catalogs.newest
         cuts: dict[Key, Gone] = {}
+        kept_from = await self._compacted(catalog)
         for collection in catalog.collections:
             if collection.retain_seconds is not None:
                 self._merge(cuts, await self._by_age(catalog, collection))
             if collection.retain_bytes is not None:
                 self._merge(cuts, await self._by_size(catalog, collection, cuts))
         if cuts:
-            kept_from = await self._kept_from(catalog, cuts)
+            for row, number in (await self._kept_from(catalog, cuts)).items():
+                kept_from[row] = max(kept_from.get(row, 1), number)
+        if cuts or kept_from:
             await self._catalogs.change(lambda x: with_cuts(x, cuts, kept_from))
         await self._delete()
+        await self._delete_segments()
+
+    async def _compacted(self, catalog: Catalog) -> dict[tuple[int, str], int]:
+        """Return from where on the objects of rows are kept: those before are in segments.
+
+        What follows on a run has a table, or is the seal: so the ends of a row stay known.
+        """
+        found: dict[tuple[int, str], int] = {}
+        if not self._settings.compaction:
+            return found
+        for era in catalog.eras:
+            for row in era.rows:
+                if row.sealed_at is not None and row.kept_from >= row.sealed_at:
+                    continue
+                compacted = self._readers.row(catalog, era.number, row.broker).compacted
+                kept_from = await compacted.look(row.kept_from) + 1
+                if kept_from > row.kept_from:
+                    found[era.number, row.broker] = kept_from
+        return found
 
     @staticmethod
     def _merge(cuts: dict[Key, Gone], more: Cuts) -> None:
@@ -124,8 +152,8 @@ class Retention:
                     rest.append(partition)
             if rest:
                 row = await self._row(catalog, era, broker)
-                table = await row.last_table(lambda x: x.written_us <= until_us)
-                found |= _gone_before(table, collection.name, {x.id: x for x in rest})
+                border = await _last_border(row, lambda x: x.written_us <= until_us)
+                found |= _gone_before(border, collection.name, {x.id: x for x in rest})
         return found
 
     async def _by_size(self, catalog: Catalog, collection: Collection, cuts: Cuts) -> Cuts:
@@ -163,8 +191,8 @@ class Retention:
             share = excess // len(rows) + sum(x.gone for x in mine.values())
 
             row = await self._row(catalog, rest[0].era, broker)
-            table = await row.last_table(partial(_holds_at_most, share, name, mine))
-            found |= _gone_before(table, name, mine)
+            border = await _last_border(row, partial(_holds_at_most, share, name, mine))
+            found |= _gone_before(border, name, mine)
         return found
 
     async def _kept_from(self, catalog: Catalog, cuts: Cuts) -> Mapping[tuple[int, str], int]:
@@ -172,17 +200,18 @@ class Retention:
         after = with_cuts(catalog, cuts, {})
         starts = {(c.name, p.id): p.start for c in after.collections for p in c.partitions}
 
-        def is_gone(table: FlushHeader) -> bool:
-            ends = table.table or ()
-            return all(x.last <= starts.get((x.collection, x.partition), 0) for x in ends)
+        def is_gone(border: RowBorder) -> bool:
+            return all(
+                x.last <= starts.get((x.collection, x.partition), 0) for x in border.ends
+            )
 
         found = {}
         for era in catalog.eras:
             for row in era.rows:
                 if any(x.startswith(f"e{era.number}.") for _, x in cuts):
                     reader = await self._row(catalog, era.number, row.broker)
-                    table = await reader.last_table(is_gone)
-                    found[era.number, row.broker] = 1 if table is None else table.number
+                    border = await _last_border(reader, is_gone)
+                    found[era.number, row.broker] = 1 if border is None else border.number
         return found
 
     async def _delete(self) -> None:
@@ -203,14 +232,94 @@ class Retention:
     async def _delete_below(self, era: int, row: Row) -> None:
         listed = await self._store.list(row_prefix(era, row.broker))
         numbers = [(number_of(x.key), x.key) for x in listed]
-        await self._store.delete([x for n, x in numbers if n is not None and n < row.kept_from])
+        gone = [x for n, x in numbers if n is not None and n < row.kept_from]
+        await self._store.delete(gone)
+        self.deleted += len(gone)
+
+    async def _delete_segments(self) -> None:
+        """Delete segments, and runs of which nothing is left, as the catalog has said."""
+        now, catalog = self._clock(), self._catalogs.newest
+        starts = {(c.name, p.id): p for c in catalog.collections for p in c.partitions}
+        said: dict[tuple[int, str], dict[Key, int]] = defaultdict(dict)
+        for key, partition in starts.items():
+            if partition.start:
+                said[partition.era, partition.broker][key] = partition.start
+        for place, gone in said.items():
+            if self._swept.get(place) == gone:
+                continue
+            before, since = self._said.get(place, ({}, now))
+            if before != gone:
+                self._said[place] = (gone, now)
+            elif now - since >= self._settings.delete_grace:
+                row = self._readers.row(catalog, *place)
+                compacted = row.compacted
+                await compacted.look(row.kept_from)
+                await delete_segments(self._store, compacted, gone)
+                self._swept[place] = gone
+
+
+class RowBorder(NamedTuple):
+    """A place in a row: what lies before object ``number``.
+
+    ``written_us`` is of no object before it earlier than it was.
+    """
+
+    number: int
+    written_us: int
+    ends: Sequence[PartitionEnd]
+
+
+async def _last_border(row: RowReader, holds: Callable[[RowBorder], bool]) -> RowBorder | None:
+    """Return the last border of which something holds that holds of those before it.
+
+    Borders are the objects with tables, and the ends of runs where objects are deleted.
+    """
+    table = await row.last_table(lambda x: holds(_at_table(x)))
+    if table is not None:
+        return _at_table(table)
+    await row.compacted.look_behind(row.kept_from)
+    run = await row.compacted.last_of(lambda x: holds(_at_end(x)))
+    return None if run is None else _at_end(run)
+
+
+def _at_table(table: FlushHeader) -> RowBorder:
+    return RowBorder(table.number, table.written_us, table.table or ())
+
+
+def _at_end(found: KnownRun) -> RowBorder:
+    return RowBorder(found.run.last + 1, found.run.written_us, found.run.ends)
+
+
+async def delete_segments(
+    store: ObjectStore, compacted: CompactedRow, gone: Mapping[Key, int]
+) -> None:
+    """Delete the segments that end before what is left of their partitions.
+
+    Runs are looked at from the first to one of which all is there. One of which nothing is
+    left goes after its segments, so that a kill in between leaves nothing behind; but the
+    one before the seal stays, for what it says of producers.
+    """
+    for number in compacted.starts:
+        found = await compacted.run(number)
+        if found is None:
+            continue
+        segments = found.run.segments
+        over = [x.key for x in segments if x.last <= gone.get((x.collection, x.partition), 0)]
+        if segments and not over:
+            break
+        await store.delete(over)
+        is_over = all(
+            x.last <= gone.get((x.collection, x.partition), 0) for x in found.run.ends
+        )
+        if is_over and not found.run.final:
+            await store.delete([compacted_key(compacted.era, compacted.broker, number)])
 
 
 def _holds_at_most(
-    most: int, name: str, partitions: Mapping[RangeId, Partition], table: FlushHeader
+    most: int, name: str, partitions: Mapping[RangeId, Partition], border: RowBorder
 ) -> bool:
-    """Whether at most so many bytes of some partitions lie before an object with a table."""
-    ends = (x for x in table.table or () if x.collection == name)
+    """Whether at most so many bytes of some partitions lie before a border."""
+    ends = (x for x in border.ends if x.collection == name)
     return sum(x.stored for x in ends if x.partition in partitions) <= most
 
 
@@ -224,12 +333,10 @@ def _by_row(collection: Collection) -> Mapping[tuple[int, str], list[Partition]]
 
 
 def _gone_before(
-    table: FlushHeader | None, name: str, partitions: Mapping[RangeId, Partition]
+    border: RowBorder | None, name: str, partitions: Mapping[RangeId, Partition]
 ) -> Cuts:
-    """Return what lies before an object with a table."""
-    ends = () if table is None else table.table or ()
     return {
         (name, x.partition): Gone(x.last, x.stored)
-        for x in ends
+        for x in (() if border is None else border.ends)
         if x.collection == name and x.partition in partitions
     }

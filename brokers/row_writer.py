@@ -236,7 +236,9 @@ class RowWriter:
         number, self._next = self._next, self._next + 1
         now_us = self._now_us()
         header = self._header(number, now_us)
-        sections = [self._partitions[k].section(v, now_us) for k, v in group.batches.items()]
+        sections = [
+            self._partitions[k].section(v, now_us) for k, v in sorted(group.batches.items())
+        ]
         data = encode_flush(header, sections)
         task = tasks.create_task(self._create(number, data))
         self._under_way.append(_UnderWay(number, data, group, task))

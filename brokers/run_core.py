@@ -11,10 +11,12 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.members import Sign
 from changefeed.feeds.brokers.catalog_store import open_cluster
+from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.names import check_name
-from changefeed.feeds.brokers.row_reader import RowDamaged
+from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
-from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.brokers.work import Work, in_thread
+from changefeed.feeds.errors import FeedRefused, RangeDamaged
 from changefeed.runtime.clock import elapsed_time
 
 _log = logging.getLogger(__name__)
@@ -29,11 +31,13 @@ async def open_core(
     settings: CoreSettings | None = None,
     clock: Callable[[], float] = elapsed_time,
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    work: Work = in_thread,
 ) -> AsyncIterator[BrokerCore]:
     """Run a broker over a store until the block is left.
 
     ``address`` (``host:port``) is where clients reach it. The cluster is created where there
-    is none. Leaving the block stops at once, as a crash would, unless ``leave`` was awaited.
+    is none. ``work`` runs what takes long. Leaving the block stops at once, as a crash would,
+    unless ``leave`` was awaited.
     Raise ``NameTaken`` if a living broker has the name, also later: then inside an
     exception group.
     """
@@ -42,7 +46,7 @@ async def open_core(
         name=check_name(name, "broker"), incarnation=uuid.uuid4().hex, beat=0, address=address
     )
     cluster = await open_cluster(store)
-    core = BrokerCore(store, cluster, sign, settings, clock=clock, wall_us=wall_us)
+    core = BrokerCore(store, cluster, sign, settings, clock=clock, wall_us=wall_us, work=work)
     await core.members.claim_name()
     await core.catalogs.load()
     async with asyncio.TaskGroup() as tasks:
@@ -55,6 +59,11 @@ async def open_core(
                 _every(settings.catalog_interval, "follow", lambda: _follow(core, tasks))
             ),
         ]
+        if settings.compaction and _can_compact():
+            pause = settings.compaction_interval
+            running.append(
+                tasks.create_task(_every(pause, "compaction", lambda: _compact(core)))
+            )
         try:
             yield core
         finally:
@@ -105,6 +114,20 @@ async def _follow(core: BrokerCore, tasks: asyncio.TaskGroup) -> None:
 async def _retain(core: BrokerCore) -> None:
     if core.master.acting:
         await core.retention.step()
+
+
+async def _compact(core: BrokerCore) -> None:
+    await core.compactor.step()
+
+
+def _can_compact() -> bool:
+    """Whether pyarrow is there; without it, other brokers compact or none does."""
+    try:
+        segments_module()
+    except FeedRefused as error:
+        _log.warning("compaction.off", extra={"reason": str(error)})
+        return False
+    return True
 
 
 async def _every(seconds: float, what: str, act: Callable[[], Awaitable[None]]) -> None:

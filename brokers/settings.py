@@ -105,6 +105,26 @@ class WritingSection(Section):
     """Objects kept in memory for readers."""
 
 
+class CompactionSection(Section):
+    """How many small objects become few large ones. The same on all brokers of a cluster."""
+
+    enabled: bool = True
+    """Whether this broker compacts what is in its care, and deletes what is in segments."""
+    bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    """What is open is compacted as soon as there is so much of it."""
+    objects: int = Field(default=4096, ge=64)
+    """And as soon as there are so many objects."""
+    age: Seconds = 3600.0
+    """And as soon as the oldest of them was written so long ago."""
+    memory: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    """What of their records is held in memory at a time."""
+    at_once: int = Field(default=2, ge=1, le=64)
+    """For how many rows of objects this is done side by side."""
+    grace: Seconds = 60.0
+    """How long objects stay once they are in segments, or are retained no longer: for
+    readers that know an older catalog."""
+
+
 class MembershipSection(Section):
     """How brokers see each other live and die."""
 
@@ -125,6 +145,7 @@ class BrokerSettings(AllSettings):
     broker: BrokerSection = Field(default_factory=BrokerSection)
     web: WebSection = Field(default_factory=WebSection)
     writing: WritingSection = Field(default_factory=WritingSection)
+    compaction: CompactionSection = Field(default_factory=CompactionSection)
     membership: MembershipSection = Field(default_factory=MembershipSection)
     log: LogSettings = Field(default_factory=LogSettings)
 
@@ -146,6 +167,13 @@ class BrokerSettings(AllSettings):
             in_flight=self.writing.in_flight,
             buffer_bytes=self.writing.buffer_bytes,
             cache_bytes=self.writing.cache_bytes,
+            compaction=self.compaction.enabled,
+            compaction_bytes=self.compaction.bytes,
+            compaction_objects=self.compaction.objects,
+            compaction_age=self.compaction.age,
+            compaction_memory=self.compaction.memory,
+            compactions_at_once=self.compaction.at_once,
+            delete_grace=self.compaction.grace,
             heartbeat=self.membership.heartbeat,
             expiration=self.membership.expiration,
             settle=self.membership.settle,

@@ -148,6 +148,8 @@ def close_and_open(
     ending = catalog.era
     if ending is None or ending.number != era or ending.state != "ending":
         return catalog
+    if any(sealed[x.broker][0] < x.kept_from for x in ending.rows):
+        return catalog  # a seal where an object had been deleted ends nothing
     rows = tuple(replace(x, sealed_at=sealed[x.broker][0]) for x in ending.rows)
     closed = replace(ending, state="closed", rows=rows, planned=())
     collections = [

@@ -6,6 +6,8 @@ FeedRefused
 ├── BatchRefused         a batch that no broker may store: nothing of it was written
 └── RangeRefused
     └── PositionGone     retention has deleted what lies after the position
+
+RowDamaged               within a broker: what becomes ``RangeDamaged`` of some partition
 """
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
@@ -56,3 +58,7 @@ class PositionGone(RangeRefused):
             f"beginning to go on with what is left, and let the collection keep records for "
             f"longer than readers may be away"
         )
+
+
+class RowDamaged(Exception):
+    """An object of a row, or what became of it, is not what was written, or is missing."""

@@ -11,10 +11,12 @@ is found by halving among the tables, and by reading on from there.
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Row
+from changefeed.feeds.brokers.compacted_row import CompactedRow
+from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import (
     MOST_IN_FLIGHT,
     TABLE_EVERY,
@@ -50,12 +52,10 @@ class _Spot(NamedTuple):
     last: int
 
 
-class RowDamaged(Exception):
-    """An object of a row is not what was written, or is missing."""
-
-
 class RowReader:
-    """One row. ``known``: objects 1 to there can be read; ``sealed_at``: its end, if known.
+    """One row. ``known``: objects up to there can be read; ``sealed_at``: its end, if known.
+
+    Those below ``kept_from`` are deleted; what ``compacted`` knows of is in segments.
 
     With ``ahead``, it reads so many headers at once, and keeps no more of what is recent than
     it has to: for engines, which read long stretches and then stop. A broker goes on with the
@@ -77,6 +77,7 @@ class RowReader:
         self.known = 0
         self.sealed_at: int | None = None
         self.kept_from = 1
+        self.compacted = CompactedRow(store, cluster, era, broker)
         self._store = store
         self._cluster = cluster
         self._cache = cache
@@ -104,6 +105,8 @@ class RowReader:
         self.kept_from = max(self.kept_from, row.kept_from)
         self._skip_to(self.kept_from - 1)
         sealed_at = row.sealed_at
+        if self.sealed_at is not None and self.sealed_at < self.kept_from:
+            self.sealed_at = None  # made where an object had been deleted: it ends nothing
         if self.sealed_at is None and sealed_at is not None:
             self.sealed_at = sealed_at
             if self.known < sealed_at:
@@ -196,7 +199,8 @@ class RowReader:
             number, _ = self._headers.popitem(last=False)
             del self._header_bytes[number]
 
-    async def _there(self, number: int) -> FlushHeader:
+    async def there(self, number: int) -> FlushHeader:
+        """Return what an object holds that should be there. Raise ``RowDamaged``."""
         header = await self.header(number)
         if header is None:
             raise RowDamaged(f"{self.key(number)} is missing")
@@ -208,14 +212,18 @@ class RowReader:
         """Return the ends of its partitions after all that is known; from a few reads."""
         last = self.known
         if last == self.sealed_at:
-            seal = await self._there(last)
+            seal = await self.there(last)
             if seal.table is not None:
                 return ends_after([seal])
             last -= 1
         if last < 1:
             return {}
+        if table_before(last) < self.kept_from:
+            final = await self.compacted.final_run()
+            if final is not None:
+                return final.ends
         numbers = range(table_before(last), last + 1)
-        return ends_after([await self._there(x) for x in numbers])
+        return ends_after([await self.there(x) for x in numbers])
 
     async def last_table(self, holds: Callable[[FlushHeader], bool]) -> FlushHeader | None:
         """Return the last object with a table of which something holds, if there is one.
@@ -226,7 +234,7 @@ class RowReader:
         found = None
         while low <= high:
             middle = (low + high) // 2
-            header = await self._there(middle * TABLE_EVERY + 1)
+            header = await self.there(middle * TABLE_EVERY + 1)
             if holds(header):
                 found, low = header, middle + 1
             else:
@@ -243,6 +251,13 @@ class RowReader:
         return first, (last - 1) // TABLE_EVERY
 
     # records
+
+    def is_recent(self, key: Key, after: int) -> bool:
+        """Whether what follows on a sequence can lie in the newest objects only."""
+        spots = self._recent.get(key, [])
+        if spots and after >= spots[0].last:
+            return True
+        return self.kept_from == 1 and self._recent_from == 1
 
     async def read(self, key: Key, after: int, max_bytes: int) -> list[Block]:
         """Return records of a partition after a sequence, about so many bytes of them.
@@ -278,7 +293,7 @@ class RowReader:
         size = 0
         number = await self._locate(key, after)
         while number is not None and after < end and size < max_bytes and len(found) < _FOUND:
-            section = _section(await self._there(number), key)
+            section = _section(await self.there(number), key)
             if section is not None and section.last > after:
                 if section.first > after + 1:
                     raise RowDamaged(f"records {after + 1} to {section.first - 1} are missing")
@@ -294,12 +309,34 @@ class RowReader:
         kept = self._cache.peek(key)
         if kept is not None:
             return section_columns(kept, section)
-        await self._there(number)  # which says where its columns begin
+        await self.there(number)  # which says where its columns begin
         begin = self._header_bytes[number] + section.offset
         data = await self._store.get(key, begin, begin + section.bytes)
         if data is None:
             raise RowDamaged(f"{key} is missing")
         return cut_columns(data, section)
+
+    async def columns_of(self, number: int, sections: Sequence[Section]) -> list[Layout]:
+        """Read the columns of some sections of an object at once, by the piece they lie in.
+
+        Raise ``RowDamaged``.
+        """
+        if not sections:
+            return []
+        key = self.key(number)
+        kept = self._cache.peek(key)
+        try:
+            if kept is not None:
+                return [section_columns(kept, x) for x in sections]
+            await self.there(number)  # which says where its columns begin
+            head = self._header_bytes[number]
+            begin = min(x.offset for x in sections)
+            end = max(x.offset + x.bytes for x in sections)
+            data = await self._store.get(key, head + begin, head + end) or b""
+            return [cut_columns(data[x.offset - begin :][: x.bytes], x) for x in sections]
+        except FlushDamaged as error:
+            self._cache.drop(key)  # it may be restored
+            raise RowDamaged(f"{key} is not what was written: {error}") from error
 
     async def _look_ahead(self, number: int) -> None:
         """Read the headers of some objects at once, those that are not there among them."""
@@ -316,14 +353,14 @@ class RowReader:
         begin = max(low, 0)
         while low <= high:
             middle = (low + high) // 2
-            table = ends_after([await self._there(middle * TABLE_EVERY + 1)])
+            table = ends_after([await self.there(middle * TABLE_EVERY + 1)])
             end = table.get(key)
             if end is None or end.last == 0 or end.latest_us < time_us:
                 begin, low = middle, middle + 1
             else:
                 high = middle - 1
         for number in range(max(begin * TABLE_EVERY + 1, self.kept_from), self.known + 1):
-            section = _section(await self._there(number), key)
+            section = _section(await self.there(number), key)
             if section is None or section.last <= after or section.latest_us < time_us:
                 continue
             times = (await self._columns(number, section)).times
@@ -332,7 +369,7 @@ class RowReader:
         return None
 
     async def _block(self, key: Key, number: int, after: int) -> Block | None:
-        section = _section(await self._there(number), key)
+        section = _section(await self.there(number), key)
         if section is None or section.last <= after:
             return None
         if section.first > after + 1:
@@ -367,7 +404,7 @@ class RowReader:
         found = low
         while low <= high:
             middle = (low + high) // 2
-            table = await self._there(middle * TABLE_EVERY + 1)
+            table = await self.there(middle * TABLE_EVERY + 1)
             end = ends_after([table]).get(key)
             if end is None or end.last <= after:
                 found, low = middle, middle + 1
@@ -382,7 +419,7 @@ class RowReader:
                 return _first_beyond(self._recent.get(key, []), number, after)
             if self._ahead and number not in self._headers:
                 await self._look_ahead(number)
-            section = _section(await self._there(number), key)
+            section = _section(await self.there(number), key)
             if section is not None and section.last > after:
                 return number
             number += 1

@@ -15,12 +15,12 @@ from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.compacted import Piece, SegmentBounds, bounds_of, covering
-from changefeed.feeds.brokers.errors import PositionGone
+from changefeed.feeds.brokers.errors import PositionGone, RowDamaged
 from changefeed.feeds.brokers.flush import FlushDamaged
 from changefeed.feeds.brokers.names import SEGMENTS, segments_prefix
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.row_reader import RowDamaged, RowReader
+from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable

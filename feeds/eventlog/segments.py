@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog.arrow_columns import TIME, Arrays, Bodies, arrays, layout_of
-from changefeed.feeds.eventlog.block_format import Layout, behind, joined
+from changefeed.feeds.eventlog.block_format import BlockDamaged, Layout, behind, joined
 from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.eventlog.checksums import NONE, extend
 from changefeed.feeds.eventlog.segment_rows import Group, SegmentDamaged, SegmentFile
@@ -162,6 +163,60 @@ def _batch(
                 raise _NotText from error
             raise
     return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def canonical(layout: Layout) -> Layout:
+    """Return the same records as a log lays them out: ids that are the key not kept apart.
+
+    What clients of brokers lay out may be otherwise. Raise ``BlockDamaged``.
+    """
+    if not layout.id_sizes:
+        return layout
+    size = len(layout.kinds)
+    columns = Columns(first=1, count=size, skip=0, layout=layout)
+    try:
+        made = {name: make() for name, make in arrays(columns, "bytes").items()}
+        return layout_of(pa.RecordBatch.from_pydict(made))
+    except (pa.ArrowInvalid, IndexError) as error:
+        raise BlockDamaged(str(error)) from error
+
+
+def describe_segment(file: BinaryIO, first: int, latest_us: int | None) -> SegmentFile:
+    """Return what the file of a segment holds that was written before.
+
+    ``latest_us`` is the latest commit time before it in its range, if there is any. The
+    records are taken as they are. Raise ``SegmentDamaged`` for what is no segment.
+    """
+    groups: list[Group] = []
+    begin, last = 0, first - 1
+    with _noticed(first, first), closing(pq.ParquetFile(file, pre_buffer=False)) as parquet:
+        is_text = parquet.schema_arrow.field("body").type == pa.string()
+        for number in range(parquet.num_row_groups):
+            found = parquet.metadata.row_group(number)
+            ends = [_chunk_end(found.column(n)) for n in range(found.num_columns)]
+            table = parquet.read_row_group(number, ["committed_at"], use_threads=False)
+            latest = pc.max(table.column(0).cast(pa.int64())).as_py()
+            latest_us = latest if latest_us is None else max(latest, latest_us)
+            last += found.num_rows
+            groups.append(Group(last, latest_us, max(ends), _crc(file, begin, max(ends))))
+            begin = max(ends)
+    if not groups:
+        raise SegmentDamaged(first, first, "it has no changes")
+    size = file.seek(0, 2)
+    return SegmentFile(
+        first=first,
+        groups=tuple(groups),
+        size=size,
+        is_text=is_text,
+        tail_crc=_crc(file, begin, size),
+    )
+
+
+def _chunk_end(column: pq.ColumnChunkMetaData) -> int:
+    begin = column.dictionary_page_offset
+    if begin is None:
+        begin = column.data_page_offset
+    return int(begin + column.total_compressed_size)
 
 
 def read_segment(

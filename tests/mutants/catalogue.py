@@ -1,6 +1,7 @@
 """All mutants, part by part. A new one is one more entry in the list of its part."""
 
 from .of_brokers import BROKERS
+from .of_compaction import COMPACTION
 from .of_emulator import EMULATOR
 from .of_feeds import FEEDS
 from .of_fleet import FLEET
@@ -29,5 +30,6 @@ MUTANTS = (
     *GUARDS,
     *STORES,
     *BROKERS,
+    *COMPACTION,
     *PAGE,
 )

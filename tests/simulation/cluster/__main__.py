@@ -53,6 +53,7 @@ def main(
     typer.echo(
         f"{seeds:,} seeds, {bad} violations; {sum(x.records for x in lived):,} records, "
         f"{sum(x.eras for x in lived):,} eras, {sum(x.catalogs for x in lived):,} catalogs, "
+        f"{sum(x.segments for x in lived):,} segments, "
         f"{sum(x.seconds for x in lived) / 3600:,.0f} virtual hours in "
         f"{time.monotonic() - began:,.0f} s"
     )

@@ -9,8 +9,16 @@ from changefeed.feeds.brokers.catalog import (
     decode_catalog,
     first_catalog,
 )
-from changefeed.feeds.brokers.flush import FlushHeader, Place, decode_header
-from changefeed.feeds.brokers.names import CATALOGS, number_of, row_prefix
+from changefeed.feeds.brokers.compacted import Segment, decode_run
+from changefeed.feeds.brokers.flush import FlushHeader, Place, Section, decode_header
+from changefeed.feeds.brokers.names import (
+    CATALOGS,
+    SEGMENTS,
+    compacted_prefix,
+    number_of,
+    row_prefix,
+)
+from changefeed.feeds.feed import RangeId
 
 from .checker import Violation
 from .store import Objects
@@ -38,6 +46,8 @@ class Guard:
     def deleting(self, key: str) -> None:
         if key.startswith(_WAL):
             self._noting(lambda: self._check_deletion(key))
+        elif key.startswith(SEGMENTS):
+            self._noting(lambda: self._check_segment(key))
 
     def _noting(self, look: Callable[[], None]) -> None:
         try:
@@ -84,16 +94,17 @@ class Guard:
             raise Violation(f"{kept} bytes of {after.name} are kept, {most} were asked for")
 
     def _headers(self, of: Collection) -> list[tuple[FlushHeader, float]]:
-        """Return what lies in the rows of a collection, and when each was to be written."""
+        """Return what lay in the rows of a collection, and when each was to be written."""
         found = []
         for era, broker in {(x.era, x.broker) for x in of.partitions}:
             prefix = row_prefix(era, broker)
-            for listed in self._objects.listed(prefix, "", float("inf")):
-                number = number_of(listed.key)
-                assert number is not None
-                data = self._objects.whole(listed.key)
+            for key in [*self._objects.keys, *self._objects.deleted]:
+                number = number_of(key)
+                data = self._objects.ever(key) if key.startswith(prefix) else None
+                if data is None or number is None:
+                    continue
                 header = decode_header(data, self.newest.identity, Place(era, broker, number))
-                found.append((header, self._objects.asked[listed.key]))
+                found.append((header, self._objects.asked[key]))
         return found
 
     def _check_deletion(self, key: str) -> None:
@@ -106,13 +117,40 @@ class Guard:
             raise Violation(f"{key} is deleted, and the catalog says that it is kept")
         place = Place(int(era), broker, number)
         header = decode_header(self._objects.whole(key), self.newest.identity, place)
+        segments = self._named(place.era, place.broker)
         for section in header.sections:
             partition = _partition(self.newest, section.collection, section.partition)
-            if section.last > partition:
+            if section.last > partition and not any(_holds(x, section) for x in segments):
                 raise Violation(
                     f"{key} is deleted, and has records of {section.partition} up to "
                     f"{section.last}, of which {partition} are gone"
                 )
+
+    def _check_segment(self, key: str) -> None:
+        """A segment that is deleted is named by no run, or has nothing that is kept."""
+        _, collection, partition, _ = key.split("/")
+        found = self.newest.collection(collection).partition(RangeId(partition))
+        for segment in self._named(found.era, found.broker):
+            if segment.key == key and segment.last > found.start:
+                raise Violation(f"{key} is deleted, and only up to {found.start} is gone")
+
+    def _named(self, era: int, broker: str) -> list[Segment]:
+        """Return the segments of a row that runs name, and that are there."""
+        found: list[Segment] = []
+        for listed in self._objects.listed(compacted_prefix(era, broker), "", float("inf")):
+            number = number_of(listed.key)
+            assert number is not None
+            data = self._objects.data[listed.key]
+            run = decode_run(data, self.newest.identity, era, broker, number)
+            found += [x for x in run.segments if x.key in self._objects.data]
+        return found
+
+
+def _holds(segment: Segment, section: Section) -> bool:
+    return (segment.collection, segment.partition) == (
+        section.collection,
+        section.partition,
+    ) and segment.first <= section.first <= section.last <= segment.last
 
 
 def _partition(catalog: Catalog, collection: str, wanted: str) -> int:

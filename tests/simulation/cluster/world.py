@@ -13,6 +13,7 @@ from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
+from changefeed.feeds.brokers.names import SEGMENTS
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from tests.simulation.loop import FreezingLoop
 
@@ -44,6 +45,7 @@ class Outcome:
     eras: int
     catalogs: int
     objects: int
+    segments: int
     seconds: float
 
 
@@ -78,6 +80,11 @@ class World:
             seal_patience=self.random.choice([0.0, 1.0, 5.0]),
             homes_at_once=self.random.choice([1, 64]),
             warm_bytes=self.random.choice([1, 100_000]),
+            compaction=self.random.random() < 0.8,
+            compaction_interval=self.random.choice([1.0, 5.0]),
+            compaction_objects=self.random.choice([4, 64]),
+            compaction_age=self.random.choice([0.0, 1e9]),
+            compaction_memory=self.random.choice([500, 1_000_000]),
             retention_interval=2.0,
             delete_grace=self.random.choice([1.0, 10.0]),
         )
@@ -161,10 +168,15 @@ class World:
         for _ in range(self.random.choice([1, 2])):
             self._produce(RealProducer(self, collection, self._next_producer()))
         self._produce(OneShot(self, collection, self._next_producer()))
-        for name, source in (("reader", CoreSource), ("feed", FeedSource)):
-            reader = SimReader(self, collection, name, source(self, collection))
-            self._readers.append(reader)
-            self._go(reader.run())
+        self._read(collection, "reader", CoreSource)
+        self._read(collection, "feed", FeedSource)
+
+    def _read(
+        self, collection: str, name: str, source: type[CoreSource] | type[FeedSource]
+    ) -> None:
+        reader = SimReader(self, collection, name, source(self, collection))
+        self._readers.append(reader)
+        self._go(reader.run())
 
     def _next_producer(self) -> int:
         return len(self._producers) + 1
@@ -190,6 +202,8 @@ class World:
         self.tell("nothing fails any more")
         self._start_one_if_none_is_left()
         await asyncio.sleep(self.settings.expiration + 5)
+        for collection in sorted({x.collection for x in self._readers}):
+            self._read(collection, "late", CoreSource)  # much of what it reads is in segments
         for producer in self._producers:
             producer.stopping = True
         await asyncio.sleep(_LATEST)
@@ -257,6 +271,7 @@ class World:
             eras=len(newest.eras),
             catalogs=newest.number,
             objects=len(self.objects.keys),
+            segments=sum(x.startswith(SEGMENTS) for x in self.objects.keys),
             seconds=self.loop.time(),
         )
 

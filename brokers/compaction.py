@@ -1,0 +1,116 @@
+"""What of a row is compacted next, and how: decided from numbers alone.
+
+A run goes from where the last one ended to an object with a table, so that the ends of all
+partitions are known there, or to the seal. Where it ends follows from what is in the row and
+from the settings: so a run that was begun and not finished is made the same way again.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.catalog import Catalog, Row
+from changefeed.feeds.brokers.flush import Ends, PartitionEnd
+from changefeed.feeds.feed import RangeId
+
+Key = tuple[str, RangeId]
+
+GROUP_BYTES: Final = 8 * 1024 * 1024
+GROUP_RECORDS: Final = 64 * 1024
+"""A row group takes no more sections once it has either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Border:
+    """Where a run may end: after object ``last``, with the partitions at ``ends``.
+
+    ``bytes`` are those of records from the run's beginning up to there.
+    """
+
+    last: int
+    ends: Ends
+    bytes: int
+    final: bool = False
+
+
+def rows_of(catalog: Catalog, broker: str, incarnation: str) -> Iterator[tuple[int, Row]]:
+    """Yield the rows that a broker compacts, with their eras: the oldest first.
+
+    That is its own row of the newest era. A row of an era that is over is compacted by the
+    broker of the same name, or by one that its place in the row's era names: each object is
+    read once, whatever the number of homes its partitions have. Two that do it at once, since
+    they know different catalogs, do no harm.
+    """
+    newest = catalog.era
+    if newest is None:
+        return
+    there = [x.broker for x in newest.rows]
+    for era in catalog.eras:
+        for place, row in enumerate(era.rows):
+            if era is newest:
+                ours = (row.broker, row.incarnation) == (broker, incarnation)
+            else:
+                ours = _compactor(row, place, there) == broker
+            if ours and not _is_gone(row):
+                yield era.number, row
+
+
+def _compactor(row: Row, place: int, there: Sequence[str]) -> str:
+    if not there:
+        return ""
+    return row.broker if row.broker in there else there[place % len(there)]
+
+
+def _is_gone(row: Row) -> bool:
+    """Whether nothing is left of a row but its seal."""
+    return row.sealed_at is not None and row.kept_from >= row.sealed_at
+
+
+def is_whole(border: Border, first: int, settings: CoreSettings) -> bool:
+    """Whether a run has as much as one is to have, so that it ends there at the latest."""
+    objects = border.last - first + 1
+    return border.bytes >= settings.compaction_bytes or objects >= settings.compaction_objects
+
+
+def bytes_between(before: Ends, after: Ends) -> int:
+    """Return the bytes of records that a row has got from one object to another."""
+    return sum(x.stored for x in after.values()) - sum(x.stored for x in before.values())
+
+
+def shares(before: Ends, after: Ends, starts: Mapping[Key, int], most: int) -> list[list[Key]]:
+    """Return which partitions to compact, as many together as make so many bytes.
+
+    Those without new records are left out, and those whose records are deleted. They are in
+    the order in which flushes have them, so that what is read of each is a piece of it.
+    """
+    found: list[list[Key]] = []
+    size = most
+    for key in sorted(after):
+        new = after[key].last - max(_last(before, key), starts.get(key, 0))
+        if new <= 0:
+            continue
+        added = after[key].stored - (before[key].stored if key in before else 0)
+        if size + added > most:
+            found.append([])
+            size = 0
+        found[-1].append(key)
+        size += added
+    return found
+
+
+def _last(ends: Ends, key: Key) -> int:
+    return ends[key].last if key in ends else 0
+
+
+def without_producers(ends: Iterable[PartitionEnd]) -> Iterator[PartitionEnd]:
+    """Yield ends as runs have them that are followed by others."""
+    for end in ends:
+        yield PartitionEnd(
+            collection=end.collection,
+            partition=end.partition,
+            last=end.last,
+            latest_us=end.latest_us,
+            stored=end.stored,
+            written_us=end.written_us,
+        )

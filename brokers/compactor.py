@@ -1,0 +1,242 @@
+"""Compaction at work: runs of a row become segments, one for each partition, in the background.
+
+First the segments, then the run that names them; both are created if there are none, so each
+step may be repeated, by any number of brokers at once, and be cut off anywhere. What is deleted
+afterwards is decided from the catalog, by ``retention``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from changefeed.brokers.compaction import (
+    Border,
+    bytes_between,
+    is_whole,
+    rows_of,
+    without_producers,
+)
+from changefeed.brokers.core_settings import CoreSettings
+from changefeed.brokers.members import Sign
+from changefeed.brokers.run_maker import RunMaker
+from changefeed.brokers.segment_writer import SegmentWriter
+from changefeed.feeds.brokers.catalog import Catalog, Row
+from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.compacted import CompactedRun, Segment, bounds_of, encode_run
+from changefeed.feeds.brokers.errors import ClusterRefused, RowDamaged
+from changefeed.feeds.brokers.flush import (
+    TABLE_EVERY,
+    Ends,
+    FlushDamaged,
+    FlushHeader,
+    table_before,
+)
+from changefeed.feeds.brokers.names import compacted_key, segment_key, segments_prefix
+from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.work import Work
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Compacted:
+    """What this broker has compacted since it started. ``bytes`` are those of the files."""
+
+    runs: int = 0
+    objects: int = 0
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+    failures: int = 0
+
+
+class Compactor:
+    """Compacts the rows that are this broker's. ``wall_us`` is the time of day."""
+
+    def __init__(
+        self,
+        sign: Sign,
+        catalogs: CatalogStore,
+        readers: RowReaders,
+        store: ObjectStore,
+        *,
+        settings: CoreSettings,
+        wall_us: Callable[[], int],
+        work: Work,
+    ) -> None:
+        self.done = Compacted()
+        self._sign = sign
+        self._catalogs = catalogs
+        self._readers = readers
+        self._store = store
+        self._settings = settings
+        self._wall_us = wall_us
+        self._maker = RunMaker(SegmentWriter(store, work), settings.compaction_memory)
+        self._one = asyncio.Lock()
+        self._finished: set[tuple[int, str]] = set()
+        self._swept: set[tuple[int, str]] = set()
+
+    async def step(self, *, everything: bool = False) -> bool:
+        """Make the runs that are due, a few rows at a time; one that fails stops no other.
+
+        ``everything``: whatever can be compacted is due. Return whether all was done.
+        """
+        async with self._one:
+            catalog = self._catalogs.newest
+            rows = rows_of(catalog, self._sign.name, self._sign.incarnation)
+            turns = asyncio.Semaphore(self._settings.compactions_at_once)
+
+            async def compact(era: int, row: Row) -> bool:
+                async with turns:
+                    return await self._row(catalog, era, row, everything=everything)
+
+            async with asyncio.TaskGroup() as tasks:
+                found = [tasks.create_task(compact(*x)) for x in rows if not self._is_done(*x)]
+        return all(x.result() for x in found)
+
+    def _is_done(self, era: int, row: Row) -> bool:
+        return row.sealed_at is not None and (era, row.broker) in self._finished
+
+    async def _row(self, catalog: Catalog, era: int, row: Row, *, everything: bool) -> bool:
+        """Make runs of a row until none is due; return whether nothing went wrong."""
+        where = {"era": era, "row": row.broker}
+        self.done.failures += 1  # unless it comes to an end
+        try:
+            while await self._run(catalog, era, row, everything=everything):
+                catalog = self._catalogs.newest
+        except (StoreUnavailable, RowDamaged, FlushDamaged, ClusterRefused) as error:
+            _log.warning("compaction.failed", extra={**where, "error": str(error)})
+            return False
+        except Exception:  # noqa: BLE001 - the broker goes on without
+            _log.exception("compaction.failed", extra=where)
+            return False
+        self.done.failures -= 1
+        return True
+
+    async def _run(self, catalog: Catalog, era: int, row: Row, *, everything: bool) -> bool:
+        """Make the next run of a row, if it is due; return whether there may be more."""
+        reader = self._readers.row(catalog, era, row.broker)
+        done = await reader.compacted.look(reader.kept_from)
+        if reader.compacted.final:
+            self._finished.add((era, row.broker))
+            return False
+        first = max(done + 1, reader.kept_from)
+        before = await self._before(reader, first)
+        border = await self._border(reader, first, before, row, everything=everything)
+        if border is None:
+            if row.sealed_at is not None:
+                self._finished.add((era, row.broker))  # there is nothing but the seal
+            return False
+        starts = {(c.name, p.id): p.start for c in catalog.collections for p in c.partitions}
+        segments = await self._maker.make(reader, first, before, border, starts)
+        await self._name(catalog, reader, first, border, segments)
+        return True
+
+    async def _before(self, reader: RowReader, first: int) -> Ends:
+        """Return the ends before an object at which a run begins."""
+        if first == 1:
+            return {}
+        run = await reader.compacted.last_of(lambda x: x.run.last < first)
+        if run is not None and run.run.last == first - 1:
+            return run.ends
+        return _table(reader, await reader.there(first))
+
+    async def _border(
+        self, reader: RowReader, first: int, before: Ends, row: Row, *, everything: bool
+    ) -> Border | None:
+        """Return where the run that begins at an object ends, if one is due."""
+        end = reader.known if row.sealed_at is None else row.sealed_at - 1
+        if end < first:
+            return None
+        found: Border | None = None
+        for number in range(table_before(first) + TABLE_EVERY, end + 1, TABLE_EVERY):
+            ends = _table(reader, await reader.there(number))
+            found = Border(last=number - 1, ends=ends, bytes=bytes_between(before, ends))
+            if is_whole(found, first, self._settings):
+                return found
+        if row.sealed_at is not None:
+            ends = await reader.ends()
+            size = bytes_between(before, ends)
+            return Border(last=end, ends=ends, bytes=size, final=True)
+        if found is None or everything:
+            return found
+        age = (self._wall_us() - (await reader.there(first)).written_us) / 1e6
+        return found if age >= self._settings.compaction_age else None
+
+    async def _name(
+        self,
+        catalog: Catalog,
+        reader: RowReader,
+        first: int,
+        border: Border,
+        segments: Sequence[Segment],
+    ) -> None:
+        """Say that a run is in segments, unless another broker has said it meanwhile."""
+        ends = border.ends.values()
+        run = CompactedRun(
+            cluster=catalog.identity,
+            era=reader.era,
+            broker=reader.broker,
+            first=first,
+            last=border.last,
+            written_us=(await reader.there(border.last)).written_us,
+            final=border.final,
+            ends=tuple(ends if border.final else without_producers(ends)),
+            segments=tuple(segments),
+        )
+        key = compacted_key(reader.era, reader.broker, first)
+        created = await self._store.create(key, encode_run(run))
+        await reader.compacted.look(reader.kept_from)
+        row = (reader.era, reader.broker)
+        if not created or row not in self._swept:
+            await self._sweep(reader, segments)
+            self._swept.add(row)
+        if created:
+            self._count(run)
+
+    async def _sweep(self, reader: RowReader, segments: Sequence[Segment]) -> None:
+        """Delete segments that no run will name: of one that was not finished, or was second.
+
+        What a run names begins where the one before it has ended. So of what lies within those
+        that there are, what they do not name is never named.
+        """
+        for partition in sorted({(x.collection, x.partition) for x in segments}):
+            first = min(x.first for x in segments if (x.collection, x.partition) == partition)
+            after = segment_key(*partition, first, 0)
+            needless = []
+            for listed in await self._store.list(segments_prefix(*partition), after):
+                bounds = bounds_of(listed.key)
+                named = bounds and await reader.compacted.find(partition, bounds.first)
+                if named and named.key != listed.key:
+                    needless.append(listed.key)
+            if needless:
+                _log.info("compaction.swept", extra={"segments": needless})
+                await self._store.delete(needless)
+
+    def _count(self, run: CompactedRun) -> None:
+        done, objects = self.done, run.last - run.first + 1
+        done.runs += 1
+        done.objects += objects
+        done.segments += len(run.segments)
+        done.records += sum(x.last - x.first + 1 for x in run.segments)
+        done.bytes += sum(x.size for x in run.segments)
+        _log.info(
+            "compaction.run",
+            extra={
+                "era": run.era,
+                "row": run.broker,
+                "first": run.first,
+                "last": run.last,
+                "segments": len(run.segments),
+            },
+        )
+
+
+def _table(reader: RowReader, header: FlushHeader) -> Ends:
+    """Return the ends of partitions before an object that has a table."""
+    if header.table is None:
+        raise RowDamaged(f"{reader.key(header.number)} has no table")
+    return {(x.collection, x.partition): x for x in header.table}

@@ -1,0 +1,110 @@
+"""Making one segment: its records become Parquet, and an object of the store.
+
+An object of its name that is there already is taken as it is, if it holds the same records:
+another broker was quicker, or this one before it was killed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from io import BytesIO
+from typing import NamedTuple
+
+from changefeed.brokers.compaction import GROUP_BYTES, GROUP_RECORDS
+from changefeed.feeds.brokers.compacted import Segment
+from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.flush import Section
+from changefeed.feeds.brokers.names import segment_key
+from changefeed.feeds.brokers.parquet import segments_module
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.work import Work
+from changefeed.feeds.eventlog.block_format import BlockDamaged, Layout, joined
+from changefeed.feeds.eventlog.segment_rows import SegmentDamaged, SegmentFile
+
+
+class Gathered(NamedTuple):
+    """Records of a partition from one flush."""
+
+    section: Section
+    columns: Layout
+
+
+class SegmentWriter:
+    """Raises ``RowDamaged`` where a segment cannot be made, or another thing has its name."""
+
+    def __init__(self, store: ObjectStore, work: Work) -> None:
+        self._store = store
+        self._work = work
+
+    async def write(self, gathered: Sequence[Gathered], latest_us: int | None) -> Segment:
+        """Make a segment of records that follow each other in one partition.
+
+        ``latest_us`` is the latest commit time before them, if there are any.
+        """
+        first, last = gathered[0].section, gathered[-1].section
+        key = segment_key(first.collection, first.partition, first.first, last.last)
+        try:
+            data, file = await self._work(lambda: _encoded(gathered))
+            if not await self._store.create(key, data):
+                found = await self._store.get(key) or b""
+                if found != data:
+                    file = await self._work(lambda: _same(found, gathered, latest_us))
+        except (SegmentDamaged, BlockDamaged) as error:
+            raise RowDamaged(
+                f"{key} does not hold the records {first.first:,} to {last.last:,} of its "
+                f"flushes, or these cannot be read: {error}. If it exists, and no flush is "
+                f"damaged, delete it"
+            ) from error
+        return Segment(
+            collection=first.collection,
+            partition=first.partition,
+            first=file.first,
+            groups=file.groups,
+            size=file.size,
+            is_text=file.is_text,
+            tail_crc=file.tail_crc,
+            stored=last.stored,
+        )
+
+
+def _encoded(gathered: Sequence[Gathered]) -> tuple[bytes, SegmentFile]:
+    segments = segments_module()
+    file = BytesIO()
+
+    def groups() -> Iterator[object]:
+        for sections in _grouped(gathered):
+            yield segments.Records(
+                first=sections[0].section.first,
+                latest_us=sections[-1].section.latest_us,
+                layout=segments.canonical(joined(x.columns for x in sections)),
+            )
+
+    found = segments.write_segment(file, gathered[0].section.partition, groups)
+    return file.getvalue(), found
+
+
+def _grouped(gathered: Sequence[Gathered]) -> Iterator[Sequence[Gathered]]:
+    """Cut sections that follow each other into row groups."""
+    found: list[Gathered] = []
+    size = count = 0
+    for one in gathered:
+        found.append(one)
+        size += one.section.bytes
+        count += one.section.count
+        if size >= GROUP_BYTES or count >= GROUP_RECORDS:
+            yield found
+            found, size, count = [], 0, 0
+    if found:
+        yield found
+
+
+def _same(data: bytes, gathered: Sequence[Gathered], latest_us: int | None) -> SegmentFile:
+    """Describe a segment that others have written, once it is known to hold the same."""
+    segments = segments_module()
+    first, last = gathered[0].section.first, gathered[-1].section.last
+    found: SegmentFile = segments.describe_segment(BytesIO(data), first, latest_us)
+    with closing(segments.read_segment(BytesIO(data), found, first)) as pieces:
+        there = joined(x.layout for x in pieces)
+    wanted = segments.canonical(joined(x.columns for x in gathered))
+    if there != wanted or found.last != last:
+        raise SegmentDamaged(first, last, "it holds other records")
+    return found

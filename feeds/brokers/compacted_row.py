@@ -1,0 +1,191 @@
+"""What of a row is in segments: its runs, ``compacted/<era>/<broker>/<n>``, on any broker.
+
+Runs follow each other, so the next is asked for by its number; where one begins that
+retention has made room before, a listing says. A run is found by halving among those
+that there are.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from changefeed.feeds.brokers.compacted import CompactedRun, Segment, decode_run
+from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
+from changefeed.feeds.brokers.names import compacted_key, compacted_prefix, number_of
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.feed import RangeId
+
+_RUNS = 256
+Key = tuple[str, RangeId]
+
+
+class KnownRun:
+    """A run, with what is looked up in it."""
+
+    def __init__(self, run: CompactedRun) -> None:
+        self.run = run
+        self.ends: Mapping[Key, PartitionEnd] = {
+            (x.collection, x.partition): x for x in run.ends
+        }
+        self._segments: dict[Key, list[Segment]] = {}
+        for segment in run.segments:
+            key = (segment.collection, segment.partition)
+            self._segments.setdefault(key, []).append(segment)
+
+    def last(self, key: Key) -> int:
+        """Return the last sequence of a partition when the run ends; 0 if it has none."""
+        end = self.ends.get(key)
+        return 0 if end is None else end.last
+
+    def latest_us(self, key: Key) -> int | None:
+        end = self.ends.get(key)
+        return None if end is None or end.last == 0 else end.latest_us
+
+    def segments(self, key: Key) -> Sequence[Segment]:
+        return self._segments.get(key, ())
+
+
+class CompactedRow:
+    """The runs of one row. ``end``: its objects up to there are in segments, as is known.
+
+    ``final``: all of them are, up to the seal. Every method may raise ``RowDamaged``.
+    """
+
+    def __init__(self, store: ObjectStore, cluster: str, era: int, broker: str) -> None:
+        self.era = era
+        self.broker = broker
+        self.end = 0
+        self.final = False
+        self._store = store
+        self._cluster = cluster
+        self._starts: list[int] = []
+        self._kept: OrderedDict[int, KnownRun] = OrderedDict()
+        self._listed_for = 0
+
+    async def look(self, kept_from: int = 1, *, again: bool = False) -> int:
+        """Look for more runs; return ``end``.
+
+        ``kept_from`` is the row's: where it lies behind what is known some runs, or some
+        objects that never were in one, are deleted. ``again``: something was missing.
+        """
+        while not self.final:
+            run = await self._run(self.end + 1)
+            if run is None:
+                break
+            self._take(run)
+        behind = self.end + 1 < kept_from and self._listed_for != kept_from
+        if not self.final and (behind or again or not self._listed_for):
+            self._listed_for = kept_from
+            if await self._list():
+                return await self.look(kept_from)
+        return self.end
+
+    async def look_behind(self, kept_from: int) -> None:
+        """Look for runs if objects may be deleted that are not known to be in any."""
+        if self.end + 1 < kept_from and self._listed_for != kept_from:
+            await self.look(kept_from)
+
+    async def _list(self) -> bool:
+        """Learn of runs from a listing; return whether there were any that are new."""
+        after = compacted_key(self.era, self.broker, self.end)
+        listed = await self._store.list(compacted_prefix(self.era, self.broker), after)
+        numbers = sorted(x for x in (number_of(y.key) for y in listed) if x is not None)
+        for number in reversed(numbers):
+            run = await self._run(number)
+            if run is not None:
+                self._starts += [x for x in numbers if x < number]
+                self._take(run)
+                return True
+        return False
+
+    def _take(self, run: KnownRun) -> None:
+        if run.run.last > self.end:
+            self._starts.append(run.run.first)
+            self.end = run.run.last
+            self.final = run.run.final
+
+    async def _run(self, number: int) -> KnownRun | None:
+        known = self._kept.get(number)
+        if known is not None:
+            self._kept.move_to_end(number)
+            return known
+        key = compacted_key(self.era, self.broker, number)
+        data = await self._store.get(key)
+        if data is None:
+            return None
+        try:
+            run = decode_run(data, self._cluster, self.era, self.broker, number)
+        except FlushDamaged as error:
+            raise RowDamaged(f"{key} is not what was written: {error}") from error
+        self._kept[number] = KnownRun(run)
+        if len(self._kept) > _RUNS:
+            self._kept.popitem(last=False)
+        return self._kept[number]
+
+    async def find(self, key: Key, sequence: int) -> Segment | None:
+        """Return the segment that holds a sequence of a partition, if a run has it."""
+        run = await self._first(lambda x: x.last(key) >= sequence)
+        found = () if run is None else run.segments(key)
+        return next((x for x in found if x.first <= sequence <= x.last), None)
+
+    async def since(self, key: Key, time_us: int, after: int) -> AsyncIterator[Segment]:
+        """Yield the segments of a partition from the first that may reach a commit time.
+
+        Only those that have something after a sequence.
+        """
+
+        def reaches(run: KnownRun) -> bool:
+            latest_us = run.latest_us(key)
+            return latest_us is not None and latest_us >= time_us and run.last(key) > after
+
+        first = await self._first(reaches)
+        if first is None:
+            return
+        for number in [x for x in self._starts if x >= first.run.first]:
+            run = await self._run(number)
+            for segment in () if run is None else run.segments(key):
+                if segment.last > after and segment.file.latest_us >= time_us:
+                    yield segment
+
+    async def last_of(self, holds: Callable[[KnownRun], bool]) -> KnownRun | None:
+        """Return the last run of which something holds that holds of those before it, too."""
+        found: list[KnownRun] = []
+
+        def fails(run: KnownRun) -> bool:
+            if holds(run):
+                found.append(run)
+                return False
+            return True
+
+        await self._first(fails)
+        return max(found, key=lambda x: x.run.last, default=None)
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """The first numbers of all runs that are known."""
+        return tuple(self._starts)
+
+    async def run(self, number: int) -> KnownRun | None:
+        """Return a run by its first number, if it is there still."""
+        return await self._run(number)
+
+    async def final_run(self) -> KnownRun | None:
+        """Return the run before the seal, if there is one."""
+        await self.look()
+        return await self._run(self._starts[-1]) if self.final else None
+
+    async def _first(self, holds: Callable[[KnownRun], bool]) -> KnownRun | None:
+        """Return the first run of which something holds that holds of all after it."""
+        low, high = 0, len(self._starts)
+        found = None
+        while low < high:
+            middle = (low + high) // 2
+            run = await self._run(self._starts[middle])
+            if run is None:  # deleted, with all before it
+                del self._starts[: middle + 1]
+                low, high = 0, high - middle - 1
+            elif holds(run):
+                found, high = run, middle
+            else:
+                low = middle + 1
+        return found

@@ -1,0 +1,111 @@
+"""Records of a partition, wherever they lie: in the newest objects, in segments, in older ones.
+
+What is in segments may be in objects, too, until these are deleted; and between two looks an
+object may become part of a segment. So where something is missing, segments are looked for
+once more, and only what is in neither is damaged.
+"""
+
+from changefeed.feeds.brokers.catalog import Partition
+from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.flush import FlushDamaged
+from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.row_reader import Key, RowReader
+from changefeed.feeds.brokers.segment_reader import SegmentReader
+from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.eventlog.block_format import BlockDamaged, behind
+
+
+class PartitionReader:
+    """Raises ``RangeDamaged`` where what should be there is not."""
+
+    def __init__(self, segments: SegmentReader) -> None:
+        self._segments = segments
+
+    async def read(
+        self, row: RowReader, name: str, partition: Partition, after: int, max_bytes: int
+    ) -> list[Block]:
+        """Return records after a sequence, about so many bytes of them."""
+        key = (name, partition.id)
+        try:
+            if row.is_recent(key, after):
+                return await row.read(key, after, max_bytes)
+            await row.compacted.look_behind(row.kept_from)
+            blocks = await self._compacted(row, key, after, max_bytes)
+            if not blocks:
+                blocks = await row.read(key, after, max_bytes)
+            if not blocks:
+                await _check_end(row, key, partition, after)
+        except (RangeDamaged, RowDamaged) as error:
+            blocks = await self._look_again(row, key, after, max_bytes, error)
+        return blocks
+
+    async def _look_again(
+        self, row: RowReader, key: Key, after: int, max_bytes: int, error: Exception
+    ) -> list[Block]:
+        """Look for segments of what was missing elsewhere."""
+        try:
+            await row.compacted.look(row.kept_from, again=True)
+            blocks = await self._compacted(row, key, after, max_bytes)
+        except RowDamaged as other:
+            raise _damaged(key, after, other) from other
+        if blocks:
+            return blocks
+        if isinstance(error, RangeDamaged):
+            raise error
+        raise _damaged(key, after, error) from error
+
+    async def _compacted(
+        self, row: RowReader, key: Key, after: int, max_bytes: int
+    ) -> list[Block]:
+        segment = await row.compacted.find(key, after + 1)
+        if segment is None:
+            return []
+        return await self._segments.read(segment, after, max_bytes)
+
+    async def before(
+        self, row: RowReader, name: str, partition: Partition, time_us: int
+    ) -> int | None:
+        """Return the last sequence before the first record committed at or after a time.
+
+        ``None`` if there is no such record yet.
+        """
+        key = (name, partition.id)
+        try:
+            try:
+                return await self._before(row, key, time_us, partition.start)
+            except (RowDamaged, FlushDamaged):  # it may have become part of a segment
+                await row.compacted.look(row.kept_from, again=True)
+                return await self._before(row, key, time_us, partition.start)
+        except (RowDamaged, FlushDamaged, BlockDamaged) as error:
+            text = f"{partition.id!r} cannot be read: {error}"
+            raise RangeDamaged(partition.id, text) from error
+
+    async def _before(self, row: RowReader, key: Key, time_us: int, start: int) -> int | None:
+        await row.compacted.look_behind(row.kept_from)
+        async for segment in row.compacted.since(key, time_us, start):
+            before = await self._segments.sequence_before(segment, time_us, start)
+            if before is not None:
+                return before
+        found = await row.first_since(key, time_us, start)
+        if found is None:
+            return None
+        section, times = found
+        return section.first - 1 + behind(times, time_us)
+
+
+async def _check_end(row: RowReader, key: Key, partition: Partition, after: int) -> None:
+    """Raise ``RowDamaged`` if a partition goes on after what seems to be its end."""
+    last = partition.last
+    if last is None and row.kept_from > 1:
+        end = (await row.ends()).get(key)
+        last = 0 if end is None else end.last
+    if last is not None and after < last:
+        raise RowDamaged(f"records {after + 1:,} to {last:,} are missing")
+
+
+def _damaged(key: Key, after: int, error: Exception) -> RangeDamaged:
+    return RangeDamaged(
+        key[1],
+        f"records of range {key[1]!r} of collection {key[0]!r} after {after:,} cannot be "
+        f"read: {error}. Restore the object from a copy of the store; the other ranges go on",
+    )

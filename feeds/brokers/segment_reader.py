@@ -1,0 +1,108 @@
+"""Reading segments on a broker: whole objects in the cache, the last row groups decoded."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import closing
+from io import BytesIO
+from typing import Final
+
+from changefeed.feeds.brokers.compacted import Segment
+from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.parquet import segments_module
+from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.brokers.work import Work
+from changefeed.feeds.eventlog.segment_rows import SegmentDamaged
+
+_DECODED_BYTES: Final = 64 * 1024 * 1024
+
+
+class SegmentReader:
+    """Raises ``RowDamaged`` for a segment that is missing, or is not what was written."""
+
+    def __init__(self, store: ObjectStore, cache: ObjectCache, work: Work) -> None:
+        self._store = store
+        self._cache = cache
+        self._work = work
+        self._bytes = 0
+        self._decoded: OrderedDict[tuple[str, int], Sequence[Block]] = OrderedDict()
+        self._one = asyncio.Lock()
+
+    async def read(self, segment: Segment, after: int, max_bytes: int) -> list[Block]:
+        """Return records of a segment after a sequence, about so many bytes of them."""
+        found: list[Block] = []
+        size = 0
+        for number in range(segment.file.group_of(after + 1), len(segment.groups)):
+            for block in await self._group(segment, number):
+                if block.first + block.count - 1 > after and size < max_bytes:
+                    found.append(block)
+                    size += _size(block)
+            if size >= max_bytes:
+                break
+        return found
+
+    async def sequence_before(self, segment: Segment, time_us: int, after: int) -> int | None:
+        """Return the last sequence before the first record committed at or after a time.
+
+        ``None`` if there is no such record in it after a sequence.
+        """
+        for number, group in enumerate(segment.groups):
+            if group.latest_us < time_us or group.last <= after:
+                continue
+            for block in await self._group(segment, number):
+                times = memoryview(block.columns.times).cast("q")
+                for place, found in enumerate(times):
+                    if found >= time_us and block.first + place > after:
+                        return block.first + place - 1
+        return None
+
+    async def _group(self, segment: Segment, number: int) -> Sequence[Block]:
+        """Return a row group; those asked for last are kept."""
+        key = (segment.key, number)
+        async with self._one:  # of two readers of one group the second finds it made
+            if key not in self._decoded:
+                data = await self._object(segment)
+                try:
+                    blocks = await self._work(lambda: _blocks(data, segment, number))
+                except RowDamaged:
+                    self._cache.drop(segment.key)  # it may be restored
+                    raise
+                self._decoded[key] = blocks
+                self._bytes += sum(map(_size, blocks))
+            self._decoded.move_to_end(key)
+            while self._bytes > _DECODED_BYTES and len(self._decoded) > 1:
+                self._bytes -= sum(map(_size, self._decoded.popitem(last=False)[1]))
+            return self._decoded[key]
+
+    async def _object(self, segment: Segment) -> bytes:
+        data = await self._cache.get(segment.key, lambda: self._store.get(segment.key))
+        if data is None:
+            raise RowDamaged(f"{segment.key} is missing")
+        return data
+
+
+def _blocks(data: bytes, segment: Segment, number: int) -> Sequence[Block]:
+    first, last = segment.file.bounds(number)
+    found: list[Block] = []
+    try:
+        with closing(
+            segments_module().read_segment(BytesIO(data), segment.file, first)
+        ) as pieces:
+            for piece in pieces:
+                found.append(Block(first=piece.first, count=piece.count, columns=piece.layout))
+                if piece.first + piece.count > last:
+                    break
+    except SegmentDamaged as error:
+        raise _damaged(segment, error) from error
+    return found
+
+
+def _damaged(segment: Segment, error: SegmentDamaged) -> RowDamaged:
+    first, last, reason = error.args
+    return RowDamaged(f"{segment.key} is damaged at records {first:,} to {last:,}: {reason}")
+
+
+def _size(block: Block) -> int:
+    return sum(map(len, block.columns))
