@@ -18,15 +18,18 @@ from changefeed.feeds.brokers.compacted import Piece, SegmentBounds, bounds_of, 
 from changefeed.feeds.brokers.errors import PositionGone, RowDamaged
 from changefeed.feeds.brokers.flush import FlushDamaged
 from changefeed.feeds.brokers.names import SEGMENTS, segments_prefix
+from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
+from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
-from changefeed.feeds.eventlog.block_format import BlockDamaged, behind
+from changefeed.feeds.eventlog.block_format import BlockDamaged
 from changefeed.feeds.feed import RangeId
 
 _CACHE_BYTES = 32 * 1024 * 1024
@@ -53,6 +56,7 @@ class StoredCollection:
         self._name = name
         self._segments: dict[RangeId, Mapping[SegmentBounds, StoredSegment]] = {}
         self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=_AHEAD)
+        self._partitions = PartitionReader(SegmentReader(store, self._readers.cache, in_thread))
         self._index = CatalogIndex(catalogs.newest)
 
     @classmethod
@@ -101,11 +105,10 @@ class StoredCollection:
         partition = self.collection().partition(name)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker)
-            since = await row.first_since((self._name, name), time_us, partition.start)
-        if since is None:
+            found = await self._partitions.before(row, self._name, partition, time_us)
+        if found is None:
             return (await self.ends([name]))[name]
-        section, times = since
-        return max(partition.start, section.first - 1 + behind(times, time_us))
+        return max(partition.start, found)
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int

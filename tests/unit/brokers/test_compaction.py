@@ -36,11 +36,13 @@ from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import NotAppended
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
+from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.testing.virtual_time import run_in_virtual_time
 from tests.support.brokers import QUICK, batch, keys_of, put
 
 P1 = "e1.p01.v00-ff"
@@ -141,6 +143,22 @@ async def test_what_is_committed_since_a_time_is_found_in_segments() -> None:
         async with broker(store, "broker-2") as other:
             for time in (1, 64, 65, 100, 192, 193, 200):
                 assert await other.sequence_before("orders", RangeId(P1), time) == time - 1
+
+
+def test_an_engine_finds_a_time_in_segments_whose_objects_are_gone() -> None:
+    store = MemoryStore()
+
+    async def compacted() -> None:
+        async with broker(store) as core:
+            await fill(core, 200)
+            await asyncio.sleep(20)
+
+    async def before(time_us: int) -> int:
+        collection = await StoredCollection.open(store, "orders")
+        return await collection.sequence_before(RangeId(P1), time_us)
+
+    run_in_virtual_time(compacted())
+    assert [asyncio.run(before(x)) for x in (1, 40, 192, 193, 201)] == [0, 39, 191, 192, 200]
 
 
 async def test_small_rows_wait_until_they_are_old() -> None:
