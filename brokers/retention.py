@@ -201,9 +201,8 @@ class Retention:
         starts = {(c.name, p.id): p.start for c in after.collections for p in c.partitions}
 
         def is_gone(border: RowBorder) -> bool:
-            return all(
-                x.last <= starts.get((x.collection, x.partition), 0) for x in border.ends
-            )
+            ends = border.ends
+            return all(x.last <= starts.get((x.collection, x.partition), 0) for x in ends)
 
         found = {}
         for era in catalog.eras:

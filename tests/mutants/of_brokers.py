@@ -197,8 +197,8 @@ BROKERS = (
     Mutant(
         name="an object is deleted that another collection keeps",
         file="brokers/retention.py",
-        before="            return all(\n                x.last <= starts",
-        after="            return any(\n                x.last <= starts",
+        before="return all(x.last <= starts.get((x.collection, x.partition), 0) for x in ends)",
+        after="return any(x.last <= starts.get((x.collection, x.partition), 0) for x in ends)",
         rule=0,
         tests=(_KEPT,),
     ),
