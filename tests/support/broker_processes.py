@@ -26,7 +26,7 @@ QUICK_BROKER = (
     "--set=membership.settle=0.3",
     "--set=writing.linger=0.02",
 )
-PATIENCE = 60.0
+PATIENCE = 120.0
 T = TypeVar("T")
 KEYS = 40
 
