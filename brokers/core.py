@@ -130,6 +130,8 @@ class BrokerCore:
         )
         self._reads = Reads(lambda: self.index, self.readers, partitions, self.writer, settings)
         self._index = CatalogIndex(self.catalogs.newest)
+        self._shown_of = self._index
+        self._shown: dict[str, Topology] = {}
 
     @property
     def name(self) -> str:
@@ -255,9 +257,22 @@ class BrokerCore:
                 f"may be in its place: ask another broker, and see why it cannot"
             )
 
+    def identity(self, collection: str) -> str:
+        """Return what tells a collection from others of its name; waits for nothing."""
+        return self.index.collection(collection).collection.identity
+
     def topology(self, collection: str) -> Topology:
-        """Return a collection as the newest catalog here says; waits for nothing."""
-        return topology_of(self.index, collection)
+        """Return a collection as the newest catalog here says; waits for nothing.
+
+        Made once for each catalog: it takes the longer the more partitions there ever were.
+        """
+        index = self.index
+        if self._shown_of is not index:
+            self._shown_of, self._shown = index, {}
+        found = self._shown.get(collection)
+        if found is None:
+            found = self._shown[collection] = topology_of(index, collection)
+        return found
 
     def status(self) -> CoreStatus:
         row, sign, era = self.writer.row, self.members.sign, self.catalog.era

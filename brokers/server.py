@@ -32,7 +32,6 @@ from changefeed.feeds.brokers.errors import (
     CollectionUnknown,
     PositionGone,
 )
-from changefeed.feeds.brokers.protocol import Topology
 from changefeed.feeds.brokers.stores.store import StoreError, StoreUnavailable
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
@@ -207,7 +206,9 @@ class BrokerServer:
         if self._core.catalog.number < at_least:
             await self._core.catalogs.refresh()
         self._core.check_sight()
-        return _json(await self._known(_collection(request)))
+        collection = _collection(request)
+        await self._identity(collection)
+        return _json(self._core.topology(collection))
 
     async def _append(self, request: web.Request) -> web.Response:
         if request.content_type != CONTENT_TYPE:
@@ -260,7 +261,7 @@ class BrokerServer:
     async def _checked(self, request: web.Request) -> str:
         """Return the collection, if it is the one that the client means."""
         collection, log = _collection(request), request.query.get("log")
-        if log is not None and log != (await self._known(collection)).identity:
+        if log is not None and log != await self._identity(collection):
             raise Refused(
                 409,
                 "foreign",
@@ -269,13 +270,16 @@ class BrokerServer:
             )
         return collection
 
-    async def _known(self, collection: str) -> Topology:
-        """Return the topology of a collection, which may be newer than our catalog."""
+    async def _identity(self, collection: str) -> str:
+        """Return the identity of a collection, which may be newer than our catalog.
+
+        Asked with each append and read: so it looks at no partition.
+        """
         try:
-            return self._core.topology(collection)
+            return self._core.identity(collection)
         except CollectionUnknown:
             await self._core.catalogs.refresh()
-        return self._core.topology(collection)
+        return self._core.identity(collection)
 
     # For what changes the cluster.
 

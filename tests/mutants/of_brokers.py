@@ -17,6 +17,14 @@ _DIVISION = "tests/unit/brokers/test_division.py"
 
 BROKERS = (
     Mutant(
+        name="clients are shown the first catalog for ever",
+        file="brokers/core.py",
+        before="        if self._shown_of is not index:\n",
+        after="        if not self._shown:\n",
+        rule=0,
+        tests=(_CORE,),
+    ),
+    Mutant(
         name="a number that is taken counts as written",
         file="brokers/row_writer.py",
         before="await self._store.get(key) == data\n",

@@ -18,7 +18,7 @@ from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import open_brokers_producer
-from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended
+from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
@@ -195,15 +195,21 @@ async def test_any_bytes_are_answered_with_a_refusal_and_the_broker_goes_on(
     assert (status, answer["type"]) == (200, "Appended")
 
 
+async def append_once_open(client: BrokerClient, url: str, log: str) -> Answer:
+    """Append a batch; its partition is open a moment after the collection was made."""
+    async with asyncio.timeout(20):
+        (answer,) = await client.append(url, log, [batch()], seconds=5)
+        while isinstance(answer, NotAppended) and answer.reason == "moving":
+            await asyncio.sleep(answer.retry_after)
+            (answer,) = await client.append(url, log, [batch()], seconds=5)
+    return answer
+
+
 async def test_a_batch_that_is_sent_twice_is_stored_once(given: Given) -> None:
     async with BrokerClient.open(address_of(given.address), ACCESS) as client:
         log = (await client.routes()).identity
         url = f"http://{given.address}"
-        async with asyncio.timeout(20):  # its partition is open a moment after it was made
-            (first,) = await client.append(url, log, [batch()], seconds=5)
-            while isinstance(first, NotAppended) and first.reason == "moving":
-                await asyncio.sleep(first.retry_after)
-                (first,) = await client.append(url, log, [batch()], seconds=5)
+        first = await append_once_open(client, url, log)
         (again,) = await client.append(url, log, [batch()], seconds=5)
     assert isinstance(first, Appended)
     assert isinstance(again, Appended)
@@ -344,3 +350,18 @@ async def test_a_broker_that_does_not_reach_its_store_sends_clients_to_the_other
     async with asyncio.timeout(20):
         while (await given.asks("GET", ""))[0] != 200:  # noqa: ASYNC110 - it may come at any time
             await asyncio.sleep(0.05)
+
+
+async def test_appends_and_reads_do_not_look_at_every_partition_there_ever_was(
+    given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with BrokerClient.open(address_of(given.address), ACCESS) as client:
+        routes = await client.routes()
+        monkeypatch.setattr(given.core, "topology", None)  # what would look at them
+        answer = await append_once_open(client, routes.urls[0], routes.identity)
+        assert isinstance(answer, Appended)
+        partition = RangeId("e1.p01.v00-ff")
+        found = await client.read(
+            routes.urls, routes.identity, partition, after=0, most=1000, wait=0.0
+        )
+        assert [x.count for x in found.blocks] == [1]

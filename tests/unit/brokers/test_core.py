@@ -134,3 +134,12 @@ async def test_a_damaged_object_is_named_by_reads_and_read_again_once_it_is_rest
                 await core.sequence_before("orders", RangeId(P1), 0)
         store.objects[key] = whole
         assert await keys_of(core, "orders", P1) == ["a", "b"]
+
+
+async def test_what_clients_are_shown_is_made_once_for_each_catalog() -> None:
+    async with first_broker(MemoryStore()) as core:
+        shown = core.topology("orders")
+        assert core.topology("orders") is shown
+        await create_collection(core.catalogs, "returns", parts=1)
+        assert core.topology("orders").catalog == shown.catalog + 1
+        assert core.topology("returns").identity == core.identity("returns")
