@@ -72,6 +72,10 @@ class FeedRange:
         """Whether both are known to hold some key."""
         return self.low < other.high and other.low < self.high
 
+    def covers(self, other: "FeedRange") -> bool:
+        """Whether it is known to hold all keys of the other."""
+        return self.low <= other.low < other.high <= self.high
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:

@@ -169,9 +169,16 @@ def _without_lease_on_keys(
 
     A listing may lack some of the leases that were there. Where ranges keep their names, to
     create one of them once more changes nothing; a range that is read in parts would be
-    read twice. So each of two listings has to say that no lease holds its keys, nor did.
+    read twice. So each of two listings has to say that no lease holds its keys, nor did,
+    except for the range that was split to make it: that one is before it.
     """
-    return [x for x in missing if not any(x.shares_keys_with(y.range) for y in leases)]
+    return [x for x in missing if not any(_may_hold_keys(y, x) for y in leases)]
+
+
+def _may_hold_keys(lease: Lease, found: FeedRange) -> bool:
+    held = lease.range
+    was_split = lease.ended and held.id in found.parents and held.covers(found)
+    return not was_split and held.shares_keys_with(found)
 
 
 def parts_without_lease(

@@ -372,6 +372,22 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="a tombstone keeps what it was split into from a new lease",
+        file="host/balancing/range_sync.py",
+        before="return not was_split and held",
+        after="return held",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="what was merged holds no keys of what it was merged into",
+        file="host/balancing/range_sync.py",
+        before=" and held.covers(found)",
+        after="",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
         name="a range that ended since it was listed holds up others",
         file="host/balancing/range_sync.py",
         before="except (RangeRefused, RangeUnknown) as error:",

@@ -451,6 +451,35 @@ def test_a_part_whose_keys_some_lease_holds_or_may_hold_gets_none() -> None:
     assert parts_without_lease(ranges, [half, without_bounds]) == []
 
 
+@pytest.mark.parametrize(
+    ("ended", "created"),
+    [
+        (FeedRange(id=R0, low="", high="8"), True),  # it was split, and is behind
+        (FeedRange(id=R4, low="", high="8"), False),  # it may have been read in its place
+        (FeedRange(id=R0, low="", high="2"), False),  # it was merged: others have the rest
+    ],
+)
+async def test_a_tombstone_keeps_no_range_from_a_new_lease_that_it_was_split_into(
+    ended: FeedRange,
+    created: bool,  # noqa: FBT001 - what comes of it
+) -> None:
+    leases = MemoryLeases()
+    half = FeedRange(id=R1, low="", high="4", parents=(R0,))
+    other = FeedRange(id=R2, low="4", high="8", parents=(R0,))
+    for lease in (replace(Lease(range=ended), epoch=1).finished(), Lease(range=other)):
+        await leases.create(replace(lease, continuation=Continuation("0")))
+    await create_missing(
+        Handing([R1, R2, RangeId("2-4")]),
+        leases,
+        "beginning",
+        ranges=[half, other],
+        leases=await leases.list(),  # that of the half was deleted by hand
+        events=EVENTS,
+        memory=LeaseMemory(),
+    )
+    assert (R1 in {x.range_id for x in await leases.list()}) == created
+
+
 class TornListing(MemoryLeases):
     """Its next listing lacks one lease."""
 
