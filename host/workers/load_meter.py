@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from math import exp
 
 from changefeed.leases.lease import Lease
-from changefeed.leases.load import coarse
+from changefeed.leases.load import coarse, known
 
 _SMOOTHED_OVER = 30.0
 _SHORTEST_SPAN = 1.0  # what is measured over less says little
@@ -30,8 +30,7 @@ class LoadMeter:
         self._acquired_at = self._since = self._counted_to = clock()
         self._cooldown = cooldown
         self._moved = lease.moved
-        self._load = lease.load
-        self._stored = lease.load
+        self._load = self._stored = known(lease.load)
         self._calls = 0
         self._busy = 0.0
 

@@ -25,6 +25,7 @@ from .cosmos_endpoint import CosmosStores
 from .ending import Ending
 from .faults import Faults
 from .limits import Limits
+from .loads import Loads
 from .loop import HOST, FreezingLoop
 from .neighbours import Neighbours
 from .network import FeedLink, Server, Weather
@@ -106,6 +107,7 @@ class World:
         self.stores: Stores = _STORES[leases](self._around)
         self.neighbours = Neighbours(self)
         self._limits = Limits(self)
+        self.loads = Loads(seed)
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
@@ -173,7 +175,8 @@ class World:
         def elapsed() -> float:
             return self.loop.time() - self.asleep[process_id]
 
-        own = settings(name, self._parts)
+        leases = {**self._parts["leases"], **self.loads.settings_of(name)}
+        own = settings(name, {**self._parts, "leases": leases})
         make_observer = wrap(
             lambda: SimulatedObserver(
                 process_id,
@@ -192,7 +195,7 @@ class World:
         return Host(
             own,
             feed=self.feed_of(process_id),
-            container=self.connect(process_id),
+            container=self.loads.through(self.connect(process_id)),
             make_observer=make_observer,
             random=Random(self.random.random()),
             clock=elapsed,
@@ -365,6 +368,7 @@ class World:
         self.tell("everything works again")
         self.weather.clear()
         self.moods.calm()
+        self.loads.calm()
         await self._ending.settle_down()
 
     async def start_what_ended(self) -> None:

@@ -1,5 +1,6 @@
 """How busy a range keeps its owner, in virtual seconds."""
 
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -73,6 +74,16 @@ def test_a_new_owner_goes_on_from_the_load_that_it_found() -> None:
     meter = LoadMeter(found, cooldown=60, clock=time)
     assert meter.written_to(found).load == 1.0
     assert 0.6 < (busy_for(meter, time, 0, 10).load or 0) < 0.8
+
+
+@pytest.mark.parametrize("found", [math.nan, math.inf, -1.0])
+def test_a_new_owner_that_finds_what_is_no_load_measures_from_the_beginning(
+    found: float,
+) -> None:
+    time = Time()
+    meter = LoadMeter(OWNED.with_load(found, moved=False), cooldown=60, clock=time)
+    assert meter.written_to(OWNED).load is None
+    assert busy_for(meter, time, 4, 10).load == 0.4
 
 
 @pytest.mark.parametrize(
