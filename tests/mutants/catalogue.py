@@ -10,6 +10,7 @@ from .of_health import HEALTH
 from .of_holding import HOLDING
 from .of_leases import LEASES
 from .of_lifecycle import LIFECYCLE
+from .of_load import LOAD
 from .of_observers import OBSERVERS
 from .of_page import PAGE
 from .of_pipeline import PIPELINE
@@ -24,6 +25,7 @@ MUTANTS = (
     *OBSERVERS,
     *FEEDS,
     *PLANNING,
+    *LOAD,
     *PIPELINE,
     *LIFECYCLE,
     *EMULATOR,
