@@ -194,6 +194,7 @@ def _ownership(lease: LeaseStatus, *, waits: bool, expired: bool) -> Ownership:
             stuck_since=stamp("stuck_since"),
             last_error=lease.last_error,
         ),
+        load=lease.load,
         waits=waits,
         expired=expired,
     )

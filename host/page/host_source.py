@@ -21,11 +21,13 @@ from changefeed.host.page.view import (
     RangeRow,
     View,
     by_owner,
+    load_of,
     range_row,
     totals,
 )
 from changefeed.leases.addresses import without_secrets
 from changefeed.leases.lease import Lease, Member
+from changefeed.leases.load import known
 from changefeed.leases.plan import assignable
 
 _MOVES = 100
@@ -65,6 +67,7 @@ def ownership_of(
         ended=lease.ended,
         paused=lease.paused,
         health=lease.health,
+        load=known(lease.load),
         waits=lease.range_id in waiting,
         expired=lease.owner in dead,
     )
@@ -197,6 +200,7 @@ def host_row(
         rate=rate,
         lag=lag,
         late=late,
+        load=load_of(owned),
     )
 
 

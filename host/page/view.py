@@ -45,12 +45,14 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     lag: int | None = None
     late: float | None = None
     loop_lag: float | None = None
+    load: float | None = None
 
 
 class RangeRow(msgspec.Struct, frozen=True, kw_only=True):
     """``since`` is when its owner acquired it, ``state_since`` since when it fails or is
     stuck, ``checkpoint_at`` when its position was last written, ``progress_at`` when its
-    observer was last done with a batch.
+    observer was last done with a batch. ``load`` is what it costs its owner: busy seconds in
+    each second.
     """
 
     name: str
@@ -70,6 +72,7 @@ class RangeRow(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
     checkpoint_at: float | None = None
     progress_at: float | None = None
+    load: float | None = None
 
 
 class PastRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +151,7 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     paused: str | None = None
     health: RangeHealth = NOTHING_KNOWN
+    load: float | None = None
     waits: bool = False
     expired: bool = False
 
@@ -172,6 +176,7 @@ def range_row(lease: Ownership, known: Known) -> RangeRow:
         rate=None if known.rate is None else round(known.rate, 1),
         checkpoint_at=known.checkpoint_at,
         progress_at=lease.health.last_progress,
+        load=lease.load,
     )
 
 
@@ -226,6 +231,12 @@ def totals(rows: Sequence[RangeRow]) -> tuple[float | None, int | None, float | 
         sum(lags) if lags else None,
         max(late, default=None),
     )
+
+
+def load_of(rows: Sequence[RangeRow]) -> float | None:
+    """Return what ranges cost their owner together, ``None`` where no row knows."""
+    loads = [x.load for x in rows if x.load is not None]
+    return round(sum(loads), 2) if loads else None
 
 
 def by_owner(rows: Collection[RangeRow]) -> Mapping[str, list[RangeRow]]:

@@ -1,6 +1,6 @@
 // What is known of one range, and the dead letters with their bodies.
 
-import { ago, byId, counted, el, moment, rate, seconds, whole } from "./dom.js";
+import { ago, byId, counted, el, load, moment, rate, seconds, whole } from "./dom.js";
 import { act, asked } from "./actions.js";
 
 export const successorsOf = (view, name) =>
@@ -38,6 +38,7 @@ function factsOf(range, now) {
     ["Lag", range.lag === null ? "not known here" : counted(range.lag, "change")],
     ["Late", seconds(range.late)],
     ["Rate", range.rate === null ? "" : `${rate(range.rate)} changes a second`],
+    ["Load", range.load === null ? "" : `busy for ${load(range.load)} of each second`],
     ["Keys", range.low || range.high ? `${range.low} up to ${range.high || "the end"}` : ""],
   ];
 }

@@ -29,6 +29,7 @@ export const counted = (number, noun) => `${whole(number)} ${noun}${number === 1
 
 export const whole = (number) => number === null || number === undefined ? "" : Math.round(number).toLocaleString("en");
 
+export const load = (number) => number === null || number === undefined ? "" : number.toFixed(2);
 export const rate = (number) =>
   number === null || number === undefined ? "" : number >= 100 ? whole(number) : number.toLocaleString("en", { maximumFractionDigits: 1 });
 

@@ -1,6 +1,6 @@
 // The page: one whole answer, then what changes, as it comes.
 
-import { ago, byId, clock, counted, el, moment, rate, seconds, setText, whole } from "./dom.js";
+import { ago, byId, clock, counted, el, load, moment, rate, seconds, setText, whole } from "./dom.js";
 import { Table, matcher, sorted } from "./tables.js";
 import { charts, lineage } from "./pictures.js";
 import { showLetters, showRange } from "./details.js";
@@ -20,6 +20,7 @@ const COLUMNS = [
   { name: "lag", label: "Lag", figure: true, text: (row) => whole(row.lag), value: (row) => row.lag, largest: true },
   { name: "late", label: "Late", figure: true, text: (row) => seconds(row.late), value: (row) => row.late, largest: true },
   { name: "rate", label: "Changes/s", figure: true, text: (row) => rate(row.rate), value: (row) => row.rate, largest: true },
+  { name: "load", label: "Load", figure: true, text: (row) => load(row.load), value: (row) => row.load, largest: true },
   { name: "checkpoint", label: "Checkpoint", figure: true, text: (row, now) => (row.checkpoint_at ? `${ago(row.checkpoint_at, now)} ago` : ""), value: (row) => row.checkpoint_at, title: (row) => moment(row.checkpoint_at) },
   { name: "position", label: "Position", class: "position", text: (row) => row.position ?? "", title: (row) => row.position ?? "" },
 ];
@@ -37,6 +38,7 @@ const HOSTS = [
   { name: "lag", label: "Lag", figure: true, text: (row) => whole(row.lag) },
   { name: "late", label: "Late", figure: true, text: (row) => seconds(row.late) },
   { name: "rate", label: "Changes/s", figure: true, text: (row) => rate(row.rate) },
+  { name: "load", label: "Load", figure: true, text: (row) => load(row.load) },
   { name: "loop", label: "Loop lag", figure: true, text: (row) => (row.loop_lag === null ? "" : `${(row.loop_lag * 1000).toFixed(0)} ms`) },
   { name: "stamp", label: "Sign of life", figure: true, text: (row, now) => (row.stamp ? `${ago(row.stamp, now)} ago` : "") },
   { name: "version", label: "Version", text: (row) => row.version ?? "" },

@@ -1,0 +1,60 @@
+"""What ranges cost their owners, as it is found in their leases. In virtual time."""
+
+import asyncio
+
+from changefeed.feeds.feed import RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryLeases
+from tests.support.fleet import Fleet, Parts
+
+BY_LOAD: Parts = {"leases": {"balance": "load", "rebalance_delay": 0.0}}
+HOT, WARM = RangeId("r0"), RangeId("r1")
+
+
+async def listed(fleet: Fleet) -> dict[RangeId, Lease]:
+    return {x.range_id: x for x in await fleet.container.list()}
+
+
+async def write(
+    feed: MemoryFeed, seconds: int, hot: RangeId = HOT, warm: RangeId = WARM
+) -> None:
+    """Write what keeps the owner of one range busy for 0.8 of a second, of another for 0.4."""
+    for _ in range(seconds):
+        for name, changes in ((hot, 8), (warm, 4)):
+            for _ in range(changes):
+                feed.append("key", range_id=name)
+        await asyncio.sleep(1.0)
+
+
+async def test_a_lease_says_what_its_range_costs_while_it_does() -> None:
+    feed = MemoryFeed(3)
+    async with Fleet(feed, MemoryLeases(), pace=0.1) as fleet:
+        fleet.start("a")
+        await write(feed, 120)
+        loads = {x: y.load or 0.0 for x, y in (await listed(fleet)).items()}
+        assert 0.7 <= loads[HOT] <= 0.9
+        assert 0.3 <= loads[WARM] <= 0.5
+        assert loads[RangeId("r2")] == 0.0
+        await asyncio.sleep(300)
+        assert {x.load for x in (await listed(fleet)).values()} == {0.0}
+
+
+async def test_work_is_shared_and_what_was_moved_says_so_for_the_cooldown() -> None:
+    feed = MemoryFeed(4)
+    async with Fleet(feed, MemoryLeases(), pace=0.1, parts=BY_LOAD) as fleet:
+        fleet.start("a")
+        fleet.start("b")
+        await asyncio.sleep(100)
+        hot, warm = sorted(x for x, y in (await listed(fleet)).items() if y.owner == "a")
+        for _ in range(60):
+            await write(feed, 1, hot, warm)
+            leases = await listed(fleet)
+            if leases[hot].owner != leases[warm].owner:
+                break
+        assert {x for x, y in leases.items() if y.moved} <= {hot, warm}
+        assert any(x.moved for x in leases.values())
+        await write(feed, 90, hot, warm)
+        leases = await listed(fleet)
+        assert not any(x.moved for x in leases.values())
+        assert leases[hot].owner != leases[warm].owner
