@@ -14,6 +14,7 @@ from changefeed.feeds.feed import Continuation
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
+from tests.support.fleet import settings
 
 from .checkers import Violation
 from .ending import _CALM, _LONGEST, _STILL, Ending
@@ -37,7 +38,11 @@ class Few:
         self.wild = False
         task = SimpleNamespace(done=lambda: False)
         self.running = {
-            x: SimpleNamespace(host=SimpleNamespace(name=x), task=task) for x in (A, B)
+            x: SimpleNamespace(
+                host=SimpleNamespace(name=x, settings=settings(x, {})),
+                task=task,
+            )
+            for x in (A, B)
         }
 
     async def own(self, *owners: HostName | None, **more: Any) -> list[Lease]:
