@@ -103,17 +103,17 @@ class Compactor:
     async def _row(self, catalog: Catalog, era: int, row: Row, *, everything: bool) -> bool:
         """Make runs of a row until none is due; return whether nothing went wrong."""
         where = {"era": era, "row": row.broker}
-        self.done.failures += 1  # unless it comes to an end
         try:
             while await self._run(catalog, era, row, everything=everything):
                 catalog = self._catalogs.newest
         except (StoreUnavailable, RowDamaged, FlushDamaged, ClusterRefused) as error:
             _log.warning("compaction.failed", extra={**where, "error": str(error)})
+            self.done.failures += 1
             return False
         except Exception:  # noqa: BLE001 - the broker goes on without
             _log.exception("compaction.failed", extra=where)
+            self.done.failures += 1
             return False
-        self.done.failures -= 1
         return True
 
     async def _run(self, catalog: Catalog, era: int, row: Row, *, everything: bool) -> bool:

@@ -9,6 +9,7 @@
     GET  /v1/collections/C/partitions/P/since            the sequence before a time
     PUT  /v1/collections/C                               create, with {"parts": 12}
     POST /v1/collections/C/split  merge  retain          change it
+    POST /v1/collections/C/compact                       compact what is in this broker's care
 
 Whatever is refused is a ``Refusal`` in JSON with a 4xx, and has changed nothing. With a token
 set, all of /v1 needs it.
@@ -18,6 +19,7 @@ import asyncio
 import hmac
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,10 +34,12 @@ from changefeed.feeds.brokers.errors import (
     CollectionUnknown,
     PositionGone,
 )
+from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.stores.store import StoreError, StoreUnavailable
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
     MOST_BYTES,
+    Compaction,
     End,
     Refusal,
     Since,
@@ -112,6 +116,7 @@ class BrokerServer:
         self._scrape = scrape
         self._token = None if token is None else token.encode()
         self._problems = problems
+        self._running: set[asyncio.Task[bool]] = set()
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MOST_BYTES, middlewares=[self._bordered])
@@ -129,6 +134,7 @@ class BrokerServer:
                 web.post(f"{one}/split", self._split),
                 web.post(f"{one}/merge", self._merge),
                 web.post(f"{one}/retain", self._retain),
+                web.post(f"{one}/compact", self._compact),
                 web.get(f"{of}/records", self._read),
                 web.get(f"{of}/end", self._end),
                 web.get(f"{of}/since", self._since),
@@ -305,6 +311,28 @@ class BrokerServer:
             self._core.catalogs, name, seconds=asked.seconds, bytes_=asked.bytes
         )
         return await self._topology(request)
+
+    async def _compact(self, request: web.Request) -> web.Response:
+        """Compact all that can be, for a while; what is not done by then goes on."""
+        await self._identity(_collection(request))
+        segments_module()
+        before = replace(self._core.compactor.done)
+        running = asyncio.create_task(self._core.compactor.step(everything=True))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        done, _ = await asyncio.wait([running], timeout=_LONGEST_WAIT)
+        now = self._core.compactor.done
+        return _json(
+            Compaction(
+                broker=self._core.name,
+                ended=bool(done),
+                objects=now.objects - before.objects,
+                segments=now.segments - before.segments,
+                records=now.records - before.records,
+                bytes=now.bytes - before.bytes,
+                failed=now.failures - before.failures,
+            )
+        )
 
 
 class _NewCollection(msgspec.Struct, forbid_unknown_fields=True):

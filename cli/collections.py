@@ -18,6 +18,7 @@ from changefeed.feeds.brokers.address import FORM, PLAIN, TLS, parse_address
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import PartitionInfo, Topology
 from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.wire import Compaction
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS
 from changefeed.feeds.feed import RangeId
@@ -126,6 +127,50 @@ def retain(
         most = None if bytes_ is None else _quantity(bytes_, _BYTES, "--bytes")
         found = _run(address, lambda x: x.retain(seconds=seconds, most_bytes=most))
         typer.echo(f"collection {found.collection} is kept as said from now on")
+
+
+def compact(address: _Address, *, json: _Json = False) -> None:
+    """Make segments now of all that can be: what eras left behind, and most of the newest one.
+
+    Brokers do it by themselves, too; a segment is a file of Parquet. A collection lies in the
+    same objects as the others of its cluster: those are compacted with it.
+    """
+    with exit_on_error():
+        made = _run(address, _compact)
+        if json:
+            typer.echo(msgspec.json.encode(made).decode())
+        else:
+            columns = ("broker", "objects", "segments", "records", "bytes", "failed")
+            print_whole(a_table(*columns, rows=map(_compacted_row, made)))
+        if any(x.failed for x in made):
+            raise UserError("some objects were not compacted: the logs of brokers say why")
+
+
+async def _compact(client: BrokerClient) -> list[Compaction]:
+    routes = await client.routes()
+    return list(await asyncio.gather(*(_compact_at(client, x) for x in routes.urls)))
+
+
+async def _compact_at(client: BrokerClient, url: str) -> Compaction:
+    """Ask a broker until it has nothing more to do."""
+    made = await client.compact(url)
+    while not made.ended:
+        more = await client.compact(url)
+        made = Compaction(
+            broker=more.broker,
+            ended=more.ended,
+            objects=made.objects + more.objects,
+            segments=made.segments + more.segments,
+            records=made.records + more.records,
+            bytes=made.bytes + more.bytes,
+            failed=made.failed + more.failed,
+        )
+    return made
+
+
+def _compacted_row(x: Compaction) -> Sequence[str]:
+    numbers = x.objects, x.segments, x.records, x.bytes, x.failed
+    return x.broker, *(f"{y:,}" for y in numbers)
 
 
 def _run(address: str, act: Callable[[BrokerClient], Awaitable[T]]) -> T:

@@ -26,6 +26,7 @@ for _command in (
     collections.split,
     collections.merge,
     collections.retain,
+    collections.compact,
 ):
     log.command()(_command)
 

@@ -20,6 +20,7 @@ from changefeed.feeds.brokers.protocol import Answer, Batch, ReadResult, Topolog
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
+    Compaction,
     End,
     Refusal,
     Since,
@@ -43,6 +44,7 @@ T = TypeVar("T")
 _CONNECT = 2.0
 _ANSWER = 5.0
 _CHANGE = 30.0
+_COMPACTION = 60.0
 _ASIDE = 5.0  # a broker that did not answer is asked last for so long, in seconds
 _OK = 200
 _SERVER = 500
@@ -167,6 +169,12 @@ class BrokerClient:
         return await self._change(
             "POST", ("retain",), {"seconds": seconds, "bytes": most_bytes}
         )
+
+    async def compact(self, url: str) -> Compaction:
+        """Let one broker compact what is in its care; it answers within a while."""
+        place = f"{url}{self._path('compact')}"
+        answer = await self._once("POST", place, {}, seconds=_COMPACTION)
+        return _decoded(answer, Compaction)
 
     async def _change(
         self, method: str, path: Sequence[str], asked: Mapping[str, Any]

@@ -74,6 +74,21 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker has compacted since it was asked to. ``bytes`` are those of segments.
+
+    ``ended``: there is no more to do now, as far as nothing ``failed``.
+    """
+
+    broker: str
+    ended: bool
+    objects: int
+    segments: int
+    records: int
+    bytes: int
+    failed: int
+
+
 class End(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of a partition: the last deleted by retention, and the last."""
 

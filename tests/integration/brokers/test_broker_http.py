@@ -365,3 +365,19 @@ async def test_appends_and_reads_do_not_look_at_every_partition_there_ever_was(
             routes.urls, routes.identity, partition, after=0, most=1000, wait=0.0
         )
         assert [x.count for x in found.blocks] == [1]
+
+
+async def test_a_broker_that_is_asked_to_compacts_all_that_it_can(given: Given) -> None:
+    partition = given.core.topology(COLLECTION).partitions[0].range.id
+    for n in range(1, 131):
+        columns = lay_out([encode_record(Record(key=f"k{n}", body=b"1"), n)])
+        one = Batch(partition=partition, producer="p", sequence=n, count=1, columns=columns)
+        while not isinstance((await given.core.append(COLLECTION, [one]))[0], Appended):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # it is not open yet
+    status, made = await given.asks("POST", "/compact")
+    assert status == 200
+    assert made == made | {"ended": True, "objects": 128, "records": 128, "failed": 0}
+    assert len([x for x in given.store.objects if x.startswith("compacted/")]) == 1
+    assert len([x for x in given.store.objects if x.startswith("segments/")]) == 1
+    status, made = await given.asks("POST", "/compact")
+    assert (status, made["objects"]) == (200, 0)

@@ -18,6 +18,7 @@ from changefeed.brokers.compactor import Compactor
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.operations import create_collection, retain
+from changefeed.brokers.retention import delete_segments
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.brokers.transitions import close_and_open
 from changefeed.feeds.brokers.catalog import Catalog, Era, Row
@@ -447,6 +448,36 @@ async def test_a_segment_that_is_missing_is_reported_and_never_skipped() -> None
         async with broker(store, "broker-2") as other:
             with pytest.raises(RangeDamaged):
                 await other.read("orders", RangeId(P1), 0)
+
+
+async def test_a_partition_is_not_at_its_end_where_all_of_its_records_are_missing() -> None:
+    store = MemoryStore()
+    async with broker(store) as core:
+        await create_collection(core.catalogs, "users", parts=1)
+        await asyncio.sleep(1)
+        await fill(core, 10, name="users")
+        await fill(core, 130)
+        await asyncio.sleep(20)
+        for key in [x for x in store.objects if x.startswith(("segments/", "compacted/"))]:
+            del store.objects[key]
+        async with broker(store, "broker-2", without(COMPACTING)) as other:
+            with pytest.raises(RangeDamaged, match="records 1 to 10 are missing"):
+                await other.read("users", RangeId(P1), 0)
+
+
+async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
+    store = MemoryStore()
+    async with broker(store, settings=without(COMPACTING)) as core:
+        await fill(core, 65)
+        one = compactor(core, store)
+        row = one._readers.row(core.catalog, 1, "broker-1")
+        await row.tail()
+        await one.step()
+        await delete_segments(store, row.compacted, {("orders", RangeId(P1)): 63})
+        assert segments(store) == [(1, 64)]
+        await delete_segments(store, row.compacted, {("orders", RangeId(P1)): 64})
+        assert segments(store) == []
+        assert not [x for x in store.objects if x.startswith("compacted/")]
 
 
 async def test_a_run_is_not_named_while_an_object_of_it_is_damaged() -> None:
