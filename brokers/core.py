@@ -5,6 +5,7 @@ partitions that are its own, serves reads of any partition, and acts as master w
 the first in name of those alive.
 """
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -39,6 +40,8 @@ from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
+
+_log = logging.getLogger(__name__)
 
 
 class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +195,11 @@ class BrokerCore:
         )
 
     async def _moved(self, collection: str, batch: Batch) -> Answer:
-        reached = await self._reads.reached(collection, batch.partition, batch.producer)
+        try:
+            reached = await self._reads.reached(collection, batch.partition, batch.producer)
+        except RangeDamaged as error:  # it may be restored; batches beside this one go on
+            _log.warning("broker.reached_unknown", extra={"error": str(error)})
+            return await self._not(batch, "moving")
         return NotAppended(
             partition=batch.partition,
             reason="moved",

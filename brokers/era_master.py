@@ -87,12 +87,12 @@ class EraMaster:
         """Name new homes of closed partitions; look once at each catalog."""
         if catalog.number == self._homes_planned:
             return False
-        self._homes_planned = catalog.number
-        if with_homes_planned(CatalogIndex(catalog), self._settings.homes_at_once) is catalog:
-            return False
         most = self._settings.homes_at_once
-        await self._catalogs.change(lambda x: with_homes_planned(CatalogIndex(x), most))
-        return True
+        planned = with_homes_planned(CatalogIndex(catalog), most) is not catalog
+        if planned:
+            await self._catalogs.change(lambda x: with_homes_planned(CatalogIndex(x), most))
+        self._homes_planned = catalog.number
+        return planned
 
     def _needs_reshaping(self, catalog: Catalog) -> bool:
         if self._reshaping[0] != catalog.number:

@@ -322,4 +322,21 @@ BROKERS = (
         rule=0,
         tests=("tests/integration/brokers/test_brokers_over_tls.py",),
     ),
+    Mutant(
+        name="homes are not planned again after the store failed",
+        file="brokers/era_master.py",
+        before="        most = self._settings.homes_at_once\n",
+        after="        self._homes_planned = catalog.number\n"
+        "        most = self._settings.homes_at_once\n",
+        rule=0,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="a closed partition that is damaged refuses the batches beside it",
+        file="brokers/core.py",
+        before="        except RangeDamaged as error:  # it may be restored",
+        after="        except NotImplementedError as error:  # it may be restored",
+        rule=0,
+        tests=(_ERAS,),
+    ),
 )

@@ -16,6 +16,9 @@ from changefeed.feeds.brokers.stores.store import Listed, StoreUnavailable
 
 T = TypeVar("T")
 
+LATEST = 20.0
+"""What the store may do later than it was asked for, in seconds: past every expiration."""
+
 
 @dataclass(slots=True)
 class Weather:
@@ -168,7 +171,7 @@ class Link:
         chance -= weather.fail_before
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if chance < weather.late:
-            self._later(self._random.choice([0.5, 3.0, 15.0, 40.0]), act, done)
+            self._later(self._random.choice([0.5, 3.0, 15.0, LATEST]), act, done)
             await asyncio.sleep(delay)
             raise StoreUnavailable(f"{what}: it may come later")
         self._later(delay, act, done)

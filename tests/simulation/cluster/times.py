@@ -3,7 +3,6 @@
 from random import Random
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.catalog import Catalog
 
 from .checker import Violation
 from .process import BrokerProcess
@@ -12,29 +11,34 @@ from .store_checks import Key, Stored
 _ASKED = 4
 
 
-async def check_times(
-    process: BrokerProcess, catalog: Catalog, stored: Stored, random: Random
-) -> None:
-    """Ask for times in some partitions, of records and beside them."""
+async def check_times(process: BrokerProcess, stored: Stored, random: Random) -> None:
+    """Ask a broker for times in some partitions, of records and beside them."""
     keys = sorted(stored.times)
     for key in random.sample(keys, min(_ASKED, len(keys))):
         times = stored.times[key]
         time_us = random.choice([*times[-20:], min(times), max(times) + 1])
         time_us += random.choice([-1, 0, 0, 1])
-        await _check(process, catalog, key, times, time_us)
+        await _check(process, key, times, time_us)
 
 
-async def _check(
-    process: BrokerProcess, catalog: Catalog, key: Key, times: list[int], time_us: int
-) -> None:
-    async def ask(core: BrokerCore) -> int | None:
-        return await core.sequence_before(*key, time_us)
+async def _check(process: BrokerProcess, key: Key, times: list[int], time_us: int) -> None:
+    def start(core: BrokerCore) -> int:
+        return core.index.collection(key[0]).partition(key[1]).start
 
-    found = await process.ask(ask, 60.0)
-    start = next(x.start for x in catalog.collection(key[0]).partitions if x.id == key[1])
-    reached = [n for n, at_us in enumerate(times) if at_us >= time_us and n >= start]
-    wanted = reached[0] if reached else len(times)
-    if (len(times) if found is None else found) != wanted:
+    async def ask(core: BrokerCore) -> tuple[int | None, set[int]]:
+        """Return what is found, and where the partition began before and afterwards."""
+        before = start(core)
+        return await core.sequence_before(*key, time_us), {before, start(core)}
+
+    found, starts = await process.ask(ask, 60.0)
+    wanted = {_before(times, time_us, x) for x in starts}
+    if (len(times) if found is None else found) not in wanted:
         raise Violation(
             f"the time {time_us} is found behind {found} in {key}, and is behind {wanted}"
         )
+
+
+def _before(times: list[int], time_us: int, start: int) -> int:
+    """Return what lies before the first time from one on, of what is left."""
+    reached = (n for n, at_us in enumerate(times) if at_us >= time_us and n >= start)
+    return next(reached, len(times))

@@ -98,6 +98,30 @@ async def test_a_batch_for_a_closed_partition_is_answered_with_what_of_it_is_sto
                 assert (answer.reason, answer.reached) == ("moved", 2)
 
 
+async def test_where_a_closed_partition_is_damaged_a_batch_waits_and_others_are_stored() -> (
+    None
+):
+    store = MemoryStore()
+    async with first_broker(store) as first:
+        old = "e1.p01.v00-ff"
+        await put(first, "orders", batch(old, "a"))
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            key = "wal/00000001/broker-1/000000000002"  # its seal: what the row ends with
+            whole = store.objects[key]
+            store.objects[key] = whole[:20]
+            fresh = batch(open_ids(second, "orders")[-1], "b")
+            async with open_core(store, "broker-3", settings=QUICK) as third:
+                waits, elsewhere = await third.append("orders", [batch(old, "a"), fresh])
+                assert isinstance(waits, NotAppended)
+                assert (waits.reason, waits.reached) == ("moving", None)
+                assert elsewhere.partition == fresh.partition
+                store.objects[key] = whole
+                moved, _ = await third.append("orders", [batch(old, "a"), fresh])
+                assert isinstance(moved, NotAppended)
+                assert (moved.reason, moved.reached) == ("moved", 1)
+
+
 async def test_a_batch_for_a_partition_of_another_broker_is_not_stored() -> None:
     store = MemoryStore()
     async with (

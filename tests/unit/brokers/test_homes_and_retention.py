@@ -12,7 +12,9 @@ from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.errors import PositionGone
+from changefeed.feeds.brokers.names import CATALOGS
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 
@@ -46,6 +48,33 @@ async def test_a_broker_that_joins_becomes_the_home_of_what_was_before_on_its_ke
             await leave(second)
         await asyncio.sleep(10)
         assert {homes(first)[x] for x in old} == {"broker-1"}
+
+
+class FirstTriesFail(MemoryStore):
+    """Fails to create each catalog once, where ``failing`` says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing = False
+        self._tried: set[str] = set()
+
+    async def create(self, key: str, data: bytes) -> bool:
+        if self.failing and key.startswith(CATALOGS) and key not in self._tried:
+            self._tried.add(key)
+            raise StoreUnavailable("not now")
+        return await super().create(key, data)
+
+
+async def test_homes_move_though_the_store_fails_now_and_then() -> None:
+    store = FirstTriesFail()
+    async with first_broker(store) as first:
+        old = [f"e1.p{n:02}.v00-ff" for n in range(1, 13)]
+        await put(first, "orders", *(batch(x, "a") for x in old))
+        store.failing = True
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await two_brokers(first, second)
+            await asyncio.sleep(10)
+            assert [homes(first)[x] for x in old] == ["broker-1"] * 6 + ["broker-2"] * 6
 
 
 async def test_a_few_homes_move_at_a_time() -> None:
