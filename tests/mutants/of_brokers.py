@@ -13,6 +13,7 @@ _KEPT = "tests/unit/brokers/test_homes_and_retention.py"
 _FLUSH = "tests/unit/feeds/brokers/test_flush.py"
 _CATALOG = "tests/unit/feeds/brokers/test_catalog.py"
 _PRODUCER = "tests/unit/feeds/brokers/test_producer.py"
+_CLUSTER = "tests/simulation/cluster/test_cluster.py"
 _DIVISION = "tests/unit/brokers/test_division.py"
 
 BROKERS = (
@@ -338,5 +339,101 @@ BROKERS = (
         after="        except NotImplementedError as error:  # it may be restored",
         rule=0,
         tests=(_ERAS,),
+    ),
+    Mutant(
+        name="a sequence is given twice",
+        file="brokers/open_partition.py",
+        before="accepted = Accepted(self.last + 1, batch)",
+        after="accepted = Accepted(max(self.last, 1), batch)",
+        rule=0,
+        tests=(_CORE,),
+    ),
+    Mutant(
+        name="a broker writes in the place of the one before of its name",
+        file="brokers/era_writer.py",
+        before="if ours is not None and ours.incarnation == self._incarnation:",
+        after="if ours is not None:",
+        rule=0,
+        tests=(_CLUSTER,),
+    ),
+    Mutant(
+        name="the next era belongs to the brokers of the last",
+        file="brokers/transitions.py",
+        before="return _opened(catalog, eras, collections, ending.planned, now_us)",
+        after="return _opened(catalog, eras, collections, ending.rows, now_us)",
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="an era is closed with the ends of another",
+        file="brokers/transitions.py",
+        before='    if ending is None or ending.number != era or ending.state != "ending":',
+        after='    if ending is None or ending.state != "ending":',
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="an era that is open is closed",
+        file="brokers/transitions.py",
+        before='    if ending is None or ending.number != era or ending.state != "ending":',
+        after="    if ending is None or ending.number != era:",
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="dead brokers are asked to end their rows",
+        file="brokers/master.py",
+        before="if ending_for >= settings.seal_patience or not _is_alive(x, membership.living)",
+        after="if ending_for >= settings.seal_patience",
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="every broker acts as master",
+        file="brokers/master.py",
+        before="    return min(membership.living, key=natural_order, default=name) == name",
+        after="    return name in membership.living",
+        rule=0,
+        tests=(_MASTER,),
+    ),
+    Mutant(
+        name="a closed partition says that it has nothing of a producer",
+        file="brokers/core.py",
+        before="            reached=reached,\n",
+        after="            reached=0 * reached,\n",
+        rule=0,
+        tests=(_ERAS,),
+    ),
+    Mutant(
+        name="what a closed partition has not stored goes behind what is newer",
+        file="feeds/brokers/lanes.py",
+        before="        self.waiting.extendleft(reversed(left))\n",
+        after="        self.waiting.extend(left)\n",
+        rule=0,
+        tests=(_PRODUCER,),
+    ),
+    Mutant(
+        name="what a closed partition has stored is sent on",
+        file="feeds/brokers/lanes.py",
+        before="            rest = chunk.without(done)\n",
+        after="            rest = chunk\n",
+        rule=0,
+        tests=(_PRODUCER,),
+    ),
+    Mutant(
+        name="a producer moves on before it knows what is stored",
+        file="feeds/brokers/sender.py",
+        before="                await self._ask_closed(lane)\n",
+        after="                lane.begin_again()\n",
+        rule=0,
+        tests=(_PRODUCER,),
+    ),
+    Mutant(
+        name="an object with a table is deleted that is kept",
+        file="brokers/retention.py",
+        before="if n is not None and n < row.kept_from]",
+        after="if n is not None and n <= row.kept_from]",
+        rule=0,
+        tests=(_KEPT,),
     ),
 )

@@ -128,6 +128,15 @@ def test_partitions_are_closed_at_their_ends_and_steps_may_be_repeated() -> None
     assert [(x.number, x.state) for x in after.eras] == [(1, "closed"), (2, "open")]
 
 
+def test_a_master_that_comes_late_closes_no_other_era_than_it_meant() -> None:
+    opened = in_era(row("a"))
+    late = {"a": (1, {})}
+    assert close_and_open(opened, 1, late, 1) is opened
+    second = close_and_open(begin_ending(opened, 1, [row("a")]), 1, late, 1)
+    ending = begin_ending(second, 2, [row("a")])
+    assert close_and_open(ending, 1, late, 1) is ending
+
+
 def test_the_first_in_name_of_the_living_is_master_by_number() -> None:
     both = there(sign("broker-10"), sign("broker-9"))
     assert is_master("broker-9", both)
