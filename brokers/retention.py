@@ -106,7 +106,9 @@ class Retention:
             for row, number in (await self._kept_from(catalog, cuts)).items():
                 kept_from[row] = max(kept_from.get(row, 1), number)
         if cuts or kept_from:
-            await self._catalogs.change(lambda x: with_cuts(x, cuts, kept_from))
+            await self._catalogs.change(
+                lambda x: with_cuts(x, cuts, kept_from) if _asks_the_same(catalog, x) else x
+            )
         await self._delete()
         await self._delete_segments()
 
@@ -312,6 +314,12 @@ async def delete_segments(
         )
         if is_over and not found.run.final:
             await store.delete([compacted_key(compacted.era, compacted.broker, number)])
+
+
+def _asks_the_same(before: Catalog, now: Catalog) -> bool:
+    """Whether collections are to keep what they were when it was decided what is cut."""
+    after = {x.name: (x.retain_seconds, x.retain_bytes) for x in now.collections}
+    return all(after[x.name] == (x.retain_seconds, x.retain_bytes) for x in before.collections)
 
 
 def _holds_at_most(

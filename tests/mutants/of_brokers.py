@@ -436,4 +436,12 @@ BROKERS = (
         rule=0,
         tests=(_KEPT,),
     ),
+    Mutant(
+        name="what was asked to be kept before is cut now",
+        file="brokers/retention.py",
+        before="with_cuts(x, cuts, kept_from) if _asks_the_same(catalog, x) else x",
+        after="with_cuts(x, cuts, kept_from)",
+        rule=0,
+        tests=(_KEPT,),
+    ),
 )

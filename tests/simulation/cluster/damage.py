@@ -31,7 +31,7 @@ class Damage:
     def __init__(self, world: "World") -> None:
         self.told_of = 0
         self._world = world
-        self._until: dict[_Hit, float] = {}
+        self._until: dict[str, tuple[_Hit, float]] = {}
 
     async def flip(self) -> None:
         """Damage an object of a row, and restore it after a while."""
@@ -44,12 +44,12 @@ class Damage:
         whole = objects.whole(key)
         place = random.randrange(len(whole))
         hit = self._hit(key, whole, place)
-        self._until[hit] = float("inf")
+        self._until[key] = hit, float("inf")
         objects.flip(key, place)
         world.tell(f"damage {key} at {place} of {len(whole)}: {hit.of or 'its header'}")
         await asyncio.sleep(random.choice([3.0, 10.0, 30.0]))
         objects.restore(key)
-        self._until[hit] = world.loop.time() + _GRACE
+        self._until[key] = hit, world.loop.time() + _GRACE
         world.tell(f"restore {key}")
 
     def _hit(self, key: str, whole: bytes, place: int) -> _Hit:
@@ -69,7 +69,7 @@ class Damage:
         found = self._world.guard.newest.collection(collection).partitions
         of = next(x for x in found if x.id == partition)
         now = self._world.loop.time()
-        for where in (None, (collection, partition)):
-            if self._until.get(_Hit(of.era, of.broker, where), 0.0) >= now:
-                return
+        here = {_Hit(of.era, of.broker, x) for x in (None, (collection, partition))}
+        if any(hit in here and until >= now for hit, until in self._until.values()):
+            return
         raise Violation(f"{partition} is said to be damaged, and is not: {error}") from error

@@ -11,6 +11,7 @@ from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.names import CATALOGS
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
@@ -182,3 +183,32 @@ async def test_the_records_of_a_closed_partition_are_all_deleted_and_it_still_en
             assert (await core.read("orders", RangeId(P1), 3)).ended
             with pytest.raises(PositionGone):
                 await core.read("orders", RangeId(P1), 1)
+
+
+class KeptForEver(MemoryStore):
+    """Lets a collection keep all from the moment on when the next catalog is to be created."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.armed = False
+
+    async def create(self, key: str, data: bytes) -> bool:
+        if self.armed and key.startswith(CATALOGS):
+            self.armed = False
+            catalogs = CatalogStore(self, await open_cluster(self))
+            await catalogs.load()
+            await retain(catalogs, "orders", seconds=None, bytes_=None)
+        return await super().create(key, data)
+
+
+async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before() -> None:
+    store = KeptForEver()
+    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        await fill(core, P1, 200)
+        await retain(core.catalogs, "orders", seconds=40, bytes_=None)
+        store.armed = True
+        await asyncio.sleep(30)
+        assert not store.armed
+        assert core.topology("orders").partitions[0].start == 0

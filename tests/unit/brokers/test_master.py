@@ -23,7 +23,7 @@ from changefeed.brokers.transitions import (
 )
 from changefeed.feeds.brokers.catalog import Catalog, Cluster, Row, first_catalog
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.flush import PartitionEnd
+from changefeed.feeds.brokers.flush import Ends, PartitionEnd
 from changefeed.feeds.feed import RangeId
 
 SETTINGS = CoreSettings(settle=0.5, seal_patience=3.0)
@@ -130,7 +130,7 @@ def test_partitions_are_closed_at_their_ends_and_steps_may_be_repeated() -> None
 
 def test_a_master_that_comes_late_closes_no_other_era_than_it_meant() -> None:
     opened = in_era(row("a"))
-    late = {"a": (1, {})}
+    late: dict[str, tuple[int, Ends]] = {"a": (1, {})}
     assert close_and_open(opened, 1, late, 1) is opened
     second = close_and_open(begin_ending(opened, 1, [row("a")]), 1, late, 1)
     ending = begin_ending(second, 2, [row("a")])
