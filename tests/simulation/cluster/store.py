@@ -78,7 +78,7 @@ class Objects:
             return
         if self.watching is not None:
             self.watching.deleting(key)
-        self.deleted[key] = self.whole(key)
+        self.deleted.setdefault(key, self.whole(key))
         self.damaged.pop(key, None)
         del self.data[key], self.since[key]
         self.keys.remove(key)
@@ -88,8 +88,11 @@ class Objects:
         return self.damaged.get(key) or self.data[key]
 
     def ever(self, key: str) -> bytes | None:
-        """Return an object as it was written, also one that was deleted."""
-        return self.whole(key) if key in self.data else self.deleted.get(key)
+        """Return an object as it was written first, also one that was deleted.
+
+        A store that acts late may create another in its place.
+        """
+        return self.deleted.get(key) or (self.whole(key) if key in self.data else None)
 
     def flip(self, key: str, place: int) -> None:
         """Damage one byte of an object, until it is restored."""
