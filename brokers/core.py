@@ -233,7 +233,7 @@ class BrokerCore:
                 raise
             found = await self._reads.read(collection, partition, after, max_bytes, wait)
         if not (found.blocks or found.ended):
-            self.check_sight()  # it may have ended, and nobody could say so here
+            self.check_sight()  # it may have ended, unseen from here
         return found
 
     async def end(self, collection: str, partition: RangeId) -> int:

@@ -32,7 +32,7 @@ MOST = 10**9
 """No number of a setting is larger: some of those who get it have 32 bits for it."""
 
 _OF_OTHERS = ("broker",)
-"""Sections in the environment that are of processes of their own, whoever looks at it."""
+"""Sections in the environment that are of other processes than the one that looks."""
 
 Seconds = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 
