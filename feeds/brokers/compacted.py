@@ -9,7 +9,7 @@ overlap, and all of them are right: ``covering`` says what to read where.
 
 **A run** (``CompactedRun``) says that the objects ``first`` to ``last`` of a row are in
 segments: all records of all partitions that retention has not deleted. Its name is its
-first number, so the next one is found at ``last + 1``; the one that creates it has decided how far
+first number, so the next one is found at ``last + 1``, and what creates it decides how far
 it goes. It has what is to be known of each file, and the ends of all partitions after it.
 
 **In which order to look.** A segment exists before its run does, the run before the catalog
