@@ -25,12 +25,10 @@ from changefeed.feeds.brokers.catalog import Catalog, Era, Row
 from changefeed.feeds.brokers.compacted import bounds_of
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.flush import (
-    NewSection,
     PartitionEnd,
     Place,
     decode_header,
     encode_flush,
-    section_columns,
 )
 from changefeed.feeds.brokers.names import flush_key, segment_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
@@ -503,22 +501,7 @@ async def test_a_run_is_not_made_of_records_that_do_not_follow_each_other() -> N
         place = Place(1, "broker-1", 30)
         data = store.objects[flush_key(*place)]
         header = decode_header(data, core.cluster.identity, place)
-        [section] = header.sections
-        store.objects[flush_key(*place)] = encode_flush(
-            replace(header, sections=()),
-            [
-                NewSection(
-                    collection="orders",
-                    partition=RangeId(P1),
-                    first=section.first + 1,
-                    count=1,
-                    latest_us=section.latest_us,
-                    stored=section.stored,
-                    batches=section.batches,
-                    columns=section_columns(data, section),
-                )
-            ],
-        )
+        store.objects[flush_key(*place)] = encode_flush(replace(header, sections=()))
         one = compactor(core, store)
         await one._readers.row(core.catalog, 1, "broker-1").tail()
         assert not await one.step()
