@@ -150,12 +150,13 @@ class BrokersFeed:
 
     async def _partition(self, range_id: RangeId) -> PartitionInfo:
         if range_id not in self._routes.by_id:
-            await self._refresh()  # it may have been opened since
+            # It may have been opened since, and not each broker has seen that.
+            await self._refresh(at_least=self._routes.topology.catalog + 1)
         return self._routes.partition(range_id)
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, *, at_least: int = 0) -> None:
         known = self._routes.topology.catalog
-        found = await self._client.routes(at_least=known)
+        found = await self._client.routes(at_least=max(known, at_least))
         if found.identity != self.identity:
             raise FeedRefused(
                 f"the collection {self._client.collection!r} was deleted and created again "

@@ -18,6 +18,14 @@ _DIVISION = "tests/unit/brokers/test_division.py"
 
 BROKERS = (
     Mutant(
+        name="a range that was opened a moment ago is asked of a broker that is late",
+        file="feeds/brokers/feed.py",
+        before="at_least=self._routes.topology.catalog + 1",
+        after="at_least=0",
+        rule=3,
+        tests=("tests/unit/feeds/brokers/test_feed.py",),
+    ),
+    Mutant(
         name="clients are shown the first catalog for ever",
         file="brokers/core.py",
         before="        if self._shown_of is not index:\n",
