@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection
 from contextlib import closing
 from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from changefeed.feeds.addresses import FEEDS, open_feed
@@ -12,14 +13,14 @@ from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.brokers_reader import through_brokers
-from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Access
-from changefeed.pipeline.source.stored_reader import StoredAccess, open_stored
 from changefeed.runtime.backends import Address
+
+if TYPE_CHECKING:
+    from changefeed.pipeline.source.collection_reader import CollectionAccess
 
 _EVENT_LOG = "eventlog"  # the one backend whose files are read without its feed
 _CLUSTER = ("brokers", "store")
@@ -43,7 +44,15 @@ def open_access(address: str, only: Collection[RangeId] = ()) -> Access:
     return FeedAccess(partial(open_feed, address), feed_kind(backend.positions()), only=only)
 
 
-def _collection(where: Address, only: Collection[RangeId]) -> CollectionAccess:
+def _collection(where: Address, only: Collection[RangeId]) -> "CollectionAccess":
+    # Here, since these need pyarrow, and commands that import this module do not.
+    from changefeed.pipeline.source.brokers_reader import through_brokers  # noqa: PLC0415
+    from changefeed.pipeline.source.collection_reader import CollectionAccess  # noqa: PLC0415
+    from changefeed.pipeline.source.stored_reader import (  # noqa: PLC0415
+        StoredAccess,
+        open_stored,
+    )
+
     if where.scheme in SCHEMES:
         return StoredAccess(partial(open_stored, where), only=only)
     return CollectionAccess(partial(through_brokers, where), only=only)

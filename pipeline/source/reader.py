@@ -7,14 +7,16 @@ reads columns; ``FeedAccess`` (``access_feed``) does with the contract of feeds 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-import pyarrow as pa
-
-from changefeed.feeds.eventlog.bulk import Columns
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId, StartAt, Successor
-from changefeed.feeds.raw_pages import Rows
 from changefeed.pipeline.source.offsets import Mark, Offset
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # commands import this, and need no Spark
+
+    from changefeed.feeds.eventlog.bulk import Columns
+    from changefeed.feeds.raw_pages import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class FilePart:
     is_whole: bool
 
 
-Piece: TypeAlias = Columns | Rows | Sequence[Change] | pa.RecordBatch
+Piece: TypeAlias = "Columns | Rows | Sequence[Change] | pa.RecordBatch"
 """Changes of a slice: in columns where the feed has them so, or one by one."""
 
 

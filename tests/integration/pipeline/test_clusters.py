@@ -34,6 +34,7 @@ QUICK = (
     "--set=membership.heartbeat=0.3",
     "--set=membership.expiration=2",
     "--set=membership.settle=0.3",
+    "--set=compaction.enabled=false",  # segments are made by hand here
 )
 
 
