@@ -25,6 +25,7 @@ QUICK_BROKER = (
     "--set=membership.expiration=2",
     "--set=membership.settle=0.3",
     "--set=writing.linger=0.02",
+    "--set=compaction.enabled=false",  # stories damage objects, which must be what is read
 )
 PATIENCE = 120.0
 T = TypeVar("T")
