@@ -5,12 +5,14 @@ was stored in the container and by whom, and when observers were called and retu
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
 from changefeed.leases.lease import Checkpoint, Lease
+
+_TWO_RENEWALS = 20.0  # after which a stamp may count
 
 OPERATOR = "operator"
 """The writer that is no host: what it does by hand need not keep to the rules of hosts."""
@@ -70,6 +72,10 @@ class Checker:
         self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
         self.most_unstored: int | None = None
         """How many changes of a range may be done and not stored: what a crash repeats."""
+        self.now: Callable[[], float] = lambda: 0.0
+        """The time of the world, in seconds."""
+        self._moved_at: dict[RangeId, float] = {}  # the signs of life of leases
+        self._wrong_clocks = False
         self.calls: Counter[str] = Counter()
         """How often each process has called an observer."""
         self.deliveries = 0
@@ -133,6 +139,12 @@ class Checker:
         """A process was killed, and its calls with it."""
         for call in [x for x in self._active if x.process == process]:
             del self._active[call]
+
+    def clock_jumped_beyond_limits(self) -> None:
+        """Stamps say nothing any more: an owner that shows no sign of life for two renewals
+        may lose its lease, though it would keep it for the rest of the expiration.
+        """
+        self._wrong_clocks = True
 
     def suspended(self, process: str) -> None:
         """A process slept, and its clock with it: it finds out late that its time is over.
@@ -271,6 +283,12 @@ class Checker:
         if after.epoch < self._epoch[range_id] and writer not in self.neighbours:
             raise Violation(f"the epoch of {range_id} fell to {after.epoch} by {writer}")
         self._epoch[range_id] = after.epoch
+        if before is None or before.sign_of_life != after.sign_of_life:
+            still = self.now() - self._moved_at.get(range_id, self.now())
+            self._moved_at[range_id] = self.now()
+            begins = before is not None and before.epoch < after.epoch
+            if begins and self._wrong_clocks and still >= _TWO_RENEWALS:
+                self._taken[range_id] = after.epoch - 1  # stamps made it look older
         if before is None or before.owner is None or before.owner == after.owner:
             return
         if before.incarnation is not None and writer.startswith(f"{before.owner}/"):

@@ -139,6 +139,8 @@ class Faults:
         rate = random.choice([0.0, 1.0, 5.0]) if wild else 1.0
         process.clock.jump(now, random.uniform(-60, 60) * (15 if wild else 1), rate)
         self._world.tell(f"the clock of {process.id} jumps: {process.clock}")
+        if wild:
+            self._world.checker.clock_jumped_beyond_limits()
 
     async def flap(self) -> None:
         for _ in range(4):

@@ -41,6 +41,24 @@ def watched(changes: int) -> tuple[Checker, Lease, list[Change]]:
     return checker, taken, found
 
 
+@pytest.mark.parametrize(("seconds", "wrong"), [(19.0, True), (21.0, False), (21.0, True)])
+def test_only_wrong_clocks_let_an_owner_lose_its_lease_after_two_renewals(
+    seconds: float,
+    wrong: bool,  # noqa: FBT001 - whether clocks are
+) -> None:
+    checker, taken, found = watched(2)
+    checker.now = lambda: seconds
+    if wrong:
+        checker.clock_jumped_beyond_limits()
+    checker.stored(taken, taken.taken_by(HostName("b"), Incarnation("b/1")), "b/1")
+    late = Call(process="a/1", range_id=taken.range_id, epoch=taken.epoch)
+    if wrong and seconds > 20:
+        checker.began(late, found)
+        return
+    with pytest.raises(Violation, match="although epoch 2 has begun"):
+        checker.began(late, found)
+
+
 def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
     checker, taken, found = watched(5)
     checker.most_unstored = 3

@@ -81,6 +81,7 @@ class World:
         if mixed and isinstance(self.source, CosmosSource):
             self.source.merges = False  # a neighbour does not wait for a parent that lives on
         self.checker = Checker(self.source, strict=not self.classic)
+        self.checker.now = lambda: self.loop.time()  # noqa: PLW0108 - no loop runs yet
         self.weather = Weather()
         self.suspends = wild and Random(f"suspends {seed}").random() < 0.3
         self.asleep: dict[str, float] = defaultdict(float)
