@@ -17,10 +17,9 @@ set, all of /v1 needs it.
 
 import asyncio
 import hmac
-import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from aiohttp import hdrs, web
@@ -28,6 +27,17 @@ from aiohttp import hdrs, web
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.meters import BrokerMeters
+from changefeed.brokers.requests import (
+    NewCollection,
+    OneRange,
+    Refused,
+    WantedRetention,
+    body_of,
+    collection_of,
+    number_in,
+    partition_of,
+    seconds_in,
+)
 from changefeed.feeds.brokers.errors import (
     BatchRefused,
     ClusterRefused,
@@ -54,8 +64,6 @@ from changefeed.feeds.errors import (
     RangeRefused,
     RangeUnknown,
 )
-from changefeed.feeds.eventlog.create import DEFAULT_PARTS
-from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.scrape import Scrape, accepts_gzip
@@ -88,15 +96,6 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (UserError, 400, "refused"),
 )
 """What an error of ours is over HTTP: the first that fits."""
-
-
-class Refused(Exception):
-    """The request cannot be answered, and it is the client's fault."""
-
-    def __init__(self, status: int, error: str, message: str) -> None:
-        super().__init__(status, error, message)
-        self.status = status
-        self.refusal = Refusal(error=error, message=message)
 
 
 class BrokerServer:
@@ -208,11 +207,11 @@ class BrokerServer:
     # For producers and readers.
 
     async def _topology(self, request: web.Request) -> web.Response:
-        at_least = _number(request.query, "at_least", 0)
+        at_least = number_in(request.query, "at_least", 0)
         if self._core.catalog.number < at_least:
             await self._core.catalogs.refresh()
         self._core.check_sight()
-        collection = _collection(request)
+        collection = collection_of(request)
         await self._identity(collection)
         return _json(self._core.topology(collection))
 
@@ -238,10 +237,10 @@ class BrokerServer:
         query = request.query
         result = await self._core.read(
             collection,
-            _partition(request),
-            _number(query, "after", 0),
-            max_bytes=min(_number(query, "bytes", 1024 * 1024), _MOST_PAGE),
-            wait=min(_seconds(query, "wait"), _LONGEST_WAIT),
+            partition_of(request),
+            number_in(query, "after", 0),
+            max_bytes=min(number_in(query, "bytes", 1024 * 1024), _MOST_PAGE),
+            wait=min(seconds_in(query, "wait"), _LONGEST_WAIT),
         )
         self._meters.read(collection, result)
         return web.Response(
@@ -250,15 +249,15 @@ class BrokerServer:
 
     async def _end(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)
-        partition = _partition(request)
+        partition = partition_of(request)
         last = await self._core.end(collection, partition)
         info = self._core.index.collection(collection).partition(partition)
         return _json(End(start=info.start, last=last))
 
     async def _since(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)
-        time_us = _number(request.query, "time_us", None, least=-(2**63))
-        partition = _partition(request)
+        time_us = number_in(request.query, "time_us", None, least=-(2**63))
+        partition = partition_of(request)
         found = await self._core.sequence_before(collection, partition, time_us)
         if found is None:
             found = await self._core.end(collection, partition)
@@ -266,7 +265,7 @@ class BrokerServer:
 
     async def _checked(self, request: web.Request) -> str:
         """Return the collection, if it is the one that the client means."""
-        collection, log = _collection(request), request.query.get("log")
+        collection, log = collection_of(request), request.query.get("log")
         if log is not None and log != await self._identity(collection):
             raise Refused(
                 409,
@@ -290,23 +289,23 @@ class BrokerServer:
     # For what changes the cluster.
 
     async def _create(self, request: web.Request) -> web.Response:
-        asked = await _body(request, _NewCollection)
-        name = _collection(request)
+        asked = await body_of(request, NewCollection)
+        name = collection_of(request)
         await operations.create_collection(self._core.catalogs, name, parts=asked.parts)
         return await self._topology(request)
 
     async def _split(self, request: web.Request) -> web.Response:
-        asked = await _body(request, _OneRange)
-        await operations.split(self._core.catalogs, _collection(request), asked.partition)
+        asked = await body_of(request, OneRange)
+        await operations.split(self._core.catalogs, collection_of(request), asked.partition)
         return await self._topology(request)
 
     async def _merge(self, request: web.Request) -> web.Response:
-        asked = await _body(request, _OneRange)
-        await operations.merge(self._core.catalogs, _collection(request), asked.partition)
+        asked = await body_of(request, OneRange)
+        await operations.merge(self._core.catalogs, collection_of(request), asked.partition)
         return await self._topology(request)
 
     async def _retain(self, request: web.Request) -> web.Response:
-        asked, name = await _body(request, _Retention), _collection(request)
+        asked, name = await body_of(request, WantedRetention), collection_of(request)
         await operations.retain(
             self._core.catalogs, name, seconds=asked.seconds, bytes_=asked.bytes
         )
@@ -314,7 +313,7 @@ class BrokerServer:
 
     async def _compact(self, request: web.Request) -> web.Response:
         """Compact all that can be, for a while; what is not done by then goes on."""
-        await self._identity(_collection(request))
+        await self._identity(collection_of(request))
         segments_module()
         before = replace(self._core.compactor.done)
         running = asyncio.create_task(self._core.compactor.step(everything=True))
@@ -335,19 +334,6 @@ class BrokerServer:
         )
 
 
-class _NewCollection(msgspec.Struct, forbid_unknown_fields=True):
-    parts: int = DEFAULT_PARTS
-
-
-class _OneRange(msgspec.Struct, forbid_unknown_fields=True):
-    partition: RangeId | None = None
-
-
-class _Retention(msgspec.Struct, forbid_unknown_fields=True):
-    seconds: float | None = None
-    bytes: int | None = None
-
-
 def _json(value: object) -> web.Response:
     return web.Response(
         body=msgspec.json.encode(value), content_type="application/json", charset="utf-8"
@@ -360,45 +346,3 @@ def _refusal(status: int, said: Refusal) -> web.Response:
     if status == web.HTTPServiceUnavailable.status_code:
         answer.headers[hdrs.RETRY_AFTER] = _RETRY_AFTER
     return answer
-
-
-async def _body(request: web.Request, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(await request.read() or b"{}", type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Refused(400, "bad-body", f"the body cannot be read: {error}") from error
-
-
-def _collection(request: web.Request) -> str:
-    return request.match_info["collection"]
-
-
-def _partition(request: web.Request) -> RangeId:
-    return RangeId(request.match_info["partition"])
-
-
-def _number(query: Mapping[str, str], name: str, default: int | None, *, least: int = 0) -> int:
-    text = query.get(name)
-    if text is None and default is not None:
-        return default
-    number: int | None = _parsed(text or "", int)
-    if number is None or not least <= number < 2**63:
-        raise Refused(
-            400, "bad-query", f"{name} is a whole number of {least} or more, not {text!r}"
-        )
-    return number
-
-
-def _seconds(query: Mapping[str, str], name: str) -> float:
-    text = query.get(name, "0")
-    seconds: float | None = _parsed(text, float)
-    if seconds is None or not math.isfinite(seconds) or seconds < 0:
-        raise Refused(400, "bad-query", f"{name} is a number of seconds, not {text!r}")
-    return seconds
-
-
-def _parsed(text: str, kind: Callable[[str], Any]) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        return None

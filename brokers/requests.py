@@ -1,0 +1,85 @@
+"""What clients ask of a broker, out of their requests: bodies, paths and queries."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from changefeed.feeds.brokers.wire import Refusal
+from changefeed.feeds.eventlog.create import DEFAULT_PARTS
+from changefeed.feeds.feed import RangeId
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """The request cannot be answered, and it is the client's fault."""
+
+    def __init__(self, status: int, error: str, message: str) -> None:
+        super().__init__(status, error, message)
+        self.status = status
+        self.refusal = Refusal(error=error, message=message)
+
+
+class NewCollection(msgspec.Struct, forbid_unknown_fields=True):
+    parts: int = DEFAULT_PARTS
+
+
+class OneRange(msgspec.Struct, forbid_unknown_fields=True):
+    partition: RangeId | None = None
+
+
+class WantedRetention(msgspec.Struct, forbid_unknown_fields=True):
+    seconds: float | None = None
+    bytes: int | None = None
+
+
+async def body_of(request: web.Request, kind: type[T]) -> T:
+    """Return the body of a request, which may be empty. Raise ``Refused``."""
+    try:
+        return msgspec.json.decode(await request.read() or b"{}", type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refused(400, "bad-body", f"the body cannot be read: {error}") from error
+
+
+def collection_of(request: web.Request) -> str:
+    return request.match_info["collection"]
+
+
+def partition_of(request: web.Request) -> RangeId:
+    return RangeId(request.match_info["partition"])
+
+
+def number_in(
+    query: Mapping[str, str], name: str, default: int | None, *, least: int = 0
+) -> int:
+    """Return a whole number of a query. Raise ``Refused`` for what is none, or is missing
+    and has no default.
+    """
+    text = query.get(name)
+    if text is None and default is not None:
+        return default
+    number: int | None = _parsed(text or "", int)
+    if number is None or not least <= number < 2**63:
+        raise Refused(
+            400, "bad-query", f"{name} is a whole number of {least} or more, not {text!r}"
+        )
+    return number
+
+
+def seconds_in(query: Mapping[str, str], name: str) -> float:
+    """Return a number of seconds of a query, 0 if it is missing. Raise ``Refused``."""
+    text = query.get(name, "0")
+    seconds: float | None = _parsed(text, float)
+    if seconds is None or not math.isfinite(seconds) or seconds < 0:
+        raise Refused(400, "bad-query", f"{name} is a number of seconds, not {text!r}")
+    return seconds
+
+
+def _parsed(text: str, kind: Callable[[str], Any]) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        return None
