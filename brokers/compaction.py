@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.catalog import Catalog, Row
-from changefeed.feeds.brokers.flush import Ends, PartitionEnd
-from changefeed.feeds.feed import RangeId
-
-Key = tuple[str, RangeId]
+from changefeed.feeds.brokers.flush import Ends, Key, PartitionEnd
 
 GROUP_BYTES: Final = 8 * 1024 * 1024
 GROUP_RECORDS: Final = 64 * 1024
@@ -106,11 +105,4 @@ def _last(ends: Ends, key: Key) -> int:
 def without_producers(ends: Iterable[PartitionEnd]) -> Iterator[PartitionEnd]:
     """Yield ends as runs have them that are followed by others."""
     for end in ends:
-        yield PartitionEnd(
-            collection=end.collection,
-            partition=end.partition,
-            last=end.last,
-            latest_us=end.latest_us,
-            stored=end.stored,
-            written_us=end.written_us,
-        )
+        yield replace(end, producers=())

@@ -30,6 +30,7 @@ from changefeed.feeds.brokers.flush import (
     Ends,
     FlushDamaged,
     FlushHeader,
+    by_key,
     table_before,
 )
 from changefeed.feeds.brokers.names import compacted_key, segment_key, segments_prefix
@@ -239,4 +240,4 @@ def _table(reader: RowReader, header: FlushHeader) -> Ends:
     """Return the ends of partitions before an object that has a table."""
     if header.table is None:
         raise RowDamaged(f"{reader.key(header.number)} has no table")
-    return {(x.collection, x.partition): x for x in header.table}
+    return by_key(header.table)

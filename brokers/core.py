@@ -265,7 +265,7 @@ class BrokerCore:
             )
 
     def identity(self, collection: str) -> str:
-        """Return what tells a collection from others of its name; waits for nothing."""
+        """Return the identity of a collection; waits for nothing."""
         return self.index.collection(collection).collection.identity
 
     def topology(self, collection: str) -> Topology:

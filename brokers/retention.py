@@ -18,14 +18,12 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compacted_row import CompactedRow, KnownRun
-from changefeed.feeds.brokers.flush import FlushHeader, PartitionEnd
+from changefeed.feeds.brokers.flush import FlushHeader, Key, PartitionEnd
 from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.feed import RangeId
-
-Key = tuple[str, RangeId]
 
 
 class Gone(NamedTuple):

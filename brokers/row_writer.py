@@ -23,6 +23,7 @@ from changefeed.brokers.producers import Gap, Taken
 from changefeed.brokers.pulse import Pulse
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
+    Key,
     PartitionEnd,
     encode_flush,
     has_table,
@@ -33,7 +34,6 @@ from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.feed import RangeId
 
 _log = logging.getLogger(__name__)
-Key = tuple[str, RangeId]
 
 
 class WriterPlace(NamedTuple):

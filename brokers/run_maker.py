@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from changefeed.brokers.compaction import Border, Key, shares
+from changefeed.brokers.compaction import Border, shares
 from changefeed.brokers.segment_writer import Gathered, SegmentWriter
 from changefeed.feeds.brokers.compacted import Segment
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import Ends, PartitionEnd, Section
+from changefeed.feeds.brokers.flush import Ends, Key, PartitionEnd, Section
 from changefeed.feeds.brokers.row_reader import RowReader
 
 _AHEAD = 4

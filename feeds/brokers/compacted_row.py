@@ -6,17 +6,15 @@ that there are.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from changefeed.feeds.brokers.compacted import CompactedRun, Segment, decode_run
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
+from changefeed.feeds.brokers.flush import Ends, FlushDamaged, Key, by_key
 from changefeed.feeds.brokers.names import compacted_key, compacted_prefix, number_of
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.feed import RangeId
 
 _RUNS = 256
-Key = tuple[str, RangeId]
 
 
 class KnownRun:
@@ -24,9 +22,7 @@ class KnownRun:
 
     def __init__(self, run: CompactedRun) -> None:
         self.run = run
-        self.ends: Mapping[Key, PartitionEnd] = {
-            (x.collection, x.partition): x for x in run.ends
-        }
+        self.ends: Ends = by_key(run.ends)
         self._segments: dict[Key, list[Segment]] = {}
         for segment in run.segments:
             key = (segment.collection, segment.partition)

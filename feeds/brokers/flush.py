@@ -221,19 +221,24 @@ def cut_columns(data: bytes, section: Section) -> Layout:
     return Layout(*columns)
 
 
-Ends = Mapping[tuple[str, RangeId], PartitionEnd]
-"""Ends by collection and partition."""
+Key = tuple[str, RangeId]
+"""A partition by its collection and its name."""
+Ends = Mapping[Key, PartitionEnd]
 
 
-def ends_after(headers: Iterable[FlushHeader]) -> dict[tuple[str, RangeId], PartitionEnd]:
+def by_key(ends: Iterable[PartitionEnd]) -> dict[Key, PartitionEnd]:
+    return {(x.collection, x.partition): x for x in ends}
+
+
+def ends_after(headers: Iterable[FlushHeader]) -> dict[Key, PartitionEnd]:
     """Return the ends of partitions after objects that follow each other.
 
     The first of them has a table. A partition without records may be missing.
     """
-    ends: dict[tuple[str, RangeId], PartitionEnd] = {}
+    ends: dict[Key, PartitionEnd] = {}
     for header in headers:
         if header.table is not None:
-            ends = {(x.collection, x.partition): x for x in header.table}
+            ends = by_key(header.table)
         for section in header.sections:
             key = (section.collection, section.partition)
             ends[key] = _end_after(ends.get(key), section, header.written_us)

@@ -7,9 +7,9 @@ once more, and only what is in neither is damaged.
 
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import FlushDamaged
+from changefeed.feeds.brokers.flush import FlushDamaged, Key
 from changefeed.feeds.brokers.protocol import Block
-from changefeed.feeds.brokers.row_reader import Key, RowReader
+from changefeed.feeds.brokers.row_reader import RowReader, records_damaged
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import BlockDamaged, behind
@@ -47,12 +47,12 @@ class PartitionReader:
             await row.compacted.look(row.kept_from, again=True)
             blocks = await self._compacted(row, key, after, max_bytes)
         except RowDamaged as other:
-            raise _damaged(key, after, other) from other
+            raise records_damaged(key, after, other) from other
         if blocks:
             return blocks
         if isinstance(error, RangeDamaged):
             raise error
-        raise _damaged(key, after, error) from error
+        raise records_damaged(key, after, error) from error
 
     async def _compacted(
         self, row: RowReader, key: Key, after: int, max_bytes: int
@@ -101,11 +101,3 @@ async def _check_end(row: RowReader, key: Key, partition: Partition, after: int)
         last = 0 if end is None else end.last
     if last is not None and after < last:
         raise RowDamaged(f"records {after + 1:,} to {last:,} are missing")
-
-
-def _damaged(key: Key, after: int, error: Exception) -> RangeDamaged:
-    return RangeDamaged(
-        key[1],
-        f"records of range {key[1]!r} of collection {key[0]!r} after {after:,} cannot be "
-        f"read: {error}. Restore the object from a copy of the store; the other ranges go on",
-    )

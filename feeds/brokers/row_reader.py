@@ -23,6 +23,7 @@ from changefeed.feeds.brokers.flush import (
     Ends,
     FlushDamaged,
     FlushHeader,
+    Key,
     Place,
     Section,
     cut_columns,
@@ -38,13 +39,11 @@ from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import Layout
-from changefeed.feeds.feed import RangeId
 
 _HEAD_BYTES = 64 * 1024
 _RECENT = 4096
 _HEADERS = 4096
 _FOUND = 64
-Key = tuple[str, RangeId]
 
 
 class _Spot(NamedTuple):
@@ -278,7 +277,7 @@ class RowReader:
         except RowDamaged as error:
             if blocks:
                 return blocks  # the next read begins with the damage
-            raise RangeDamaged(key[1], _damaged(key, after, error)) from error
+            raise records_damaged(key, after, error) from error
         return blocks
 
     async def find(
@@ -303,19 +302,6 @@ class RowReader:
             number = await self._next_with(key, number + 1, after)
         return found
 
-    async def columns(self, number: int, section: Section) -> Layout:
-        """Read the columns of a section, and no more of its object than that."""
-        key = self.key(number)
-        kept = self._cache.peek(key)
-        if kept is not None:
-            return section_columns(kept, section)
-        await self.there(number)  # which says where its columns begin
-        begin = self._header_bytes[number] + section.offset
-        data = await self._store.get(key, begin, begin + section.bytes)
-        if data is None:
-            raise RowDamaged(f"{key} is missing")
-        return cut_columns(data, section)
-
     async def columns_of(self, number: int, sections: Sequence[Section]) -> list[Layout]:
         """Read the columns of some sections of an object at once, by the piece they lie in.
 
@@ -332,7 +318,9 @@ class RowReader:
             head = self._header_bytes[number]
             begin = min(x.offset for x in sections)
             end = max(x.offset + x.bytes for x in sections)
-            data = await self._store.get(key, head + begin, head + end) or b""
+            data = await self._store.get(key, head + begin, head + end)
+            if data is None:
+                raise RowDamaged(f"{key} is missing")
             return [cut_columns(data[x.offset - begin :][: x.bytes], x) for x in sections]
         except FlushDamaged as error:
             self._cache.drop(key)  # it may be restored
@@ -349,17 +337,12 @@ class RowReader:
 
         Only of what lies after a sequence: what retention took may have had later times.
         """
-        low, high = self._tables()
-        begin = max(low, 0)
-        while low <= high:
-            middle = (low + high) // 2
-            table = ends_after([await self.there(middle * TABLE_EVERY + 1)])
-            end = table.get(key)
-            if end is None or end.last == 0 or end.latest_us < time_us:
-                begin, low = middle, middle + 1
-            else:
-                high = middle - 1
-        for number in range(max(begin * TABLE_EVERY + 1, self.kept_from), self.known + 1):
+
+        def is_before(table: FlushHeader) -> bool:
+            end = ends_after([table]).get(key)
+            return end is None or end.last == 0 or end.latest_us < time_us
+
+        for number in range(await self._from_table(is_before), self.known + 1):
             section = _section(await self.there(number), key)
             if section is None or section.last <= after or section.latest_us < time_us:
                 continue
@@ -400,17 +383,19 @@ class RowReader:
         spots = self._recent.get(key, [])
         if self._recent_from <= self.kept_from or (spots and after >= spots[0].last):
             return _first_beyond(spots, 0, after)
-        low, high = self._tables()
-        found = low
-        while low <= high:
-            middle = (low + high) // 2
-            table = await self.there(middle * TABLE_EVERY + 1)
+
+        def is_before(table: FlushHeader) -> bool:
             end = ends_after([table]).get(key)
-            if end is None or end.last <= after:
-                found, low = middle, middle + 1
-            else:
-                high = middle - 1
-        return await self._next_with(key, max(found * TABLE_EVERY + 1, self.kept_from), after)
+            return end is None or end.last <= after
+
+        return await self._next_with(key, await self._from_table(is_before), after)
+
+    async def _from_table(self, holds: Callable[[FlushHeader], bool]) -> int:
+        """Return the number of ``last_table``, or of the first table if it holds of none."""
+        table = await self.last_table(holds)
+        first, _ = self._tables()
+        number = first * TABLE_EVERY + 1 if table is None else table.number
+        return max(number, self.kept_from)
 
     async def _next_with(self, key: Key, number: int, after: int) -> int | None:
         """Return the next object from a number on that has records after a sequence."""
@@ -438,8 +423,10 @@ def _section(header: FlushHeader, key: Key) -> Section | None:
     return next((x for x in header.sections if (x.collection, x.partition) == key), None)
 
 
-def _damaged(key: Key, after: int, error: Exception) -> str:
-    return (
+def records_damaged(key: Key, after: int, error: Exception) -> RangeDamaged:
+    """Return what readers of a range are given for damage behind a sequence."""
+    return RangeDamaged(
+        key[1],
         f"records of range {key[1]!r} of collection {key[0]!r} after {after:,} cannot be "
-        f"read: {error}. Restore the object from a copy of the store; the other ranges go on"
+        f"read: {error}. Restore the object from a copy of the store; the other ranges go on",
     )

@@ -145,7 +145,7 @@ class StoredCollection:
         partition = self.kept(name, after)
         piece = (await self.pieces(name, after, end))[0]
         if piece.segment is not None:
-            return self._segments[name][piece.segment]
+            return self.segment(name, piece.segment)
         return await self._blocks(partition, after, piece.last, most)
 
     async def pieces(self, name: RangeId, after: int, end: int) -> Sequence[Piece]:
@@ -206,10 +206,10 @@ class StoredCollection:
             if not found:
                 row = await self._row(partition.era, partition.broker)
                 found = await row.find((self._name, name), after, end, most)
-            layouts = await asyncio.gather(*(row.columns(*x) for x in found))
+            layouts = await asyncio.gather(*(row.columns_of(n, [x]) for n, x in found))
         return [
-            Block(first=x.first, count=x.count, columns=layout)
-            for (_, x), layout in zip(found, layouts, strict=True)
+            Block(first=x.first, count=x.count, columns=columns)
+            for (_, x), (columns,) in zip(found, layouts, strict=True)
         ]
 
     async def _row(self, era: int, broker: str, *, fresh: bool = True) -> RowReader:

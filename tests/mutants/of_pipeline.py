@@ -92,8 +92,8 @@ PIPELINE = (
     Mutant(
         name="a task reads the columns of the range before its own in an object",
         file="feeds/brokers/row_reader.py",
-        before="        begin = self._header_bytes[number] + section.offset\n",
-        after="        begin = self._header_bytes[number]\n",
+        before="self._store.get(key, head + begin, head + end)",
+        after="self._store.get(key, head, head + end)",
         rule=0,
         tests=(f"{_COLLECTIONS}::test_of_a_large_object_only_what_is_wanted_is_read",),
     ),
