@@ -1,4 +1,4 @@
-"""A program in Java that measures what it is told to, line by line."""
+"""A program in Java that measures what each line sent to it asks for."""
 
 import asyncio
 import json

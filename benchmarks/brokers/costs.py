@@ -1,7 +1,7 @@
 """What an object store charges for a cluster, by the hour: from requests that were counted.
 
 Pure, but for the command: ``python -m benchmarks.brokers.costs`` prints the table of
-docs/cluster.md from ``counted.json``, and with ``--count`` counts anew first (``requests``).
+docs/cluster.md from ``counted.json``, and with ``--count`` counts again first (``requests``).
 Requests are charged where they find nothing, too; deletions are free on both.
 """
 
