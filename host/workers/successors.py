@@ -38,7 +38,9 @@ async def create_successors(
     A range that was merged waits for its other parents: for those that have a lease and
     have not ended, and for those whose lease is yet to come, because they can still be
     read and were not read yet. Not for those that are named though they held other keys:
-    the reader of what these go on in may delete their leases.
+    the reader of what these go on in may delete their leases. Nor, where readers hand on
+    their positions, for one that handed its own to the ended range before it could end: hosts
+    of other kinds do not wait for parents, and its late end would move what goes on back.
     """
     after = _Succession(ended, feed, container, retrier, events, check)
     leases = await retrier.call("list", container.list)
@@ -51,8 +53,13 @@ async def create_successors(
         if lease.ended or lease.range_id in gone:
             del unfinished[lease.range_id]
     for successor in successors:
-        before = {x for x, y in unfinished.items() if _may_share_keys(y, successor.range)}
-        await after.create(with_unfinished_parents(successor.range, before), successor.start)
+        found = successor.range
+        before = {
+            x
+            for x, y in unfinished.items()
+            if _may_share_keys(y, found) and not after.has_handed_on(y, found)
+        }
+        await after.create(with_unfinished_parents(found, before), successor.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,11 @@ class _Succession:
     retrier: Retrier
     events: HostEvents
     check: Callable[[], None]
+
+    def has_handed_on(self, older: FeedRange, successor: FeedRange) -> bool:
+        """Whether the ended range read all keys of its successor from where ``older`` was."""
+        handing = isinstance(self.feed, RemembersRanges) and older.id != self.ended.id
+        return handing and older.covers(self.ended) and self.ended.covers(successor)
 
     async def end_superseded(self, range_id: RangeId) -> bool:
         """End a lease that waits for the range; return whether it does not wait any more.

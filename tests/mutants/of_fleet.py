@@ -404,6 +404,22 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="a range that ends late moves back what its half has read",
+        file="host/workers/successors.py",
+        before="return handing and older.covers(self.ended) and self.ended.covers(successor)",
+        after="return False and handing",
+        rule=12,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="a merged range does not wait for the half that nobody read",
+        file="host/workers/successors.py",
+        before="older.covers(self.ended) and self.ended.covers(successor)",
+        after="older.covers(self.ended)",
+        rule=12,
+        tests=(_RANGES,),
+    ),
+    Mutant(
         name="leases that wait for an ended range go, though they hold other keys",
         file="host/workers/successors.py",
         before="        and lease.range.shares_keys_with(ended)\n",

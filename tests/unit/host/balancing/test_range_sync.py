@@ -257,12 +257,47 @@ async def test_what_waited_for_a_range_that_lived_on_begins_where_that_has_ended
     assert found == [("r0", "7"), ("r1", "7")]
 
 
-async def end(leases: MemoryLeases, ended: FeedRange, *successors: FeedRange) -> None:
+QUARTER = FeedRange(id=R4, low="0", high="2", parents=(R0, R1))
+
+
+async def test_a_range_that_ends_late_does_not_move_back_what_its_half_has_read() -> None:
+    leases = MemoryLeases()
+    await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
+    await leases.create(Lease(range=HALF, continuation=Continuation("9")))
+    await end(leases, HALF, QUARTER, feed=Handing(1))  # a host of another kind had taken it
+    late = [Successor(range=QUARTER, start=Continuation("7"))]
+    await create_successors(
+        WHOLE,
+        late,
+        feed=Handing(1),
+        container=leases,
+        retrier=Retrier(EVENTS, Random(1)),
+        events=EVENTS,
+        check=lambda: None,
+    )
+    stored = await leases.read(R4)
+    assert stored is not None
+    assert stored.continuation == Continuation("9")
+
+
+async def test_a_merged_range_waits_for_a_late_range_whose_other_half_was_not_read() -> None:
+    leases = MemoryLeases()
+    await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
+    await leases.create(Lease(range=HALF, continuation=Continuation("8")))
+    await end(leases, HALF, MERGED, feed=Handing(1))
+    stored = await leases.read(R3)
+    assert stored is not None
+    assert R0 in stored.range.parents
+
+
+async def end(
+    leases: MemoryLeases, ended: FeedRange, *successors: FeedRange, feed: Feed | None = None
+) -> None:
     """End a range at 9."""
     await create_successors(
         ended,
         [Successor(range=x, start=Continuation("9")) for x in successors],
-        feed=MemoryFeed(1),
+        feed=feed or MemoryFeed(1),
         container=leases,
         retrier=Retrier(EVENTS, Random(1)),
         events=EVENTS,
