@@ -15,7 +15,7 @@ from changefeed.pipeline.source.body_schema import with_bodies
 from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.source.record_batches import EVERYTHING
 from changefeed.pipeline.source.spark import stream
-from changefeed.pipeline.supervisor import Filler, started
+from changefeed.pipeline.supervisor import started
 from changefeed.pipeline.tables.aggregates import definition, merge_of, windowed
 from changefeed.pipeline.tables.delta_sink import NAME as SINK
 from changefeed.pipeline.tables.delta_sink import register_sink
@@ -64,7 +64,7 @@ class Keeping:
     starts: Mapping[str, str] = field(default_factory=dict)
     far: int = FAR_BEHIND
 
-    def fillers(self) -> Mapping[str, Filler]:
+    def fillers(self) -> Mapping[str, Filling]:
         """Return what fills tables that are far behind, where a query can be filled.
 
         Call it once the tables are there: after ``starters``.

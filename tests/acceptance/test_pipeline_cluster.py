@@ -105,9 +105,20 @@ def running(
         driver.wait()
 
 
-def kill_an_executor(cluster: SparkCluster) -> None:
-    wait_until(cluster.executors)
-    os.kill(cluster.executors()[0], signal.SIGKILL)
+def kill_an_executor(cluster: SparkCluster, *, older: Sequence[int]) -> None:
+    """Kill one that works, as soon as there is one. Those of a driver that was killed are
+    ``older``, and live on for a while.
+    """
+
+    def killed() -> bool:
+        for x in cluster.executors():
+            if x not in older and cluster.has_worked(x):
+                with suppress(ProcessLookupError):  # it has ended just now
+                    os.kill(x, signal.SIGKILL)
+                    return True
+        return False
+
+    wait_until(killed)
 
 
 def rows(cwd: Path, table: str) -> list[dict[str, Any]]:
@@ -174,10 +185,10 @@ def killed_after_a_commit(
     hold: Hold, cluster: SparkCluster, line: Sequence[str], cwd: Path
 ) -> None:
     """Kill an executor under a pipeline, and then the driver in the moment after a commit."""
-    said, table = cwd / "said", hold.table
+    said, table, older = cwd / "said", hold.table, cluster.executors()
     with running(line, cwd, hold.environment()) as driver:
         wait_until(lambda: commits(table) >= hold.count - 1 or ended(driver), said)
-        kill_an_executor(cluster)
+        kill_an_executor(cluster, older=older)
         wait_until(lambda: hold.held() or ended(driver), said)
         assert hold.held(), said.read_text()[-5000:]
         begun, done = (batches(cwd, table.name, x) for x in ("offsets", "commits"))
@@ -209,9 +220,10 @@ def test_an_observer_runs_on_executors_with_the_code_of_a_wheel_and_of_py_files(
     told = ("--command=observe", f"--py-files={tmp_path / 'mine.zip'}")
     line = submitted(cluster, tmp_path, *told, python=str(python), env=wheels.alone())
 
+    older = cluster.executors()
     with running(line, tmp_path, wheels.alone()) as driver:
         wait_until(lambda: [*out.iterdir()] or ended(driver), tmp_path / "said")
-        kill_an_executor(cluster)
+        kill_an_executor(cluster, older=older)
         wait_until(lambda: seen(out) == 10_000 or ended(driver), tmp_path / "said")
         assert seen(out) == 10_000, (tmp_path / "said").read_text()[-5000:]
     for file in out.iterdir():

@@ -1,4 +1,5 @@
-"""Holds a process in the moment after a commit of a Delta table, before Spark hears of it.
+"""Holds a process in the moment after a commit of a Delta table, before Spark hears of it;
+or just before that commit, when Spark has logged what the batch is.
 
 ``holding`` gives the environment for a driver: each of its Python processes imports
 ``sitecustomize`` when it starts, which calls ``install`` here.
@@ -19,18 +20,22 @@ from typing import Any, Final
 
 _ROOT: Final = Path(__file__).parents[2]
 _HOW, _TABLE, _COUNT = "TESTS_HOLD_HOW", "TESTS_HOLD_TABLE", "TESTS_HOLD_COUNT"
+_EARLY = "TESTS_HOLD_EARLY"
 APPENDED: Final = "DeltaTable.create_write_transaction"
 MERGED: Final = "TableMerger.execute"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hold:
-    """``table`` is held once it has ``count`` commits, of which ``how`` makes the last."""
+    """``table`` is held once it has ``count`` commits, of which ``how`` makes the last; if
+    ``early``, before that one is made.
+    """
 
     home: Path
     table: Path
     how: str
     count: int
+    early: bool = False
 
     def environment(self) -> Mapping[str, str]:
         self.home.mkdir()
@@ -42,6 +47,7 @@ class Hold:
             _HOW: self.how,
             _TABLE: str(self.table),
             _COUNT: str(self.count),
+            _EARLY: "1" if self.early else "",
         }
 
     def held(self) -> bool:
@@ -86,15 +92,22 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def _and_hold(commit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(commit)
     def committed(*given: Any, **named: Any) -> Any:
+        if os.environ[_EARLY]:
+            _hold_at(int(os.environ[_COUNT]) - 1)
         done = commit(*given, **named)
-        table = Path(os.environ[_TABLE])
-        if commits(table) >= int(os.environ[_COUNT]):
-            _flag(table).touch()
-            while _flag(table).exists():
-                time.sleep(0.05)
+        if not os.environ[_EARLY]:
+            _hold_at(int(os.environ[_COUNT]))
         return done
 
     return committed
+
+
+def _hold_at(count: int) -> None:
+    table = Path(os.environ[_TABLE])
+    if commits(table) >= count:
+        _flag(table).touch()
+        while _flag(table).exists():
+            time.sleep(0.05)
 
 
 def _flag(table: Path) -> Path:

@@ -18,11 +18,12 @@ from typing import Final
 
 from changefeed.pipeline.java import java_home
 
-SECONDS: Final = 120.0
+SECONDS: Final = 240.0
 _WORKERS: Final = 2
 _STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"
 _EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+_TASK: Final = "Running task"
 QUICK: Final = "-XX:TieredStopAtLevel=1"
 
 
@@ -40,6 +41,13 @@ class SparkCluster:
             for x in Path("/proc").iterdir()
             if x.name.isdigit() and self._is_executor(x)
         ]
+
+    def has_worked(self, executor: int) -> bool:
+        """Say whether an executor that lives has begun a task."""
+        with suppress(OSError):
+            log = Path(f"/proc/{executor}/cwd/stderr")
+            return _TASK in log.read_text(errors="replace")
+        return False
 
     def said(self) -> str:
         """Return what executors have logged."""
