@@ -24,6 +24,7 @@ SharedSettings = Mapping[str, Any]
 
 _LEASES = (
     "expiration",
+    "renewal",
     "renew_interval",
     "balance_interval",
     "rebalance_delay",

@@ -143,6 +143,8 @@ class Host:
             events=self._events,
             retrier=Retrier(self._events, self._random),
             wall=wall,
+            clock=clock,
+            on_beat=self._beat,
         )
         self._balancer = Balancer(self.name, settings.leases)
         self._loop_lag = LoopLag(self._events, limit=settings.leases.fence_margin)
@@ -242,6 +244,10 @@ class Host:
             self._events.stop_incomplete(incomplete)
             raise incomplete
 
+    def _beat(self, sent: float) -> None:
+        if self._pool is not None and self._settings.leases.renewal == "host":
+            self._pool.beat(sent)
+
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             pool = self._pool = WorkerPool(
@@ -297,6 +303,7 @@ class Host:
             container=self._container,
             make_observer=self._make_observer,
             is_alive=lambda name: name in self._balancer.fleet,
+            renew_each=lambda: self._balancer.renew_each,
             settings=self._settings,
             events=self._events,
             random=self._random,
@@ -359,6 +366,8 @@ class Host:
             self._record_failure(error)
 
     def _record_failure(self, error: Exception) -> None:
+        if isinstance(error, NameTaken) and self._pool is not None:
+            self._pool.doubt_all()  # the other process takes what carries our name
         if self._failure is None:
             self._failure = unwrap_single(error)
             self._events.failed(self._failure)

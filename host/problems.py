@@ -15,14 +15,15 @@ unavailable  the feed does not answer
 The last two are about what this process saw itself, the others about what leases say.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import Lease
+from changefeed.leases.lease import Lease, Member
+from changefeed.leases.life import Heartbeats
 from changefeed.leases.plan import assignable
 
 Kind = Literal["failing", "stuck", "paused", "unowned", "expired", "refused", "unavailable"]
@@ -54,13 +55,19 @@ def problems_of_health(range_id: str, owner: str | None, health: RangeHealth) ->
 
 
 def problems_of_leases(
-    leases: Sequence[Lease], *, now: float, longest_still: float
+    leases: Sequence[Lease],
+    members: Collection[Member] = (),
+    *,
+    now: float,
+    longest_still: float,
 ) -> list[Problem]:
     """Return what the leases say, by range.
 
-    ``now`` is wall-clock time. A lease whose stamp is older than ``longest_still`` seconds
-    counts as expired: longer than an owner may be silent, and than clocks may differ.
+    ``now`` is wall-clock time. A lease counts as expired if its stamp, and that of the record
+    of its owner that keeps it, are older than ``longest_still`` seconds: longer than an owner
+    may be silent, and than clocks may differ.
     """
+    lives = Heartbeats().lives(leases, members)
     open_to_hosts = {x.range_id for x in assignable(leases)}
     found: list[Problem] = []
     for lease in sorted(leases, key=lambda x: x.range_id):
@@ -68,18 +75,23 @@ def problems_of_leases(
             continue
         found += problems_of_health(lease.range_id, lease.owner, lease.health)
         found += _of_ownership(
-            lease, may_be_owned=lease.range_id in open_to_hosts, silent_from=now - longest_still
+            lease,
+            may_be_owned=lease.range_id in open_to_hosts,
+            stamp=lives[lease.range_id].newest_stamp if lease.owner else None,
+            silent_from=now - longest_still,
         )
     return found
 
 
-def _of_ownership(lease: Lease, *, may_be_owned: bool, silent_from: float) -> Iterator[Problem]:
+def _of_ownership(
+    lease: Lease, *, may_be_owned: bool, stamp: float | None, silent_from: float
+) -> Iterator[Problem]:
     kind: Kind
     if lease.paused is not None:
         kind, message = "paused", lease.paused
     elif lease.owner is None and may_be_owned:
         kind, message = "unowned", "no host has its lease"
-    elif lease.owner is not None and lease.stamp is not None and lease.stamp <= silent_from:
+    elif lease.owner is not None and stamp is not None and stamp <= silent_from:
         kind, message = "expired", "its owner shows no sign of life, and no host takes it over"
     else:
         return
@@ -87,7 +99,7 @@ def _of_ownership(lease: Lease, *, may_be_owned: bool, silent_from: float) -> It
         kind=kind,
         range=lease.range_id,
         owner=lease.owner,
-        since=None if kind == "paused" else time_of(lease.stamp),
+        since=None if kind == "paused" else time_of(stamp or lease.stamp),
         message=message,
     )
 

@@ -32,6 +32,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.life import Heartbeats, LeaseLife
 from changefeed.leases.operations.release import vacate
 from changefeed.runtime.clock import elapsed_time
 
@@ -129,7 +130,7 @@ async def refuse_in_use(
     """Raise ``RangeInUse`` if a living host owns one of ``ranges`` that is not paused.
 
     That an owner is dead takes the whole expiration to see, two renewals if its stamp is very
-    old; that it lives, until its next renewal.
+    old; that it lives, until its next heartbeat or renewal.
     """
     watch = ExpiryWatch[RangeId](
         expiration=settings.expiration,
@@ -137,17 +138,18 @@ async def refuse_in_use(
         renew_interval=settings.renew_interval,
     )
     clock = elapsed_time
-    first: dict[RangeId, Lease] = {}
+    heartbeats = Heartbeats()
+    first: dict[RangeId, LeaseLife] = {}
     while True:
         asked = clock()
-        listed = await container.list()
+        listed, members = await asyncio.gather(container.list(), container.members())
         at = Moment(asked=asked, answered=clock(), wall=wall())
         owned = {x.range_id: x for x in listed if x.range_id in ranges and _is_read(x)}
-        for name, lease in owned.items():
-            seen = first.setdefault(name, lease)
-            if seen.sign_of_life != lease.sign_of_life:
-                raise RangeInUse(name, str(lease.owner))
-        if watch.expired(owned, at) == owned.keys():
+        lives = heartbeats.lives(owned.values(), members)
+        for name, life in lives.items():
+            if first.setdefault(name, life).sign_of_life != life.sign_of_life:
+                raise RangeInUse(name, str(owned[name].owner))
+        if watch.expired(lives, at) == owned.keys():
             return
         await asyncio.sleep(min(_LOOK, settings.expiration / 10))
 

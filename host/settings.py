@@ -85,9 +85,17 @@ class LeaseSettings(Section):
     checkpoints: str | None = None
     expiration: Seconds = 30.0
     """A host that shows no sign of life for this long loses its leases."""
+    renewal: Literal["host", "lease"] = "lease"
+    """What keeps leases alive: ``lease``, a renewal of each; or ``host``, the heartbeat of
+    their owner, so that nothing is written for a lease at rest. Each is renewed in any case
+    while processors of another kind, or hosts of earlier versions, share the leases, and
+    where ``balance`` is ``load``."""
     renew_interval: Seconds = 10.0
+    """How often each lease is renewed where heartbeats do not keep it; with ``expiration``,
+    also how long heartbeats or listings may fail until leases are renewed one by one."""
     balance_interval: Seconds = 5.0
-    """How often to list leases and members, and to act on the plan."""
+    """How often to list leases and members and to act on the plan, and how often to send a
+    heartbeat."""
     balance: Literal["count", "load"] = "count"
     """What hosts share: ranges, by their number; or the work, by what each range costs its
     owner. As long as one host of the fleet shares by number (so does one of an earlier

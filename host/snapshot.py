@@ -167,7 +167,7 @@ class FleetInspector:
         without_lease = [x.id for x in ranges if leased.isdisjoint((x.id, *x.parents))]
         problems += [problem_without_lease(x) for x in without_lease]
         longest_still = self._settings.leases.expiration + self._settings.leases.max_clock_skew
-        problems += problems_of_leases(leases, now=now, longest_still=longest_still)
+        problems += problems_of_leases(leases, members, now=now, longest_still=longest_still)
         return Snapshot(
             at=datetime.fromtimestamp(now, UTC),
             feed=self._settings.feed.address,

@@ -9,10 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import RangeId
+from changefeed.host.balancing.sharing import Sharing
 from changefeed.host.fleet_settings import limits_by_load
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.life import Heartbeats
 from changefeed.leases.load_plan import plan_by_load
 from changefeed.leases.plan import Action, Assignment, actions_for, assignable, plan
 
@@ -42,7 +44,8 @@ class View:
 
     ``fleet`` are the hosts that are alive and not stopping, ``dead`` those whose record
     no longer changes. ``planned`` is all that the plan wants of this host, in order; ``quiet``
-    says whether membership has been quiet for long enough to steal.
+    says whether membership has been quiet for long enough to steal; ``renew_each``, whether
+    some who share the leases do not go by the heartbeats of their owners.
     """
 
     listing: Listing
@@ -50,6 +53,7 @@ class View:
     dead: Collection[HostName]
     planned: Sequence[tuple[Action, Lease]]
     quiet: bool
+    renew_each: bool
 
 
 def actions(view: View) -> list[tuple[Action, Lease]]:
@@ -77,6 +81,8 @@ class Balancer:
         self._me = me
         self._settings = settings
         self._leases = ExpiryWatch[RangeId](**limits, renew_interval=settings.renew_interval)
+        self._heartbeats = Heartbeats()
+        self._sharing = Sharing(settings)
         self._members = ExpiryWatch[HostName](**limits, renew_interval=settings.beat_interval)
         self._fleet: frozenset[HostName] | None = None
         self._recorded: frozenset[HostName] = frozenset()
@@ -92,15 +98,21 @@ class Balancer:
         """The hosts that were alive in the last listing, and not stopping."""
         return self._fleet or frozenset()
 
+    @property
+    def renew_each(self) -> bool:
+        """Whether each lease must be renewed, by what was listed last."""
+        return self._sharing.renew_each
+
     def observe(self, listing: Listing, at: Moment) -> View:
         """Take in a listing; return what it means, and what the plan wants of this host."""
         leases, members = listing.leases, listing.members
         owned = {x.range_id: x for x in leases if x.owner is not None}
-        expired = self._leases.expired(owned, at)
+        expired = self._leases.expired(self._heartbeats.lives(leases, members), at)
         dead = self._members.expired({x.name: x for x in members}, at)
         self._recorded = frozenset(x.name for x in members)
         fleet = self._alive(owned, expired, members, dead)
         self._observe_fleet(fleet, at)
+        self._sharing.observe(owned.values(), members)
         assignment = self._assign(leases, fleet, members)
         reading = listing.reading
         planned = actions_for(
@@ -112,7 +124,14 @@ class Balancer:
         self._handoffs_due = bool(stealing) or any(
             assignment.get(x) not in (None, self._me) for x in reading
         )
-        return View(listing=listing, fleet=fleet, dead=dead, planned=planned, quiet=self._quiet)
+        return View(
+            listing=listing,
+            fleet=fleet,
+            dead=dead,
+            planned=planned,
+            quiet=self._quiet,
+            renew_each=self.renew_each,
+        )
 
     def _assign(
         self, leases: Sequence[Lease], fleet: Collection[HostName], members: Sequence[Member]

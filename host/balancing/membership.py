@@ -6,6 +6,9 @@ refuses to start. If it does not change for two heartbeats, it is what a crash l
 and is taken over; at once if the supervisor says that the old process has ended
 (``dead`` incarnations). Should the old process wake up later, it finds its record rewritten
 and stops; its leases are fenced by their epochs all the while.
+
+A heartbeat that was answered is a sign of life for all leases of this incarnation
+(``changefeed.leases.life``), from the moment it was sent.
 """
 
 import asyncio
@@ -18,7 +21,11 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import Members
 from changefeed.leases.errors import ContainerUnavailable, MemberConflict
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
+from changefeed.leases.life import is_placeholder
+from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import UserError
+
+_TRIES = 2  # a conflict with an own write that was not answered, or with one for the dead
 
 
 class NameTaken(UserError):
@@ -39,7 +46,8 @@ class NameTaken(UserError):
 class Membership:
     """One incarnation's member record. ``beat_interval`` seconds lie between heartbeats.
 
-    ``dead`` are incarnations whose processes have ended for certain.
+    ``dead`` are incarnations whose processes have ended for certain. ``on_beat`` is called
+    with the time, on ``clock``, at which a heartbeat was sent, once it has been answered.
     """
 
     def __init__(
@@ -52,6 +60,8 @@ class Membership:
         events: HostEvents,
         retrier: Retrier,
         wall: Callable[[], float],
+        clock: Clock = elapsed_time,
+        on_beat: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._container = container
         self._member = member
@@ -60,6 +70,8 @@ class Membership:
         self._events = events
         self._retrier = retrier
         self._wall = wall
+        self._clock = clock
+        self._on_beat = on_beat
         self._writing = asyncio.Lock()
 
     @property
@@ -68,10 +80,13 @@ class Membership:
 
     async def join(self) -> None:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""
+        stood_still: object = None
         while True:
             stored = await self._retrier.call("join", self._stored)
             if stored is not None and not self._may_take_over(stored):
-                await self._refuse_if_alive(stored)
+                if stored.sign_of_life != stood_still:  # else others wrote it, for the dead
+                    await self._refuse_if_alive(stored)
+                stood_still = stored.sign_of_life
             version = Version("") if stored is None else stored.version
             self._member = replace(self._member, version=version)
             try:
@@ -81,9 +96,9 @@ class Membership:
             return
 
     def _may_take_over(self, stored: Member) -> bool:
-        """Whether it is ours, or of a process that is known to have ended."""
+        """Whether it is ours, or of a process that is known to have ended, or of none."""
         ours = stored.incarnation == self._member.incarnation
-        return ours or stored.incarnation in self._dead
+        return ours or stored.incarnation in self._dead or is_placeholder(stored)
 
     async def keep_alive(self) -> None:
         """Keep the record alive. Raise ``NameTaken`` if another process took the name."""
@@ -111,19 +126,24 @@ class Membership:
 
     async def _beat(self) -> None:
         async with self._writing:
-            try:
-                await self._write()
-            except MemberConflict:
-                stored = await self._stored()
-                if stored is not None and stored.incarnation != self._member.incarnation:
-                    raise NameTaken(self._member.name, stored.incarnation) from None
-                self._member = _going_on_from(stored, self._member)
+            for _ in range(_TRIES):
+                try:
+                    await self._write()
+                except MemberConflict:
+                    stored = await self._stored()
+                    if stored is not None and stored.incarnation != self._member.incarnation:
+                        raise NameTaken(self._member.name, stored.incarnation) from None
+                    self._member = _going_on_from(stored, self._member)
+                else:
+                    return
 
     async def _write(self) -> None:
+        sent = self._clock()
         beating = replace(
             self._member, heartbeats=self._member.heartbeats + 1, stamp=self._wall()
         )
         self._member = await self._container.put_member(beating)
+        self._on_beat(sent)
 
     async def _stored(self) -> Member | None:
         members = await self._container.members()

@@ -7,6 +7,7 @@ again in the next round: a claim without an answer is unknown, never owned.
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 
 from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
 from changefeed.host.balancing.balancer import (
@@ -24,7 +25,8 @@ from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, MemberConflict
 from changefeed.leases.expiry import Moment
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.life import fence_owner
 from changefeed.leases.listing import LeaseListing
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
@@ -72,6 +74,8 @@ class Rebalancer:
         self._unended: frozenset[RangeId] = frozenset()
         self._clock = clock
         self._listing = LeaseListing(container, clock)
+        self._fencing = asyncio.Lock()
+        self._fenced: set[tuple[HostName | None, Incarnation | None]] = set()
 
     async def run_once(self) -> None:
         """Do one round. Raise what container and feed raise."""
@@ -85,13 +89,18 @@ class Rebalancer:
         self._events.loads(self._pool.leases.values())
         fleet = self._balancer.fleet
         listing = Listing(leases=leases, members=members, reading=self._pool.leases)
+        renewed_each = self._balancer.renew_each
         view = self._balancer.observe(listing, at)
+        self._pool.listed(leases, asked=asked)
+        if view.renew_each != renewed_each:
+            self._pool.look_at_renewals()
+        self._fenced.clear()
         self._events.activity.listed(leases, members, view.dead)
         reports = reporter(view) == self._me
         self._events.listed_unread(unread_ranges(view) if reports else {})
         if view.fleet != fleet:
             self._events.members_changed(view.fleet)
-        await for_each(actions(view), self._in_turn, at_once=_AT_ONCE)
+        await for_each(actions(view), partial(self._in_turn, members=members), at_once=_AT_ONCE)
         for member in expired_members(view):
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
@@ -126,16 +135,16 @@ class Rebalancer:
             and lease.range_id not in self._pool.stuck
         )
 
-    async def _in_turn(self, planned: tuple[Action, Lease]) -> None:
+    async def _in_turn(self, planned: tuple[Action, Lease], members: Sequence[Member]) -> None:
         action, lease = planned
         if self._stopping():
             return
         try:
-            await self._do(action, lease)
-        except (LeaseConflict, LeaseGone, LeaseLost):
+            await self._do(action, lease, members)
+        except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict):
             self._events.conflict(lease, action.name.lower())
 
-    async def _do(self, action: Action, lease: Lease) -> None:
+    async def _do(self, action: Action, lease: Lease, members: Sequence[Member]) -> None:
         match action:
             case Action.DRAIN:
                 paused = lease.paused is not None
@@ -152,6 +161,7 @@ class Rebalancer:
             case Action.ACQUIRE:
                 await self._acquire(lease, "available" if lease.owner is None else "own")
             case Action.ACQUIRE_EXPIRED:
+                await self._fence_owner(lease, members)
                 await self._acquire(lease, "expired")
             case Action.STEAL:
                 await self._steal(lease)
@@ -167,6 +177,14 @@ class Rebalancer:
         )
         self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
         self._pool.start(owned)
+
+    async def _fence_owner(self, lease: Lease, members: Sequence[Member]) -> None:
+        """Fence the owner of an expired lease, once a round for all leases that it has."""
+        owner = (lease.owner, lease.incarnation)
+        async with self._fencing:
+            if owner not in self._fenced:
+                await fence_owner(self._container, lease, members)
+                self._fenced.add(owner)
 
     async def _steal(self, lease: Lease) -> None:
         match self._balancer.steal(lease, now=self._clock()):

@@ -123,7 +123,7 @@ async def release_range(
         ),
         Said(
             f"If {before.owner} is alive, it learns of this within "
-            f"{settings.renew_interval:g} s (its renew_interval), and its observer may be "
+            f"{settings.balance_interval:g} s (its balance_interval), and its observer may be "
             f"called until then. If it is stuck, stop it."
         ),
     ]

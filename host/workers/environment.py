@@ -15,13 +15,17 @@ from changefeed.observers.middleware.fence import ObserverMaker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEnvironment:
-    """``is_alive`` says whether a host is known to live: leases are handed to no others."""
+    """``is_alive`` says whether a host is known to live: leases are handed to no others;
+    ``renew_each`` whether each lease must be renewed, because not all who share them go by
+    the heartbeats of their owners.
+    """
 
     host: HostName
     feed: Feed
     container: LeaseContainer
     make_observer: ObserverMaker
     is_alive: Callable[[HostName], bool]
+    renew_each: Callable[[], bool]
     settings: Settings
     events: HostEvents
     random: Random

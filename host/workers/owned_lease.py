@@ -2,10 +2,16 @@
 
 The renewer, the checkpointer and a handoff would otherwise race on its version and each
 take the other for a thief. So all of them come through one object with one lock. It also
-knows until when it may be acted upon: from the moment the last successful renewal was
-*sent*, plus the expiration, less a margin, nothing may be delivered or checkpointed under
-it any more (``LeaseLost``), because from then on others may own it. The clock that this is
-counted by runs on while the machine is suspended.
+knows until when it may be acted upon: from the moment its last sign of life was *sent*, plus
+the expiration, less a margin, nothing may be delivered or checkpointed under it any more
+(``LeaseLost``), because from then on others may own it. The clock that this is counted by
+runs on while the machine is suspended.
+
+A renewal is a sign of life, and so is a heartbeat of this host, under two conditions. It must
+have been answered before the fence: else others may have taken the lease while it was on its
+way, and from then on only a write of the lease itself shows that they have not. And it counts
+no longer than from the last listing that showed the lease as ours: a host that does not see
+its leases does not see either that another asks for one, or that an operator has taken it.
 
 A write without an answer may have happened. Before the next write the lease is read again:
 whatever is there under our own epoch and incarnation, only we wrote, save for the request
@@ -17,6 +23,7 @@ Limits: one epoch, one object. When the lease comes back later, it is another ob
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Never
 from uuid import uuid4
 
@@ -52,10 +59,16 @@ class OwnedLease:
         self._continuation = lease.continuation
         self._held_for = settings.expiration - settings.fence_margin
         self._fence_at = sent + self._held_for
+        self._beat_at = -inf
+        self._seen_at = sent
         self._clock = clock
         self._wall = wall
         self._writing = asyncio.Lock()
         self._unclear: Lease | None = None
+        self._why_lost = "it could not be renewed in time"
+        self._giving_up = False
+        self.doubted = False
+        """Whether a listing does not show it as ours: only a write can tell whether it is."""
         self.lost = False
         """Whether ``LeaseLost`` or ``LeaseGone`` has been raised."""
         self.noticed = asyncio.Event()
@@ -88,18 +101,49 @@ class OwnedLease:
     def check(self) -> None:
         """Raise ``LeaseLost`` if the lease may not be acted upon any more."""
         if not self.may_act:
-            self.lose("it could not be renewed in time")
+            self.lose(self._why_lost)
 
     def lose(self, why: str) -> Never:
         """Raise ``LeaseLost``: from now on nothing may be done under this lease."""
         self.lost = True
         raise LeaseLost(self._lease, why)
 
+    def beat(self, sent: float) -> None:
+        """Count a heartbeat of this host that was sent then and has just been answered."""
+        if self.may_act:
+            self._beat_at = sent
+            self._extend()
+
+    def listed(self, found: Lease | None, *, asked: float) -> None:
+        """Compare it with what a listing that was asked for then has of it, if anything.
+
+        One that belongs to others by now is lost at once. What is missing, or in an epoch
+        before ours, may come from a replica that lags behind: it is ``doubted``.
+        """
+        if self.lost or self._giving_up:
+            return
+        if found is None or found.epoch < self._lease.epoch:
+            self.doubted = True
+        elif _holder(found) != _holder(self._lease):
+            self._why_lost = f"it is now held by {found.owner!r}"
+            self.lost = True
+            self.noticed.set()
+        elif found.renewals >= self._lease.renewals:  # else older than our own last write
+            self._seen_at = max(self._seen_at, asked)
+            if self.may_act:
+                self._extend()
+
+    def _extend(self) -> None:
+        kept_from = min(self._beat_at, self._seen_at)
+        self._fence_at = max(self._fence_at, kept_from + self._held_for)
+
     async def renew(self, renewed: Callable[[Lease], Lease] = Lease.renewed) -> None:
         """Show a sign of life, and be allowed to act for another while."""
         sent = self._clock()
+        self.doubted = False
         await self._write(renewed, self._container.replace)
-        self._fence_at = sent + self._held_for
+        self._fence_at = max(self._fence_at, sent + self._held_for)
+        self._seen_at = max(self._seen_at, sent)
 
     async def checkpoint(self, continuation: Continuation) -> None:
         self.check()
@@ -124,6 +168,7 @@ class OwnedLease:
         Without a checkpoint this is allowed even when it may no longer be acted upon:
         either it is still ours, or the write fails.
         """
+        self._giving_up = True
         if continuation is not None:
             self.check()
             await self._write(

@@ -1,7 +1,7 @@
 """The workers of one host, from their leases to their ends."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.workers.owned_lease import OwnedLease
@@ -71,6 +71,31 @@ class WorkerPool:
         worker = self._workers.get(lease.range_id)
         if worker is not None and lease.next_owner is not None:
             await worker.clear_request(lease.next_owner)
+
+    def beat(self, sent: float) -> None:
+        """Count a heartbeat of this host, sent then and just answered, for all leases."""
+        for worker in self._workers.values():
+            worker.beat(sent)
+
+    def listed(self, leases: Iterable[Lease], *, asked: float) -> None:
+        """Compare the leases that have a worker with a listing that was asked for then."""
+        newest: dict[RangeId, Lease] = {}
+        for lease in leases:  # a listing of several pages may show one twice
+            if lease.range_id in self._workers:
+                other = newest.get(lease.range_id, lease)
+                newest[lease.range_id] = max(lease, other, key=lambda x: x.sign_of_life)
+        for range_id, worker in self._workers.items():
+            worker.listed(newest.get(range_id), asked=asked)
+
+    def doubt_all(self) -> None:
+        """Have all workers find out by a write whether their leases are still ours."""
+        for worker in self._workers.values():
+            worker.doubt()
+
+    def look_at_renewals(self) -> None:
+        """Have all workers look at once whether their leases are due: the rule has changed."""
+        for worker in self._workers.values():
+            worker.look_at_renewal()
 
     def drain_all(self, reason: CloseReason) -> None:
         """Drain every worker, those too that are yet to start."""

@@ -24,7 +24,6 @@ for that: it ends, calls the observer no more, and leaves the lease to expire.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Never
 
@@ -38,13 +37,13 @@ from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.host.workers.renewer import Renewer
 from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import ContainerError, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.observer import CloseReason
 
 _LAST_RELEASE_TIMEOUT = 2.0
-_MOMENT = 1.0  # in it, most of what fails once has succeeded
 _LONGEST_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
 
 
@@ -58,6 +57,7 @@ class Worker:
         self._events = environment.events
         self._retrier = environment.retrier
         self._checkpoints = Checkpointer(owned, self._events, self._retrier)
+        self._renewer = Renewer(owned, environment, self._with_health)
         self._drain = Drain()
         self._meter = LoadMeter(
             owned.lease,
@@ -104,6 +104,25 @@ class Worker:
         if self._drain.reason is None:
             await self._owned.clear_request(asker)
 
+    def beat(self, sent: float) -> None:
+        """Count a heartbeat of this host that was sent then and has just been answered."""
+        self._owned.beat(sent)
+
+    def listed(self, found: Lease | None, *, asked: float) -> None:
+        """Compare the lease with a listing that was asked for then."""
+        self._owned.listed(found, asked=asked)
+        if self._owned.doubted:
+            self._renewer.look_again()
+
+    def doubt(self) -> None:
+        """Find out by a write whether the lease is still ours."""
+        self._owned.doubted = True
+        self._renewer.look_again()
+
+    def look_at_renewal(self) -> None:
+        """Look at once whether the lease is due to be renewed."""
+        self._renewer.look_again()
+
     def mark_stuck(self) -> None:
         """Stop waiting for a call that cannot be ended: the lease must then expire."""
         self._delivery.stuck = True
@@ -120,7 +139,7 @@ class Worker:
                 companions = [
                     group.create_task(companion)
                     for companion in (
-                        self._keep_renewed(),
+                        self._renewer.run(),
                         self._checkpoints.run(),
                         self._watch_requests(),
                         self._measure_lag(),
@@ -223,46 +242,13 @@ class Worker:
         while True:
             await self._owned.noticed.wait()
             self._owned.noticed.clear()
+            if self._owned.lost:
+                self._owned.check()
             lease = self._owned.lease
             if lease.paused is not None:
                 self.stop(CloseReason.PAUSED)
             elif lease.next_owner is not None and self._environment.is_alive(lease.next_owner):
                 self.stop(CloseReason.HANDED_OVER)
-
-    async def _keep_renewed(self) -> Never:
-        interval = self._settings.leases.renew_interval
-        renew = partial(self._owned.renew, lambda x: self._with_health(x).renewed())
-        first = interval * self._environment.random.random()  # spread them
-        early = await self._until_renewal(first, may_be_early=True)
-        while True:
-            try:
-                async with asyncio.timeout(self._owned.time_left):
-                    await self._retrier.call("renew", renew)
-            except TimeoutError:
-                self._owned.lose("it could not be renewed in time")
-            self._events.renewed()
-            # One early renewal between two others: an observer that fails now and then
-            # makes no more than twice as many writes.
-            early = await self._until_renewal(interval, may_be_early=not early)
-
-    async def _until_renewal(self, interval: float, *, may_be_early: bool) -> bool:
-        """Wait until the next renewal is due; return whether it is early.
-
-        It is where the observer begins or ceases to be in trouble, and that lasts for a moment.
-        """
-        if not may_be_early:
-            await asyncio.sleep(interval)
-            return False
-        health = self._events.health
-        with suppress(TimeoutError):
-            async with asyncio.timeout(interval):
-                while True:
-                    await health.news(self._owned.range_id).wait()
-                    health.news(self._owned.range_id).clear()
-                    await asyncio.sleep(_MOMENT)
-                    if self.lease.health.troubles != health.of(self._owned.range_id).troubles:
-                        return True
-        return False
 
     def _with_health(self, lease: Lease) -> Lease:
         """Say how the observer gets on, and what the range costs."""

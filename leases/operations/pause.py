@@ -1,7 +1,7 @@
 """Pausing and resuming ranges, from outside of any host.
 
 A paused lease keeps its checkpoint. Its owner notices with its next renewal, or its next
-look, finishes what it has in hand and releases it; no host takes it until it is resumed.
+listing, finishes what it has in hand and releases it; no host takes it until it is resumed.
 """
 
 from collections.abc import Callable, Collection

@@ -4,8 +4,8 @@ A new epoch begins, that belongs to no host: from then on what the former owner 
 refused, checkpoints too, and any other host may acquire the lease at once. What it has in
 hand is delivered again to the next owner.
 
-Limits: a former owner that lives learns of it with its next write, a renewal at the
-latest; until then its observer is still called, and so may be that of the next owner.
+Limits: a former owner that lives learns of it with its next listing, or its next write;
+until then its observer is still called, and so may be that of the next owner.
 The epoch in the observer's context distinguishes the two. A worker whose observer is stuck
 without a time limit never ends; while it lives, its host holds on to a range that it
 cannot read, and takes no new lease of that range, even if the plan gives it to this host.

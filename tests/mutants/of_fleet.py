@@ -12,6 +12,7 @@ _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _RESTORE = "tests/unit/leases/test_restore.py"
 _DOCTOR = "tests/unit/host/test_doctor.py"
 _SIMULATION = "tests/simulation/test_simulation.py"
+_HEARTBEATS = "tests/unit/host/balancing/test_heartbeats.py"
 _MADE_BY_OTHERS = "test_nothing_is_lost_either_beside_them_in_a_wild_world"
 _UNREAD = "tests/unit/host/balancing/test_unread_ranges.py"
 
@@ -92,8 +93,8 @@ FLEET = (
         name="a heartbeat that is blind to another incarnation",
         file="host/balancing/membership.py",
         before="if stored is not None and stored.incarnation != self._member.incarnation:\n"
-        "                    raise NameTaken",
-        after="if stored is None:\n                    raise NameTaken",
+        "                        raise NameTaken",
+        after="if stored is None:\n                        raise NameTaken",
         rule=2,
         tests=(_MEMBERSHIP,),
     ),
@@ -108,8 +109,8 @@ FLEET = (
     Mutant(
         name="a host waits for a process that is known to have ended",
         file="host/balancing/membership.py",
-        before="        return ours or stored.incarnation in self._dead\n",
-        after="        return ours\n",
+        before="        return ours or stored.incarnation in self._dead or",
+        after="        return ours or",
         rule=2,
         tests=(_STORIES,),
     ),
@@ -124,8 +125,8 @@ FLEET = (
     Mutant(
         name="a host waits for itself to die",
         file="host/balancing/membership.py",
-        before="        return ours or stored.incarnation in self._dead\n",
-        after="        return stored.incarnation in self._dead\n",
+        before="        return ours or stored.incarnation in self._dead or",
+        after="        return stored.incarnation in self._dead or",
         rule=6,
         tests=(_MEMBERSHIP,),
     ),
@@ -245,7 +246,7 @@ FLEET = (
     Mutant(
         name="a write that another host won ends ours",
         file="host/balancing/rebalance.py",
-        before="        except (LeaseConflict, LeaseGone, LeaseLost):\n"
+        before="        except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict):\n"
         "            self._events.conflict(lease, action.name.lower())\n",
         after="        except LeaseGone:\n"
         "            self._events.conflict(lease, action.name.lower())\n",
@@ -652,5 +653,21 @@ FLEET = (
         after="return await stack.enter_async_context(make())",
         rule=11,
         tests=(_EMBEDDING,),
+    ),
+    Mutant(
+        name="hosts of earlier versions see no renewals",
+        file="host/balancing/sharing.py",
+        before="or any(renewal_of(x) is None and",
+        after="or any(renewal_of(x) is not None and False and",
+        rule=1,
+        tests=(_HEARTBEATS,),
+    ),
+    Mutant(
+        name="processors of another kind see no renewals",
+        file="host/balancing/sharing.py",
+        before="            self._with_others = True\n",
+        after="            pass\n",
+        rule=1,
+        tests=(_HEARTBEATS,),
     ),
 )

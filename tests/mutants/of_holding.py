@@ -8,6 +8,8 @@ _HANDOFF = "tests/unit/host/balancing/test_handoff.py"
 _STORIES = "tests/unit/host/test_fleet_stories.py"
 _PROGRESS = "tests/unit/host/workers/test_acknowledgements.py"
 _CHECKPOINTS = "tests/unit/host/workers/test_checkpointer.py"
+_KEPT = "tests/unit/host/workers/test_kept_by_heartbeats.py"
+_HEARTBEATS = "tests/unit/host/balancing/test_heartbeats.py"
 
 HOLDING = (
     Mutant(
@@ -15,11 +17,13 @@ HOLDING = (
         file="host/workers/owned_lease.py",
         before="""\
         sent = self._clock()
+        self.doubted = False
         await self._write(renewed, self._container.replace)
 """,
         after="""\
         await self._write(renewed, self._container.replace)
         sent = self._clock()
+        self.doubted = False
 """,
         rule=5,
         tests=(_HELD,),
@@ -192,17 +196,9 @@ HOLDING = (
     ),
     Mutant(
         name="a renewer that gives up in silence",
-        file="host/workers/worker.py",
-        before="""\
-            except TimeoutError:
-                self._owned.lose("it could not be renewed in time")
-            self._events.renewed()
-""",
-        after="""\
-            except TimeoutError:
-                await asyncio.Event().wait()
-            self._events.renewed()
-""",
+        file="host/workers/renewer.py",
+        before="            self._owned.check()  # heartbeats",
+        after="            await asyncio.Event().wait()  # heartbeats",
         rule=5,
         tests=(_WORKER,),
     ),
@@ -404,5 +400,85 @@ HOLDING = (
         after="        return self._lease.epoch - 1\n",
         rule=5,
         tests=(_WORKER,),
+    ),
+    Mutant(
+        name="heartbeats count on although listings fail",
+        file="host/workers/owned_lease.py",
+        before="        kept_from = min(self._beat_at, self._seen_at)\n",
+        after="        kept_from = self._beat_at\n",
+        rule=5,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="listings keep a lease without heartbeats",
+        file="host/workers/owned_lease.py",
+        before="        kept_from = min(self._beat_at, self._seen_at)\n",
+        after="        kept_from = self._seen_at\n",
+        rule=5,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="a heartbeat lifts a fence that has passed",
+        file="host/workers/owned_lease.py",
+        before="        if self.may_act:\n            self._beat_at = sent\n",
+        after="        if not self.lost:\n            self._beat_at = sent\n",
+        rule=5,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="an owner does not see in its listing that its lease was taken",
+        file="host/workers/owned_lease.py",
+        before="        elif _holder(found) != _holder(self._lease):\n",
+        after="        elif found.epoch < 0:\n",
+        rule=5,
+        tests=(_KEPT, _HEARTBEATS),
+    ),
+    Mutant(
+        name="an old listing takes a lease from its owner",
+        file="host/workers/owned_lease.py",
+        before="        if found is None or found.epoch < self._lease.epoch:\n",
+        after="        if found is None:\n",
+        rule=5,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="an old listing counts as a look at the lease",
+        file="host/workers/owned_lease.py",
+        before="        elif found.renewals >= self._lease.renewals:",
+        after="        elif found.renewals >= 0:",
+        rule=5,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="a host loses a lease to its own release",
+        file="host/workers/owned_lease.py",
+        before="        if self.lost or self._giving_up:\n",
+        after="        if self.lost:\n",
+        rule=4,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="a lost lease is delivered on until its next write",
+        file="host/workers/worker.py",
+        before="            if self._owned.lost:\n                self._owned.check()\n",
+        after="",
+        rule=5,
+        tests=(_HEARTBEATS,),
+    ),
+    Mutant(
+        name="nothing renews a lease whose heartbeats fail",
+        file="host/workers/renewer.py",
+        before="            return self._owned.time_left - self._reserve\n",
+        after="            return self._interval\n",
+        rule=5,
+        tests=(_HEARTBEATS,),
+    ),
+    Mutant(
+        name="each lease is renewed though heartbeats keep it",
+        file="host/workers/renewer.py",
+        before="        if not self._renew_each():\n",
+        after="        if self._reserve < 0:\n",
+        rule=0,
+        tests=(_HEARTBEATS,),
     ),
 )

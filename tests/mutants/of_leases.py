@@ -7,6 +7,7 @@ _SEPARATE = "tests/unit/leases/test_separate_stores.py"
 _SQLITE = "tests/unit/leases/test_sqlite.py"
 _COVERAGE = "tests/unit/leases/test_coverage.py"
 _EXPIRY = "tests/unit/leases/test_expiry.py"
+_LIFE = "tests/unit/leases/test_life.py"
 
 LEASES = (
     Mutant(
@@ -382,5 +383,63 @@ LEASES = (
         after="            epoch=0,\n            stamp",
         rule=1,
         tests=("tests/unit/leases/blob/test_metadata.py",),
+    ),
+    Mutant(
+        name="another start of a host keeps the leases of the one before it",
+        file="leases/life.py",
+        before="        if lease.owner is not None and lease.incarnation is not None:\n"
+        "            owner = self._seen.get((lease.owner, lease.incarnation))\n",
+        after="        found = [x for x in self._seen.values() if x.name == lease.owner]\n"
+        "        owner = found[-1] if found else None\n",
+        rule=1,
+        tests=(_LIFE,),
+    ),
+    Mutant(
+        name="heartbeats keep the leases of hosts that renew each",
+        file="leases/life.py",
+        before='    return not is_placeholder(member) and renewal_of(member) == "host"\n',
+        after="    return not is_placeholder(member)\n",
+        rule=1,
+        tests=(_LIFE,),
+    ),
+    Mutant(
+        name="a heartbeat keeps no lease",
+        file="leases/life.py",
+        before="            beats = owner.heartbeats\n",
+        after="            beats = 0\n",
+        rule=1,
+        tests=(_LIFE,),
+    ),
+    Mutant(
+        name="an old stamp of a lease makes an owner dead that beats",
+        file="leases/life.py",
+        before="            stamps.append(owner.stamp)\n",
+        after="",
+        rule=1,
+        tests=(_LIFE,),
+    ),
+    Mutant(
+        name="an owner whose record is out of sight is old by its lease",
+        file="leases/life.py",
+        before="            stamps.append(None)  # it may live",
+        after="            pass  # it may live",
+        rule=1,
+        tests=(_LIFE,),
+    ),
+    Mutant(
+        name="an owner that has beaten since is taken from",
+        file="leases/life.py",
+        before="    await container.put_member(record)\n",
+        after="    await container.remove_member(record)\n",
+        rule=1,
+        tests=(_LIFE,),
+    ),
+    Mutant(
+        name="an owner without a record is not kept out",
+        file="leases/life.py",
+        before="    if record is None:\n",
+        after="    if record is None:\n        return\n    if record.heartbeats < _NEVER:\n",
+        rule=1,
+        tests=(_LIFE,),
     ),
 )

@@ -143,7 +143,8 @@ class Ending:
         """Say who calls more often than settings say, in a time without events."""
         calls, running = self._world.calls, self._running()
         looks = _STILL / 5.0 / 0.9 + 2
-        renewals = len(owners) * (_STILL / 10.0 + 1)
+        at_rest = self._world.renewals.by_heartbeats and not self._world.mixed
+        renewals = 0 if at_rest else len(owners) * (_STILL / 10.0 + 1)
         bounds = {
             "list": looks + _STILL / 20.0 + 1,
             "changes_since": looks + 1,

@@ -33,6 +33,7 @@ from .observers import CheckedLetters, Moods, SimulatedObserver
 from .operators import Operators
 from .outcome import Outcome
 from .process import Process
+from .renewals import OwnRecordOnly, Renewals, make_older
 from .settings import choose_settings
 from .sources import CosmosSource, FeedKind, MemorySource, Source
 from .sqlite_file import SqliteStores
@@ -86,6 +87,7 @@ class World:
         self.suspends = wild and Random(f"suspends {seed}").random() < 0.3
         self.asleep: dict[str, float] = defaultdict(float)
         """For how many seconds the clock of each process stood still."""
+        self.renewals = Renewals(seed)
         self.processes: dict[str, Process] = {}
         self.starts: Counter[str] = Counter()
         self.story: list[str] = []
@@ -176,7 +178,12 @@ class World:
         def elapsed() -> float:
             return self.loop.time() - self.asleep[process_id]
 
-        leases = {**self._parts["leases"], **self.loads.settings_of(name)}
+        kind = self.renewals.choose()
+        leases = {
+            **self._parts["leases"],
+            **self.loads.settings_of(name),
+            **self.renewals.settings_of(kind),
+        }
         own = settings(name, {**self._parts, "leases": leases})
         make_observer = wrap(
             lambda: SimulatedObserver(
@@ -193,15 +200,21 @@ class World:
             dead_letters=self._letters if self.puts_aside else None,
             feed="simulated",
         )
-        return Host(
+        container = self.loads.through(self.connect(process_id))
+        if kind == "older":
+            container = cast("LeaseContainer", OwnRecordOnly(container, name))
+        host = Host(
             own,
             feed=self.feed_of(process_id),
-            container=self.loads.through(self.connect(process_id)),
+            container=container,
             make_observer=make_observer,
             random=Random(self.random.random()),
             clock=elapsed,
             wall=wall,
         )
+        if kind == "older":
+            make_older(host)
+        return host
 
     def feed_of(self, process_id: str) -> Feed:
         server = Server(self.source.reader())

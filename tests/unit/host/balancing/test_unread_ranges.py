@@ -41,6 +41,7 @@ def view(
         dead=[HostName(x) for x in dead],
         planned=(),
         quiet=True,
+        renew_each=False,
     )
 
 

@@ -1,0 +1,41 @@
+"""Who shares the leases: whether heartbeats are enough, or each lease must be renewed.
+
+A processor of another kind knows nothing of our member records, and a host of an earlier
+version does not go by them: both take a lease that is not renewed itself. So each is renewed
+from the listing on that shows one of them, which is sooner than they can take it: a host of
+ours watches for two renewals at the least. A processor that goes by its clock alone may take
+some at once, as it may at any time.
+
+Limits: a processor of another kind shows by its leases only. A host that has seen one goes on
+renewing each lease until it restarts, since one without leases may still be there. Where such
+processors stay, leave ``leases.renewal`` at ``lease``.
+"""
+
+from collections.abc import Collection, Sequence
+
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.life import is_placeholder, renewal_of
+
+
+class Sharing:
+    """One host's memory of who shares the leases."""
+
+    def __init__(self, settings: LeaseSettings) -> None:
+        self._settings = settings
+        self._hosts: set[HostName] = set()  # that had a record when they were seen
+        self._with_others = False
+        self.renew_each = True
+        """Whether each lease must be renewed, by what was listed last."""
+
+    def observe(self, owned: Collection[Lease], members: Sequence[Member]) -> None:
+        """Take in the leases with owners, and all records: what looks dead may yet live."""
+        self._hosts |= {x.name for x in members}
+        if any(x.incarnation is None and x.owner not in self._hosts for x in owned):
+            self._with_others = True
+        self.renew_each = (
+            self._settings.renewal == "lease"
+            or self._settings.balance == "load"  # it is by renewals that owners say it
+            or self._with_others
+            or any(renewal_of(x) is None and not is_placeholder(x) for x in members)
+        )

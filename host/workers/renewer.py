@@ -1,0 +1,109 @@
+"""Keeps one lease alive: by renewing it, or by seeing that heartbeats do.
+
+Where each lease must be renewed, that is done every ``renew_interval``. Where the heartbeats of
+this host keep its leases, one is renewed only if they have not moved its fence for so long that
+a renewal and its repetitions would just fit in before it: so a host whose member record, or
+whose listings, fail for a while is no worse off than with renewals alone. A lease of which a
+listing raises doubts is renewed at once, since only a write shows whether it is still ours.
+
+Whatever is written carries how the observer gets on. Where trouble begins or ends, and lasts
+for a moment, the lease is renewed for that alone, at most once in ``renew_interval``.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Never
+
+from changefeed.host.workers.environment import WorkerEnvironment
+from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.leases.lease import Lease
+
+_MOMENT = 1.0  # in it, most of what fails once has succeeded
+_LARGEST_PART = 3.0
+_SPREAD = 1.25
+_SHORTEST_WAIT = 0.001  # less may be rounded away, and would be waited for for ever
+
+
+class Renewer:
+    """The renewals of one lease; ``described`` has it say what is known of its range. Times are
+    in seconds, on the loop's clock.
+    """
+
+    def __init__(
+        self,
+        owned: OwnedLease,
+        environment: WorkerEnvironment,
+        described: Callable[[Lease], Lease],
+    ) -> None:
+        leases = environment.settings.leases
+        self._owned = owned
+        self._described = described
+        self._events = environment.events
+        self._retrier = environment.retrier
+        self._random = environment.random
+        self._renew_each = environment.renew_each
+        self._interval = leases.renew_interval
+        held_for = leases.expiration - leases.fence_margin
+        self._reserve = max(self._interval, held_for / _LARGEST_PART)
+        self._reserve *= self._random.uniform(1.0, _SPREAD)  # not all at once
+        self._clock = asyncio.get_running_loop().time
+        self._due_at: float | None = None
+        self._may_say_at = self._clock()
+
+    def look_again(self) -> None:
+        """Look at once whether the lease is due."""
+        self._events.health.news(self._owned.range_id).set()
+
+    async def run(self) -> Never:
+        """Raise ``LeaseLost`` or ``LeaseGone`` when the lease is not ours any more."""
+        self._due_at = self._clock() + self._interval * self._random.random()  # spread them
+        while True:
+            await self._until_due()
+            await self._renew()
+
+    async def _renew(self) -> None:
+        renew = partial(self._owned.renew, lambda x: self._described(x).renewed())
+        try:
+            async with asyncio.timeout(self._owned.time_left):
+                await self._retrier.call("renew", renew)
+        except TimeoutError:
+            self._owned.check()  # heartbeats may have kept it meanwhile
+            return
+        self._events.renewed()
+        self._due_at = self._clock() + self._interval
+
+    async def _until_due(self) -> None:
+        """Wait until the lease is due, or says something else of its observer than is so."""
+        news = self._events.health.news(self._owned.range_id)
+        while (wait := self._due_in()) > _SHORTEST_WAIT:
+            if self._outdated:
+                rest = self._may_say_at - self._clock()
+                if rest <= 0:
+                    await asyncio.sleep(_MOMENT)
+                    if self._outdated:
+                        self._may_say_at = self._clock() + self._interval
+                        return
+                    continue
+                wait = min(wait, rest)
+            news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await news.wait()
+
+    def _due_in(self) -> float:
+        if self._owned.doubted:
+            return 0.0
+        if not self._renew_each():
+            self._due_at = None
+            return self._owned.time_left - self._reserve
+        if self._due_at is None:  # from now on: soon, but not all at once
+            self._due_at = self._clock() + self._interval * self._random.random() / 2
+        return self._due_at - self._clock()
+
+    @property
+    def _outdated(self) -> bool:
+        """Whether the lease does not say what trouble the observer is in."""
+        said = self._owned.lease.health.troubles
+        return said != self._events.health.of(self._owned.range_id).troubles

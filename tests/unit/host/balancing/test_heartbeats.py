@@ -1,0 +1,150 @@
+"""Fleets whose leases are kept by the heartbeats of their owners."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from changefeed.feeds.feed import RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.operations.release import release
+from tests.support.fleet import Fleet
+from tests.support.proxies import proxied
+
+R0 = RangeId("r0")
+SETTLED = 25.0
+ONE_LISTING = 5.0 * 1.1
+BY_HEARTBEAT = {"leases": {"renewal": "host"}}
+
+
+class Counted:
+    """A fleet, what its hosts wrote into leases, and which of their calls fail."""
+
+    def __init__(self, ranges: int = 1) -> None:
+        self.leases = MemoryLeases()
+        self.feed = MemoryFeed(ranges)
+        self.calls: Counter[str] = Counter()
+        self.failing: set[str] = set()
+        self.fleet = Fleet(self.feed, proxied(self.leases, self._count), parts=BY_HEARTBEAT)
+
+    async def _count(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        self.calls[name] += 1
+        if name in self.failing:
+            raise ContainerUnavailable("not now")
+        return await call()
+
+    async def lease(self) -> Lease:
+        found = await self.leases.read(R0)
+        assert found is not None
+        return found
+
+    async def writes_in(self, seconds: float) -> int:
+        self.calls.clear()
+        await asyncio.sleep(seconds)
+        return self.calls["replace"] + self.calls["acquire"] + self.calls["checkpoint"]
+
+
+async def test_at_rest_nothing_is_written_for_a_lease() -> None:
+    counted = Counted(ranges=50)
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        fleet.start("b")
+        await fleet.balanced()
+        await asyncio.sleep(SETTLED)
+        owners = await fleet.owners()
+        assert await counted.writes_in(600) == 0
+        assert await fleet.owners() == owners
+
+
+async def test_what_a_dead_host_had_is_taken_when_its_heartbeat_has_stood_still() -> None:
+    counted = Counted()
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        fleet.start("b")
+        await asyncio.sleep(300)
+        assert (await counted.lease()).owner == "a"
+        await fleet.kill("a")
+        await asyncio.sleep(24)
+        assert (await counted.lease()).owner == "a"
+        await asyncio.sleep(6 + ONE_LISTING + 1)
+        assert (await counted.lease()).owner == "b"
+
+
+async def test_a_lease_that_an_operator_took_is_read_no_more_after_the_next_listing() -> None:
+    counted = Counted()
+    async with counted.fleet as fleet:
+        host = fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        await release(counted.leases, R0)
+        taken = await counted.lease()
+        await counted.leases.replace(replace(taken, paused="not to be taken at once"))
+        await asyncio.sleep(ONE_LISTING)
+        assert not host.leases
+
+
+async def test_leases_are_renewed_where_heartbeats_get_no_answer() -> None:
+    counted = Counted()
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        epoch = (await counted.lease()).epoch
+        counted.failing = {"put_member"}
+        assert 3 <= await counted.writes_in(100) <= 10
+        assert (await counted.lease()).epoch == epoch
+
+
+async def test_leases_are_renewed_where_listings_get_no_answer() -> None:
+    counted = Counted()
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        epoch = (await counted.lease()).epoch
+        counted.failing = {"list"}
+        assert 3 <= await counted.writes_in(100) <= 10
+        assert (await counted.lease()).epoch == epoch
+
+
+async def test_each_is_renewed_while_a_host_of_an_earlier_version_is_there() -> None:
+    counted = Counted()
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        older = Member(name=HostName("old"), incarnation=Incarnation("old-1"), stopping=True)
+        await counted.leases.put_member(older)
+        before = (await counted.lease()).renewals
+        await asyncio.sleep(2 * 10)  # as long as such a host watches at the least
+        assert (await counted.lease()).renewals > before
+        await asyncio.sleep(SETTLED)  # until it is dead, and its record removed
+        await asyncio.sleep(SETTLED)
+        assert await counted.leases.members() != []
+        assert await counted.writes_in(100) == 0
+
+
+async def test_each_is_renewed_once_a_processor_of_another_kind_has_been_seen() -> None:
+    counted = Counted(ranges=2)
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        found = await counted.lease()
+        foreign = found.taken_by(HostName("dotnet"), Incarnation(""))
+        await counted.leases.replace(replace(foreign, incarnation=None).without_continuation())
+        await asyncio.sleep(SETTLED)
+        assert await counted.writes_in(100) >= 9
+
+
+async def test_a_host_whose_record_was_deleted_keeps_its_leases() -> None:
+    counted = Counted()
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        before = await counted.lease()
+        (record,) = await counted.leases.members()
+        await counted.leases.remove_member(record)
+        await asyncio.sleep(100)
+        assert (await counted.lease()).epoch == before.epoch
+        assert len(await counted.leases.members()) == 1

@@ -1,0 +1,169 @@
+"""One lease that heartbeats keep: how far they move its fence, and when they do not."""
+
+import asyncio
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.host.settings import LeaseSettings
+from changefeed.host.workers.owned_lease import OwnedLease, acquire
+from changefeed.leases.errors import LeaseLost
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.operations.release import release
+
+R0 = RangeId("r0")
+A, A1 = HostName("a"), Incarnation("a-1")
+
+
+class Owner:
+    """Host a, which has acquired the lease: expiration 30 s, fence margin 1 s."""
+
+    owned: OwnedLease
+
+    def __init__(self) -> None:
+        self.leases = MemoryLeases()
+
+    async def begin(self) -> OwnedLease:
+        await self.leases.create(Lease(range=FeedRange(id=R0), continuation=Continuation("0")))
+        self.owned = await acquire(
+            self.leases,
+            await self.listed(),
+            taken=lambda x: x.taken_by(A, A1),
+            settings=LeaseSettings(),
+            wall=lambda: 1_700_000_000.0,
+        )
+        return self.owned
+
+    async def listed(self) -> Lease:
+        (found,) = await self.leases.list()
+        return found
+
+    async def look(self) -> None:
+        self.owned.listed(await self.listed(), asked=now())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_heartbeat_moves_the_fence_from_the_moment_it_was_sent() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await asyncio.sleep(10)
+    await owner.look()
+    owned.beat(sent=7)
+    assert owned.time_left == 7 + 29 - 10
+
+
+async def test_heartbeats_count_no_longer_than_from_the_last_listing() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await asyncio.sleep(4)
+    await owner.look()
+    for _ in range(5):
+        await asyncio.sleep(5)
+        owned.beat(sent=now())
+    assert owned.time_left == 4 + 29 - 29
+    await asyncio.sleep(5)
+    assert not owned.may_act
+
+
+async def test_listings_alone_move_no_fence() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    for _ in range(5):
+        await asyncio.sleep(5)
+        await owner.look()
+    assert owned.time_left == 29 - 25
+
+
+async def test_a_heartbeat_that_is_answered_behind_the_fence_lifts_it_no_more() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await asyncio.sleep(29)
+    owned.beat(sent=28)
+    await owner.look()
+    owned.beat(sent=29)
+    assert not owned.may_act
+
+
+async def test_a_renewal_lifts_a_fence_since_it_shows_that_no_other_host_came() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await asyncio.sleep(40)
+    await owned.renew()
+    assert owned.time_left == 29
+
+
+async def test_a_renewal_takes_nothing_from_what_heartbeats_gave() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await asyncio.sleep(10)
+    await owner.look()
+    owned.beat(sent=10)
+    await owned.renew()
+    assert owned.time_left == 29
+
+
+async def test_a_lease_that_an_operator_released_is_lost_with_the_listing_that_shows_it() -> (
+    None
+):
+    owner = Owner()
+    owned = await owner.begin()
+    await release(owner.leases, R0)
+    assert owned.may_act
+    await owner.look()
+    assert not owned.may_act
+    assert owned.noticed.is_set()
+    with pytest.raises(LeaseLost, match="now held by None"):
+        owned.check()
+
+
+async def test_a_listing_from_before_the_acquisition_raises_doubts_only() -> None:
+    owner = Owner()
+    await owner.begin()
+    before = await owner.listed()
+    await release(owner.leases, R0)
+    owned = owner.owned = await acquire(
+        owner.leases,
+        await owner.listed(),
+        taken=lambda x: x.taken_by(A, A1),
+        settings=LeaseSettings(),
+        wall=lambda: 1_700_000_000.0,
+    )
+    owned.listed(before, asked=now())
+    assert owned.doubted
+    assert owned.may_act
+    await owned.renew()
+    assert not owned.doubted
+
+
+async def test_a_lease_that_a_listing_lacks_is_doubted_and_not_seen() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await asyncio.sleep(5)
+    owned.listed(None, asked=now())
+    owned.beat(sent=now())
+    assert owned.doubted
+    assert owned.time_left == 24
+
+
+async def test_a_listing_older_than_the_last_renewal_is_no_look_at_the_lease() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    before = await owner.listed()
+    await asyncio.sleep(5)
+    await owned.renew()
+    await asyncio.sleep(5)
+    owned.listed(before, asked=now())
+    owned.beat(sent=now())
+    assert owned.time_left == 5 + 29 - 10
+
+
+async def test_a_lease_that_is_being_given_up_is_not_lost_to_its_own_release() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await owned.give_up(Lease.released, None)
+    await owner.look()
+    assert not owned.lost
