@@ -68,6 +68,8 @@ class Few:
             processes=self.running,
             calls=self.calls,
             neighbours=SimpleNamespace(names=set()),
+            mixed=False,
+            renewals=SimpleNamespace(by_heartbeats=False),
         )
         return Ending(cast("World", world))
 

@@ -104,7 +104,7 @@ async def test_leases_are_renewed_where_listings_get_no_answer() -> None:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
         epoch = (await counted.lease()).epoch
-        counted.failing = {"list"}
+        counted.failing = {"list", "changes_since"}
         assert 3 <= await counted.writes_in(100) <= 10
         assert (await counted.lease()).epoch == epoch
 
