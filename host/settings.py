@@ -88,8 +88,7 @@ class LeaseSettings(Section):
     renewal: Literal["host", "lease"] = "lease"
     """What keeps leases alive: ``lease``, a renewal of each; or ``host``, the heartbeat of
     their owner, so that nothing is written for a lease at rest. Each is renewed in any case
-    while processors of another kind, or hosts of earlier versions, share the leases, and
-    where ``balance`` is ``load``."""
+    while processors of another kind, or hosts of earlier versions, share the leases."""
     renew_interval: Seconds = 10.0
     """How often each lease is renewed where heartbeats do not keep it; with ``expiration``,
     also how long heartbeats or listings may fail until leases are renewed one by one."""

@@ -35,7 +35,6 @@ class Sharing:
             self._with_others = True
         self.renew_each = (
             self._settings.renewal == "lease"
-            or self._settings.balance == "load"  # it is by renewals that owners say it
             or self._with_others
             or any(renewal_of(x) is None and not is_placeholder(x) for x in members)
         )

@@ -30,7 +30,7 @@ class LoadMeter:
         self._acquired_at = self._since = self._counted_to = clock()
         self._cooldown = cooldown
         self._moved = lease.moved
-        self._load = self._stored = known(lease.load)
+        self._load = known(lease.load)
         self._calls = 0
         self._busy = 0.0
 
@@ -51,12 +51,13 @@ class LoadMeter:
             self._busy += seconds
 
     def written_to(self, lease: Lease) -> Lease:
-        """Let a lease that is about to be written say what its range costs by now."""
+        """Let the lease, as last written, say what its range costs by now."""
         self._measure()
+        load = known(lease.load)
         if self._load is not None:
-            self._stored = coarse(self._load, self._stored)
+            load = coarse(self._load, load)
         moved = self._moved and self._clock() - self._acquired_at < self._cooldown
-        return lease.with_load(self._stored, moved=moved)
+        return lease.with_load(load, moved=moved)
 
     def _measure(self) -> None:
         self._count()

@@ -6,8 +6,10 @@ a renewal and its repetitions would just fit in before it: so a host whose membe
 whose listings, fail for a while is no worse off than with renewals alone. A lease of which a
 listing raises doubts is renewed at once, since only a write shows whether it is still ours.
 
-Whatever is written carries how the observer gets on. Where trouble begins or ends, and lasts
-for a moment, the lease is renewed for that alone, at most once in ``renew_interval``.
+Whatever is written carries how the observer gets on, and what the range costs. Where trouble
+begins or ends, and lasts for a moment, the lease is renewed for that alone. So it is where no
+renewal is due, and its load has left the step that it says at the time of a listing. Both are
+done at most once in ``renew_interval``. The load of a range at rest does not change.
 """
 
 import asyncio
@@ -45,12 +47,31 @@ class Renewer:
         self._random = environment.random
         self._renew_each = environment.renew_each
         self._interval = leases.renew_interval
+        self._by_load = leases.balance == "load"
         held_for = leases.expiration - leases.fence_margin
         self._reserve = max(self._interval, held_for / _LARGEST_PART)
         self._reserve *= self._random.uniform(1.0, _SPREAD)  # not all at once
         self._clock = asyncio.get_running_loop().time
         self._due_at: float | None = None
         self._may_say_at = self._clock()
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the lease, as last written, says something else of its range than is so.
+
+        What it costs can wait for the next renewal, if there will be one. Where ranges are
+        counted, one that was never measured is as good as one at rest, and when it came does
+        not matter.
+        """
+        said = self._owned.lease
+        now = self._described(said)
+        if said.health.troubles != now.health.troubles:
+            return True
+        if self._renew_each():
+            return False
+        if self._by_load:
+            return (said.load, said.moved) != (now.load, now.moved)
+        return (said.load or 0.0) != (now.load or 0.0)
 
     def look_again(self) -> None:
         """Look at once whether the lease is due."""
@@ -75,14 +96,14 @@ class Renewer:
         self._due_at = self._clock() + self._interval
 
     async def _until_due(self) -> None:
-        """Wait until the lease is due, or says something else of its observer than is so."""
+        """Wait until the lease is due, or says something else of its range than is so."""
         news = self._events.health.news(self._owned.range_id)
         while (wait := self._due_in()) > _SHORTEST_WAIT:
-            if self._outdated:
+            if self.outdated:
                 rest = self._may_say_at - self._clock()
                 if rest <= 0:
                     await asyncio.sleep(_MOMENT)
-                    if self._outdated:
+                    if self.outdated:
                         self._may_say_at = self._clock() + self._interval
                         return
                     continue
@@ -101,9 +122,3 @@ class Renewer:
         if self._due_at is None:  # from now on: soon, but not all at once
             self._due_at = self._clock() + self._interval * self._random.random() / 2
         return self._due_at - self._clock()
-
-    @property
-    def _outdated(self) -> bool:
-        """Whether the lease does not say what trouble the observer is in."""
-        said = self._owned.lease.health.troubles
-        return said != self._events.health.of(self._owned.range_id).troubles

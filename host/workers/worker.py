@@ -109,9 +109,9 @@ class Worker:
         self._owned.beat(sent)
 
     def listed(self, found: Lease | None, *, asked: float) -> None:
-        """Compare the lease with a listing that was asked for then."""
+        """Compare the lease with a listing that was asked for then, and with what is so."""
         self._owned.listed(found, asked=asked)
-        if self._owned.doubted:
+        if self._owned.doubted or self._renewer.outdated:
             self._renewer.look_again()
 
     def doubt(self) -> None:

@@ -12,7 +12,7 @@ HEALTH = (
     Mutant(
         name="a trouble waits for the next renewal",
         file="host/workers/renewer.py",
-        before="            if self._outdated:\n                rest",
+        before="            if self.outdated:\n                rest",
         after="            if False:\n                rest",
         rule=0,
         tests=(_TROUBLE,),

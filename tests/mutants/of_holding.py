@@ -9,6 +9,7 @@ _STORIES = "tests/unit/host/test_fleet_stories.py"
 _PROGRESS = "tests/unit/host/workers/test_acknowledgements.py"
 _CHECKPOINTS = "tests/unit/host/workers/test_checkpointer.py"
 _KEPT = "tests/unit/host/workers/test_kept_by_heartbeats.py"
+_LOADS = "tests/unit/host/workers/test_loads_in_leases.py"
 _HEARTBEATS = "tests/unit/host/balancing/test_heartbeats.py"
 
 HOLDING = (
@@ -480,5 +481,29 @@ HOLDING = (
         after="        if self._reserve < 0:\n",
         rule=0,
         tests=(_HEARTBEATS,),
+    ),
+    Mutant(
+        name="a load that has changed waits for a renewal that never comes",
+        file="host/workers/worker.py",
+        before="        if self._owned.doubted or self._renewer.outdated:\n",
+        after="        if self._owned.doubted:\n",
+        rule=0,
+        tests=(_LOADS,),
+    ),
+    Mutant(
+        name="by load, a lease that was moved says so for ever",
+        file="host/workers/renewer.py",
+        before="            return (said.load, said.moved) != (now.load, now.moved)\n",
+        after="            return said.load != now.load\n",
+        rule=0,
+        tests=(_LOADS,),
+    ),
+    Mutant(
+        name="each idle lease is written to say that it costs nothing",
+        file="host/workers/renewer.py",
+        before="        return (said.load or 0.0) != (now.load or 0.0)\n",
+        after="        return said.load != now.load\n",
+        rule=0,
+        tests=(_LOADS,),
     ),
 )

@@ -29,6 +29,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .checkers import Violation
 from .outcome import Outcome
+from .renewals import Kind
 from .running import simulate
 from .sources import FeedKind
 from .stores import StoreKind
@@ -53,15 +54,24 @@ class _Kind:
     leases: StoreKind = "memory"
     wild: bool = False
     mixed: bool = False
+    renewal: Kind | None = None
 
     def live(self, seed: int) -> Outcome:
-        return simulate(seed, self.feed, self.leases, wild=self.wild, mixed=self.mixed)
+        return simulate(
+            seed,
+            self.feed,
+            self.leases,
+            wild=self.wild,
+            mixed=self.mixed,
+            renewal=self.renewal,
+        )
 
     @property
     def flags(self) -> str:
         wild = "--wild" if self.wild else "--calm"
         mixed = " --mixed" if self.mixed else ""
-        return f"--feed={self.feed} --leases={self.leases} {wild}{mixed}"
+        renewal = f" --renewal={self.renewal}" if self.renewal else ""
+        return f"--feed={self.feed} --leases={self.leases} {wild}{mixed}{renewal}"
 
 
 _FEEDS: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
@@ -184,6 +194,9 @@ def main(
         bool,
         typer.Option("--mixed", help="With hosts of another kind, over Cosmos DB only."),
     ] = False,
+    renewal: Annotated[
+        Kind | None, typer.Option(help="What keeps all leases; as the seed says, if not said.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
 ) -> None:
     if mixed:
@@ -196,6 +209,7 @@ def main(
                 leases=leases or "memory",
                 wild=wild or False,
                 mixed=mixed,
+                renewal=renewal,
             ),
         )
         return
@@ -208,6 +222,7 @@ def main(
             leases=leases or kind.leases,
             wild=kind.wild if wild is None else wild,
             mixed=mixed or (kind.mixed and not said),
+            renewal=renewal,
         )
         for kind in cycle([*_MIXTURE, *_MIXED])
     )

@@ -29,11 +29,12 @@ _WORLDS: Sequence[tuple[Kind, ...]] = (
 
 
 class Renewals:
-    """Chosen by the seed, and for each start of a host."""
+    """Chosen by the seed, and for each start of a host; ``all_by`` says the same for all."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, all_by: Kind | None = None) -> None:
         self._random = Random(f"renewals {seed}")
-        self._kinds = self._random.choice(_WORLDS)
+        chosen = self._random.choice(_WORLDS)
+        self._kinds = chosen if all_by is None else (all_by,)
 
     @property
     def by_heartbeats(self) -> bool:

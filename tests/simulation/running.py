@@ -8,6 +8,7 @@ from functools import partial
 
 from .loop import FreezingLoop
 from .outcome import Outcome
+from .renewals import Kind
 from .sources import FeedKind
 from .stores import StoreKind
 from .world import World
@@ -20,13 +21,14 @@ def simulate(
     *,
     wild: bool = False,
     mixed: bool = False,
+    renewal: Kind | None = None,
 ) -> Outcome:
     """Live through one seed, from a fresh loop to its end."""
     global_random.seed(seed)  # libraries draw from it
     loop = FreezingLoop()
     with ExitStack() as after:
         try:
-            world = partial(World, seed, feed, leases, wild=wild, mixed=mixed)
+            world = partial(World, seed, feed, leases, wild=wild, mixed=mixed, renewal=renewal)
             return loop.run_until_complete(_bounded(world, after))
         finally:
             loop.thaw_all()

@@ -82,7 +82,7 @@ def test_a_late_checkpoint_passes_over_no_change_that_is_tried_again() -> None:
 
 
 def test_a_lease_does_not_wait_for_one_that_was_deleted_by_hand() -> None:
-    simulate(61_000_016, "cosmos", wild=True)
+    simulate(61_000_027, "cosmos", wild=True)
 
 
 def test_the_last_part_of_a_range_gets_its_deleted_lease_back() -> None:

@@ -33,7 +33,7 @@ from .observers import CheckedLetters, Moods, SimulatedObserver
 from .operators import Operators
 from .outcome import Outcome
 from .process import Process
-from .renewals import OwnRecordOnly, Renewals, make_older
+from .renewals import Kind, OwnRecordOnly, Renewals, make_older
 from .settings import choose_settings
 from .sources import CosmosSource, FeedKind, MemorySource, Source
 from .sqlite_file import SqliteStores
@@ -62,6 +62,7 @@ class World:
         *,
         wild: bool = False,
         mixed: bool = False,
+        renewal: Kind | None = None,
     ) -> None:
         self.random = random = Random(seed)
         self.seed = seed
@@ -87,7 +88,7 @@ class World:
         self.suspends = wild and Random(f"suspends {seed}").random() < 0.3
         self.asleep: dict[str, float] = defaultdict(float)
         """For how many seconds the clock of each process stood still."""
-        self.renewals = Renewals(seed)
+        self.renewals = Renewals(seed, renewal)
         self.processes: dict[str, Process] = {}
         self.starts: Counter[str] = Counter()
         self.story: list[str] = []

@@ -58,3 +58,43 @@ async def test_work_is_shared_and_what_was_moved_says_so_for_the_cooldown() -> N
         leases = await listed(fleet)
         assert not any(x.moved for x in leases.values())
         assert leases[hot].owner != leases[warm].owner
+
+
+async def test_where_heartbeats_keep_leases_a_load_is_written_when_it_has_changed() -> None:
+    feed, leases = MemoryFeed(4), MemoryLeases()
+    parts: Parts = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
+    async with Fleet(feed, leases, pace=0.1, parts=parts) as fleet:
+        fleet.start("a")
+        await write(feed, 120)
+        found = await listed(fleet)
+        assert 0.7 <= (found[HOT].load or 0.0) <= 0.9
+        assert 0.3 <= (found[WARM].load or 0.0) <= 0.5
+        await asyncio.sleep(300)
+        before = await listed(fleet)
+        assert {x.load for x in before.values()} == {0.0}
+        await asyncio.sleep(300)
+        assert await listed(fleet) == before
+
+
+async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -> None:
+    parts: Parts = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
+    async with Fleet(MemoryFeed(2), MemoryLeases(), parts=parts) as fleet:
+        fleet.start("a")
+        await fleet.balanced()
+        fleet.start("b")
+        await asyncio.sleep(40)
+        assert any(x.moved for x in (await listed(fleet)).values())
+        await asyncio.sleep(60)
+        assert not any(x.moved for x in (await listed(fleet)).values())
+
+
+async def test_where_ranges_are_counted_one_that_never_was_busy_is_not_written_to_say_so() -> (
+    None
+):
+    parts: Parts = {"leases": {"renewal": "host"}}
+    async with Fleet(MemoryFeed(1), MemoryLeases(), parts=parts) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(10)
+        before = await listed(fleet)
+        await asyncio.sleep(300)
+        assert await listed(fleet) == before
