@@ -244,6 +244,10 @@ class Host:
             self._events.stop_incomplete(incomplete)
             raise incomplete
 
+    @property
+    def _watch_interval(self) -> float:
+        return self._settings.leases.renew_interval / 2
+
     def _beat(self, sent: float) -> None:
         if self._pool is not None and self._settings.leases.renewal == "host":
             self._pool.beat(sent)
@@ -260,6 +264,7 @@ class Host:
             companions = [
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._loop_lag.run()),
+                group.create_task(pool.watch_renewals(every=self._watch_interval)),
                 group.create_task(self._stop_on_failure(ranges.run())),
                 group.create_task(self._stop_on_failure(self._unread_lags().run())),
             ]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Never
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.workers.owned_lease import OwnedLease
@@ -12,6 +13,7 @@ from changefeed.observers.observer import CloseReason
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
 _CANCEL_PATIENCE = 1.0
+_SHORTEST_WATCH = 0.5
 
 
 class WorkerPool:
@@ -86,6 +88,21 @@ class WorkerPool:
                 newest[lease.range_id] = max(lease, other, key=lambda x: x.sign_of_life)
         for range_id, worker in self._workers.items():
             worker.listed(newest.get(range_id), asked=asked)
+
+    async def watch_renewals(self, *, every: float) -> Never:
+        """Have leases renewed that heartbeats have not kept for too long.
+
+        One timer for all of them: at rest, leases have none of their own. ``every`` are the
+        seconds in which none that was just acquired or kept can be due.
+        """
+        while True:
+            wait = every
+            for worker in self._workers.values():
+                due_in = worker.renewal_due_in
+                wait = min(wait, due_in)
+                if due_in <= 0:
+                    worker.look_at_renewal()
+            await asyncio.sleep(max(wait, _SHORTEST_WATCH))
 
     def doubt_all(self) -> None:
         """Have all workers find out by a write whether their leases are still ours."""

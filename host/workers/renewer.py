@@ -3,8 +3,9 @@
 Where each lease must be renewed, that is done every ``renew_interval``. Where the heartbeats of
 this host keep its leases, one is renewed only if they have not moved its fence for so long that
 a renewal and its repetitions would just fit in before it: so a host whose member record, or
-whose listings, fail for a while is no worse off than with renewals alone. A lease of which a
-listing raises doubts is renewed at once, since only a write shows whether it is still ours.
+whose listings, fail for a while is no worse off than with renewals alone. No timer runs for it
+meanwhile: the pool of workers knows which lease is due first. A lease of which a listing raises
+doubts is renewed at once, since only a write shows whether it is still ours.
 
 Whatever is written carries how the observer gets on, and what the range costs. Where trouble
 begins or ends, and lasts for a moment, the lease is renewed for that alone. So it is where no
@@ -16,6 +17,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Never
 
 from changefeed.host.workers.environment import WorkerEnvironment
@@ -54,6 +56,13 @@ class Renewer:
         self._clock = asyncio.get_running_loop().time
         self._due_at: float | None = None
         self._may_say_at = self._clock()
+
+    @property
+    def due_in(self) -> float:
+        """In how many seconds it must be renewed though heartbeats keep it, if none comes."""
+        if self._owned.lost or self._renew_each():
+            return inf  # nothing to do, or it has a timer of its own
+        return self._owned.time_left - self._reserve
 
     @property
     def outdated(self) -> bool:
@@ -110,7 +119,7 @@ class Renewer:
                 wait = min(wait, rest)
             news.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(wait if wait < inf else None):
                     await news.wait()
 
     def _due_in(self) -> float:
@@ -118,7 +127,7 @@ class Renewer:
             return 0.0
         if not self._renew_each():
             self._due_at = None
-            return self._owned.time_left - self._reserve
+            return inf if self.due_in > _SHORTEST_WAIT else 0.0
         if self._due_at is None:  # from now on: soon, but not all at once
             self._due_at = self._clock() + self._interval * self._random.random() / 2
         return self._due_at - self._clock()

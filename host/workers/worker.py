@@ -119,6 +119,11 @@ class Worker:
         self._owned.doubted = True
         self._renewer.look_again()
 
+    @property
+    def renewal_due_in(self) -> float:
+        """In how many seconds the lease must be renewed though heartbeats keep it."""
+        return self._renewer.due_in
+
     def look_at_renewal(self) -> None:
         """Look at once whether the lease is due to be renewed."""
         self._renewer.look_again()

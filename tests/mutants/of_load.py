@@ -142,17 +142,17 @@ LOAD = (
     Mutant(
         name="a call counts when it has ended",
         file="host/workers/load_meter.py",
-        before="        self._measure()\n        if self._load",
+        before="        self._measure()\n        load = known",
         after="        self._calls, calls = 0, self._calls\n        self._measure()\n"
-        "        self._calls = calls\n        if self._load",
+        "        self._calls = calls\n        load = known",
         rule=3,
         tests=(f"{_METER}::test_a_call_counts_while_it_runs",),
     ),
     Mutant(
         name="a new owner believes any load that it finds",
         file="host/workers/load_meter.py",
-        before="        self._load = self._stored = known(lease.load)\n",
-        after="        self._load = self._stored = lease.load and 1.0 * lease.load\n",
+        before="        self._load = known(lease.load)\n",
+        after="        self._load = lease.load and 1.0 * lease.load\n",
         rule=3,
         tests=(_METER,),
     ),

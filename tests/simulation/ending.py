@@ -43,7 +43,7 @@ class Ending:
             await asyncio.sleep(10)
             world.raise_violation()
             await world.start_what_ended()
-            if await self._unsettled():
+            if await self._unsettled() or await self._loads_to_say():
                 continue
             if not await self._unfinished() and not await self._left_over():
                 break
@@ -96,6 +96,11 @@ class Ending:
         leases = await self._open_leases()
         by_load = any(x.host.settings.leases.balance == "load" for x in self._our_running())
         return by_load and any(x.load or x.moved for x in leases)
+
+    async def _loads_to_say(self) -> bool:
+        """Whether leases that heartbeats keep are still written, to say what ranges cost."""
+        leases = await self._open_leases() if self._world.renewals.by_heartbeats else ()
+        return any(x.load for x in leases)
 
     def _is_even(self, loads: Sequence[int]) -> bool:
         """Whether hosts have as many leases as others; by load, of leases that are all idle by
