@@ -469,8 +469,16 @@ HOLDING = (
     Mutant(
         name="nothing renews a lease whose heartbeats fail",
         file="host/workers/renewer.py",
-        before="            return self._owned.time_left - self._reserve\n",
-        after="            return self._interval\n",
+        before="        return self._owned.time_left - self._reserve\n",
+        after="        return self._interval\n",
+        rule=5,
+        tests=(_HEARTBEATS,),
+    ),
+    Mutant(
+        name="nothing watches for leases that heartbeats keep no more",
+        file="host/workers/pool.py",
+        before="                if due_in <= 0:\n                    worker.look_at_renewal()\n",
+        after="",
         rule=5,
         tests=(_HEARTBEATS,),
     ),
