@@ -477,7 +477,8 @@ HOLDING = (
     Mutant(
         name="nothing watches for leases that heartbeats keep no more",
         file="host/workers/pool.py",
-        before="                if due_in <= 0:\n                    worker.look_at_renewal()\n",
+        before="                if due_in <= 0:\n"
+        "                    worker.look_at_renewal()\n",
         after="",
         rule=5,
         tests=(_HEARTBEATS,),
