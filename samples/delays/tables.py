@@ -15,6 +15,9 @@ from changefeed.pipeline.settings import PipelineSettings, load_settings
 from changefeed.pipeline.status import tables_status
 
 SETTINGS = Path(__file__).with_name("pipeline.toml")
+CLUSTER, COLLECTION = "cluster", "flights"
+"""Where a run with brokers has their store, and the name of the feed in it."""
+
 _ADVICE = "changefeed: "
 _SHOWN = 5
 
@@ -69,9 +72,16 @@ class Departures:
         return self.delay / self.count
 
 
+def feed_of(directory: Path) -> str:
+    """Return the feed of a run: the event log, or the collection where there were brokers."""
+    if (directory / CLUSTER).is_dir():
+        return f"{(directory / CLUSTER).as_uri()}#{COLLECTION}"
+    return f"eventlog:{directory / 'log'}"
+
+
 def settings_of(directory: Path) -> PipelineSettings:
     """Return the settings of the tables of a run, which are in its folder ``tables``."""
-    places = {"feed": f"eventlog:{directory / 'log'}", "directory": str(directory / "tables")}
+    places = {"feed": feed_of(directory), "directory": str(directory / "tables")}
     return load_settings(SETTINGS, places)
 
 

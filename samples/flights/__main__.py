@@ -21,8 +21,10 @@ from changefeed.pipeline.errors import PipelineRefused
 from samples.delays.tables import NoTable, NotKept
 
 from .data import NoFlights
-from .hosts import HostEnded
-from .play import Outcome, Place, Plan, Standstill, play, prove_hosts
+from .fleet import Standstill
+from .place import Place, Plan
+from .play import Outcome, play, prove_hosts
+from .processes import ProcessEnded
 from .proof import in_words, told
 from .screen import Screen
 from .tables import java_is_found, keep_tables, prove_kept
@@ -52,7 +54,13 @@ def main(
     tables: Annotated[
         bool, typer.Option(help="Make tables of the same feed, with Spark.")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Chooses the flights and the host to kill.")] = 2013,
+    cluster: Annotated[
+        bool,
+        typer.Option(
+            "--cluster", help="Through brokers: two at first, a third joins, one is killed."
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Chooses the flights and whom to kill.")] = 2013,
     keep: Annotated[
         Path | None, typer.Option(help="Keep everything in this directory, a new one.")
     ] = None,
@@ -65,7 +73,9 @@ def main(
     Then make tables of the same feed with Spark, and prove that they say the same.
     """
     screen = Screen(Console())
-    plan = Plan(scale=scale, seed=seed, hosts=hosts, seconds=seconds, tables=tables)
+    plan = Plan(
+        scale=scale, seed=seed, hosts=hosts, seconds=seconds, tables=tables, cluster=cluster
+    )
     try:
         if prove is not None:
             holds = asyncio.run(_prove(_kept(prove), screen))
@@ -74,7 +84,7 @@ def main(
                 holds = asyncio.run(_play_and_prove(Place(directory=directory), plan, screen))
     except NotKept as error:
         raise _ending(2 if error.code == 2 else 1, error) from None
-    except (HostEnded, Standstill, NoTable) as error:
+    except (ProcessEnded, Standstill, NoTable) as error:
         raise _ending(1, error) from None
     except (NoFlights, FeedError, ContainerError, PipelineRefused, OSError) as error:
         raise _ending(2, error) from None
@@ -100,12 +110,12 @@ async def _play_and_prove(place: Place, plan: Plan, screen: Screen) -> bool:
     hosts = await _prove_hosts(place, screen)
     if plan.tables:
         await keep_tables(place, hosts.expected.changes, screen)
-    return await _prove_tables(place, hosts, screen)
+    return _prove_tables(place, hosts, screen)
 
 
 async def _prove(place: Place, screen: Screen) -> bool:
     hosts = await _prove_hosts(place, screen)
-    return await _prove_tables(place, hosts, screen)
+    return _prove_tables(place, hosts, screen)
 
 
 async def _prove_hosts(place: Place, screen: Screen) -> Outcome:
@@ -115,14 +125,14 @@ async def _prove_hosts(place: Place, screen: Screen) -> Outcome:
     return hosts
 
 
-async def _prove_tables(place: Place, hosts: Outcome, screen: Screen) -> bool:
+def _prove_tables(place: Place, hosts: Outcome, screen: Screen) -> bool:
     """Show all figures; return whether both halves hold, or the one there is."""
     found = {"hosts": hosts.observed}
     if not place.read_plan().tables:
         screen.result(hosts.expected.carriers, found)
         return hosts.proof.holds
     screen.say("proving what is in the tables")
-    claims, figures = await prove_kept(place, hosts)
+    claims, figures = prove_kept(place, hosts)
     screen.tell(f"\n{told(claims)}\n")
     screen.result(hosts.expected.carriers, {**found, "tables": figures})
     return hosts.proof.holds and all(x.holds for x in claims)

@@ -23,8 +23,9 @@ it. The key is the aircraft (its tail number), or the carrier where the file has
 
 import enum
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -80,22 +81,6 @@ def steps_of(row: Row, zones: Mapping[str, ZoneInfo]) -> Sequence[Step]:
     return [scheduled, departed, Step(arrival, Kind.ARRIVED, _minutes(row["arr_delay"]))]
 
 
-def records(rows: Iterable[tuple[int, Row]], zones: Mapping[str, ZoneInfo]) -> Iterator[Record]:
-    """Yield the changes of many flights in the order of their times.
-
-    All are held in memory until the last is yielded: the file is not in this order.
-    """
-    steps = [
-        (step, flight)
-        for number, row in rows
-        for flight in (_Flight.of(number, row),)
-        for step in steps_of(row, zones)
-    ]
-    steps.sort(key=lambda x: x[0].at)  # stable: one flight's steps keep their order
-    for step, flight in steps:
-        yield _record(step, flight)
-
-
 class _Flight(msgspec.Struct, frozen=True, gc=False):
     """What all changes of a flight share: a row in less memory."""
 
@@ -110,6 +95,35 @@ class _Flight(msgspec.Struct, frozen=True, gc=False):
     def of(cls, number: int, row: Row) -> "_Flight":
         shared = map(sys.intern, (row["carrier"], row["flight"], row["origin"], row["dest"]))
         return cls(str(number), sys.intern(row["tailnum"] or row["carrier"]), *shared)
+
+
+class Happened(NamedTuple):
+    """A step of a flight."""
+
+    step: Step
+    flight: _Flight
+
+
+def in_order(
+    rows: Iterable[tuple[int, Row]], zones: Mapping[str, ZoneInfo]
+) -> Sequence[Happened]:
+    """Return what happened to many flights in the order of its times.
+
+    All of it is in memory: the file is not in this order.
+    """
+    found = [
+        Happened(step, flight)
+        for number, row in rows
+        for flight in (_Flight.of(number, row),)
+        for step in steps_of(row, zones)
+    ]
+    found.sort(key=lambda x: x.step.at)  # stable: one flight's steps keep their order
+    return found
+
+
+def records(happened: Iterable[Happened]) -> Sequence[Record]:
+    """Return a change for each step of a flight."""
+    return [_record(x.step, x.flight) for x in happened]
 
 
 def _record(step: Step, flight: _Flight) -> Record:

@@ -3,9 +3,10 @@
 Four claims, and for each the reasons why it does not hold, if any:
 
 1. Every change of the data was delivered at least once, and nothing else was.
-2. The changes of a key came in the order of their times, in one range. Within a range
-   sequences followed each other without a gap, and where a new owner began further back,
-   it was after a batch that an owner before it had finished: at a checkpoint.
+2. The changes of a key came in the order of their times, in one range and then in those
+   that follow it, which began after it was done. Within a range sequences followed each
+   other without a gap, and where a new owner began further back, it was after a batch that
+   an owner before it had finished: at a checkpoint.
 3. The observers' figures are those of the data: what came twice counts once.
 4. The hosts stopped in order: nobody owns a lease, and every checkpoint is at the end.
 
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import Lease
 
 from .deliveries import Delivery, Turn
@@ -61,11 +63,16 @@ class Proof:
 def prove(
     expected: Expected,
     turns: Iterable[Turn],
-    figures: Iterable[Figures],
+    figures: Mapping[RangeId, Figures],
     leases: Sequence[tuple[Lease, int]],
+    *,
+    ranges: Sequence[FeedRange] = (),
 ) -> Proof:
-    """Check all claims. ``leases`` come with the number of changes after their checkpoint."""
-    coverage, order = Coverage(expected.happened), Order()
+    """Check all claims. ``leases`` come with the number of changes after their checkpoint.
+
+    ``ranges`` say what follows what; turns and ranges come with parents before children.
+    """
+    coverage, order = Coverage(expected.happened), Order(ranges)
     for turn in turns:
         coverage.add(turn)
         order.add(turn)
@@ -74,10 +81,10 @@ def prove(
             coverage.problems()
         ),
         "The changes of each key came in order, and again only from a checkpoint on": (
-            order.problems
+            [*order.problems, *overtaken(ranges, figures)]
         ),
         "The observers' figures equal those computed straight from the data": (
-            wrong_figures(expected.carriers, totals(figures))
+            wrong_figures(expected.carriers, totals(figures.values()))
         ),
         "All hosts stopped in order: no lease is owned, every checkpoint is at the end": (
             unfinished(leases)
@@ -125,9 +132,10 @@ class _Reached:
 
 
 class Order:
-    """Follows every range from turn to turn, and every key."""
+    """Follows every range from turn to turn, and every key through those that follow."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranges: Iterable[FeedRange] = ()) -> None:
+        self._parents = {x.id: x.parents for x in ranges}
         self.problems: list[str] = []
         self.deliveries = 0
         self.repeated: Counter[str] = Counter()
@@ -155,14 +163,20 @@ class Order:
 
     def _follow_key(self, x: Delivery, turn: Turn) -> None:
         home, last_at = self._keys.get(x.key, (turn.range, x.at_us))
-        if home != turn.range:
+        if not self._is_followed(home, by=turn.range):
             self.problems.append(f"key {x.key} came in {home} and in {turn.range}")
         if x.at_us < last_at:
             self.problems.append(
                 f"change {x.sequence} of {turn.range} is older than the one of key {x.key} "
                 f"before it"
             )
-        self._keys[x.key] = (home, x.at_us)
+        self._keys[x.key] = (turn.range, x.at_us)
+
+    def _is_followed(self, one: str, *, by: str) -> bool:
+        """Whether a range is the same as another, or one of its ancestors."""
+        return one == by or any(
+            self._is_followed(one, by=x) for x in self._parents.get(RangeId(by), ())
+        )
 
 
 def _sequence_problems(turn: Turn, finished: set[int]) -> Sequence[str]:
@@ -181,6 +195,17 @@ def _sequence_problems(turn: Turn, finished: set[int]) -> Sequence[str]:
                 f"{before.sequence}"
             )
     return found
+
+
+def overtaken(ranges: Iterable[FeedRange], figures: Mapping[RangeId, Figures]) -> Sequence[str]:
+    """Say which ranges began before one that they follow was done."""
+    return [
+        f"{x.id} began before {parent} was done"
+        for x in ranges
+        if x.id in figures and figures[x.id].up_to
+        for parent in x.parents
+        if parent in figures and figures[parent].ended > figures[x.id].began
+    ]
 
 
 def totals(figures: Iterable[Figures]) -> Mapping[str, Carrier]:

@@ -23,8 +23,10 @@ from changefeed.pipeline.status import tables_status
 from samples.delays.tables import NotKept, command, days, settings_of
 
 from . import kept
+from .fleet import Standstill
 from .observer import Carrier
-from .play import Outcome, Place, Standstill
+from .place import Place
+from .play import Outcome
 from .proof import Claim
 from .screen import Screen
 from .table_proof import prove_tables
@@ -67,25 +69,18 @@ async def keep_tables(place: Place, total: int, screen: Screen) -> None:
     screen.say(f"the tables are up to date, after {time.monotonic() - began:.1f} s")
 
 
-async def prove_kept(
-    place: Place, hosts: Outcome
-) -> tuple[Sequence[Claim], Mapping[str, Carrier]]:
+def prove_kept(place: Place, hosts: Outcome) -> tuple[Sequence[Claim], Mapping[str, Carrier]]:
     """Hold the tables of a run against data and hosts; return the claims and the figures.
 
     Raise ``NoTable`` if one was never made.
     """
     settings = settings_of(place.directory)
     figures = kept.carriers(days(settings))
-    async with place.opened() as (feed, _):
-        ends = {
-            x.id: await feed.lag(x.id, await feed.resolve_start(x.id, "beginning"))
-            for x in await feed.ranges()
-        }
     claims = prove_tables(
         hosts.expected,
         hosts.proof,
         hosts.observed,
-        ends=ends,
+        ends=hosts.at_rest.changes,
         changes=kept.changes(settings),
         latest=kept.latest(settings),
         figures=figures,

@@ -1,31 +1,28 @@
 """Looking from outside: who owns what and how much is left to do, and how far tables are."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from changefeed.feeds.feed import Feed, RangeId
-from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName, Lease
+from changefeed.feeds.feed import RangeId
+from changefeed.leases.lease import HostName, Lease, Member
+
+from .observer import Figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """The leases at one moment, each with the number of changes after its checkpoint."""
+    """The leases at one moment, and how many changes observers are done with.
 
-    leases: Sequence[tuple[Lease, int]]
+    ``members`` are the hosts that have said that they are there. ``brokers`` says which broker
+    has how many of the ranges, where there are brokers.
+    """
+
+    owners: Mapping[RangeId, HostName | None]
+    members: AbstractSet[HostName]
+    done: int
     total: int
-
-    @property
-    def owners(self) -> Mapping[RangeId, HostName | None]:
-        return {x.range_id: x.owner for x, _ in self.leases}
-
-    @property
-    def done(self) -> int:
-        """How many changes lie before the checkpoints."""
-        if not self.leases:
-            return 0
-        return self.total - sum(left for _, left in self.leases)
+    brokers: str = ""
 
     def held_by(self, host: str) -> Sequence[RangeId]:
         return [x for x, owner in sorted(self.owners.items()) if owner == host]
@@ -41,17 +38,22 @@ class TableSight:
     total: int
 
 
-async def look(feed: Feed, container: LeaseContainer, *, total: int) -> Availability:
-    """Read all leases. While some are still being created, nothing counts as done."""
-    ranges = await feed.ranges()
-    found = await asyncio.gather(*(container.read(x.id) for x in ranges))
-    leases = [x for x in found if x is not None]
-    if len(leases) < len(ranges):
-        return Availability(leases=(), total=total)
-    left = await asyncio.gather(*(_left(feed, x) for x in leases))
-    return Availability(leases=list(zip(leases, left, strict=True)), total=total)
+def availability(
+    leases: Iterable[Lease],
+    members: Iterable[Member],
+    figures: Iterable[Figures],
+    *,
+    total: int,
+    brokers: str = "",
+) -> Availability:
+    """Return what is known from the leases and from what the observers have kept.
 
-
-async def _left(feed: Feed, lease: Lease) -> int:
-    assert lease.continuation is not None, "a lease that was read whole carries one"
-    return await feed.lag(lease.range_id, lease.continuation)
+    Leases of ranges that are read to their end have no owner, and are left out.
+    """
+    return Availability(
+        owners={x.range_id: x.owner for x in leases if not x.ended},
+        members={x.name for x in members},
+        done=sum(x.up_to for x in figures),
+        total=total,
+        brokers=brokers,
+    )

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.feed import Operation
-from samples.flights.changes import Kind, State, Step, records, steps_of
+from samples.flights.changes import Kind, State, Step, in_order, records, steps_of
 from samples.flights.data import Row
 
 ZONES = {"IAH": ZoneInfo("America/Chicago"), "SJU": ZoneInfo("America/Puerto_Rico")}
@@ -88,7 +88,7 @@ def test_a_flight_without_a_departure_is_cancelled_when_it_should_have_left() ->
 
 def test_changes_of_all_flights_come_in_the_order_of_their_times() -> None:
     later = row(**LATE_EVENING, **CANCELLED, tailnum="N2")
-    found = list(records([(7, later), (3, row())], ZONES))
+    found = records(in_order([(7, later), (3, row())], ZONES))
     assert [(x.id, msgspec.json.decode(x.body, type=State).kind) for x in found] == [
         ("3", Kind.SCHEDULED),
         ("7", Kind.SCHEDULED),
@@ -102,7 +102,7 @@ def test_changes_of_all_flights_come_in_the_order_of_their_times() -> None:
 
 
 def test_a_record_carries_the_whole_state_of_its_flight_under_the_aircraft() -> None:
-    scheduled, departed, _ = records([(1, row())], ZONES)
+    scheduled, departed, _ = records(in_order([(1, row())], ZONES))
     assert (scheduled.key, scheduled.id, scheduled.operation) == (
         *("N14228", "1"),
         Operation.INSERT,
@@ -119,4 +119,5 @@ def test_a_record_carries_the_whole_state_of_its_flight_under_the_aircraft() -> 
 
 
 def test_where_the_aircraft_is_unknown_the_carrier_is_the_key() -> None:
-    assert {x.key for x in records([(1, row(**CANCELLED, tailnum=""))], ZONES)} == {"UA"}
+    found = records(in_order([(1, row(**CANCELLED, tailnum=""))], ZONES))
+    assert {x.key for x in found} == {"UA"}

@@ -1,6 +1,6 @@
 """The proof of the flights: it holds for what is right, and each claim fails when broken."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -36,9 +36,11 @@ ROWS = [
     (3, row("DL", *[""] * 3)),
 ]
 EXPECTED = straight_from(ROWS)
-FIGURES = [
-    Figures(
+FIGURES = {
+    RangeId("p0"): Figures(
         up_to=6,
+        began=1.0,
+        ended=2.0,
         carriers={
             "UA": Carrier(
                 scheduled=2,
@@ -51,8 +53,10 @@ FIGURES = [
             )
         },
     ),
-    Figures(up_to=2, carriers={"DL": Carrier(scheduled=1, cancelled=1)}),
-]
+    RangeId("p1"): Figures(
+        up_to=2, began=2.5, ended=3.0, carriers={"DL": Carrier(scheduled=1, cancelled=1)}
+    ),
+}
 BUSY = [  # the aircraft N1 flew twice
     Delivery(1, "1", "scheduled", "N1", 10),
     Delivery(2, "2", "scheduled", "N1", 20, True),
@@ -78,10 +82,11 @@ def proof(
     *,
     expected: Expected = EXPECTED,
     turns: Sequence[Turn] = TURNS,
-    figures: Sequence[Figures] = FIGURES,
+    figures: Mapping[RangeId, Figures] = FIGURES,
     leases: Sequence[tuple[Lease, int]] = LEASES,
+    ranges: Sequence[FeedRange] = (),
 ) -> Proof:
-    return prove(expected, turns, figures, leases)
+    return prove(expected, turns, figures, leases, ranges=ranges)
 
 
 def broken(found: Proof) -> dict[str, Sequence[str]]:
@@ -152,6 +157,31 @@ def test_a_key_in_two_ranges_breaks_the_order() -> None:
     assert "key N1 came in p0 and in p1" in problems["order"]
 
 
+RANGES = [
+    FeedRange(id=RangeId("p0")),
+    FeedRange(id=RangeId("p1"), parents=(RangeId("p0"),)),
+    FeedRange(id=RangeId("p2"), parents=(RangeId("p1"),)),
+]
+
+
+def test_a_key_may_go_on_in_a_range_that_follows_and_not_go_back() -> None:
+    stray = [msgspec.structs.replace(x, key="N1", at_us=x.at_us + 60) for x in QUIET]
+    later = turn(stray, at="p2")
+    assert broken(proof(turns=[turn(BUSY), later], ranges=RANGES)) == {}
+    early = turn([msgspec.structs.replace(x, at_us=x.at_us - 70) for x in stray], at="p2")
+    assert broken(proof(turns=[early, turn(BUSY)], ranges=RANGES)) == {
+        "order": ["key N1 came in p2 and in p0"]
+    }
+
+
+def test_a_range_that_began_before_its_parent_was_done_breaks_the_order() -> None:
+    early = msgspec.structs.replace(FIGURES[RangeId("p1")], began=1.9)
+    figures = {**FIGURES, RangeId("p1"): early}
+    assert broken(proof(figures=figures, ranges=RANGES)) == {
+        "order": ["p1 began before p0 was done"]
+    }
+
+
 def test_a_repetition_from_within_a_batch_breaks_the_order() -> None:
     turns = [turn(BUSY), turn(BUSY[3:], epoch=2, host="b"), TURNS[2]]
     assert broken(proof(turns=turns)) == {
@@ -161,17 +191,17 @@ def test_a_repetition_from_within_a_batch_breaks_the_order() -> None:
 
 @pytest.mark.parametrize("name", Carrier.__struct_fields__)
 def test_a_wrong_figure_is_noticed_whichever_it_is(name: str) -> None:
-    carriers = dict(FIGURES[1].carriers)
+    carriers = dict(FIGURES[RangeId("p1")].carriers)
     right = getattr(carriers["DL"], name)
     carriers["DL"] = msgspec.structs.replace(carriers["DL"], **{name: right + 1})
-    figures = [FIGURES[0], Figures(up_to=2, carriers=carriers)]
+    figures = {**FIGURES, RangeId("p1"): Figures(up_to=2, carriers=carriers)}
     assert broken(proof(figures=figures)) == {
         "figures": [f"carrier DL: {name} is {right + 1} instead of {right}"]
     }
 
 
 def test_the_figures_of_a_range_that_are_missing_are_noticed() -> None:
-    assert broken(proof(figures=FIGURES[:1])) == {
+    assert broken(proof(figures={RangeId("p0"): FIGURES[RangeId("p0")]})) == {
         "figures": [
             "carrier DL: scheduled is 0 instead of 1",
             "carrier DL: cancelled is 0 instead of 1",
@@ -180,7 +210,8 @@ def test_the_figures_of_a_range_that_are_missing_are_noticed() -> None:
 
 
 def test_figures_of_a_carrier_that_the_data_does_not_have_are_noticed() -> None:
-    figures = [*FIGURES, Figures(up_to=1, carriers={"XX": Carrier(departed=1)})]
+    more = Figures(up_to=1, carriers={"XX": Carrier(departed=1)})
+    figures = {**FIGURES, RangeId("p2"): more}
     assert broken(proof(figures=figures)) == {
         "figures": ["carrier XX: departed is 1 instead of 0"]
     }

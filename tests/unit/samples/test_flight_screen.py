@@ -1,22 +1,28 @@
 """What the demo shows, and the rate it tells."""
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Lease
-from samples.flights.observer import Carrier
+from samples.flights.observer import Carrier, Figures
 from samples.flights.screen import Rate, Screen, carriers_table, table, tables_table
-from samples.flights.watch import Availability, TableSight
+from samples.flights.watch import TableSight, availability
 
 
-def lease(part: str, owner: str | None) -> Lease:
+def lease(part: str, owner: str | None, *, ended: bool = False) -> Lease:
     name = None if owner is None else HostName(owner)
-    return Lease(range=FeedRange(id=RangeId(f"e1.{part}.v00-ff")), owner=name)
+    return Lease(range=FeedRange(id=RangeId(f"e1.{part}.v00-ff")), owner=name, ended=ended)
 
 
-SIGHT = Availability(leases=[(lease("p00", "a"), 50), (lease("p01", None), 0)], total=200)
+SIGHT = availability(
+    [lease("p00", "a"), lease("p01", None), lease("p02", None, ended=True)],
+    [],
+    [Figures(up_to=50), Figures(up_to=100)],
+    total=200,
+)
 STATES = {"a": "running", "b": "killed"}
 
 
@@ -40,7 +46,7 @@ def test_the_rate_is_that_of_the_last_three_seconds() -> None:
 
 
 def test_before_there_are_leases_nothing_is_done() -> None:
-    assert Availability(leases=[], total=200).done == 0
+    assert availability([], [], [], total=200).done == 0
     assert SIGHT.done == 150
 
 
@@ -61,6 +67,15 @@ def test_without_a_terminal_there_is_a_line_now_and_then() -> None:
             show(SIGHT, STATES)
     (line,) = text_of(shown).splitlines()
     assert line.endswith("150 of 200 changes 75.0%        0/s   leases: a 1  b 0")
+
+
+def test_brokers_are_shown_with_their_ranges_on_a_terminal_and_elsewhere() -> None:
+    sight = replace(SIGHT, brokers="era 2: broker-1 4, broker-2 8")
+    for terminal in (True, False):
+        shown = console(terminal=terminal)
+        with Screen(shown).live() as show:
+            show(sight, STATES)
+        assert "era 2: broker-1 4, broker-2 8" in " ".join(text_of(shown).split())
 
 
 def test_a_carrier_without_departures_has_no_mean() -> None:

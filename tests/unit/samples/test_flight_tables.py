@@ -68,7 +68,7 @@ def broken(**tables: Any) -> dict[str, Sequence[str]]:
         "latest": LATEST,
         "figures": carriers(DAYS),
         "ends": ENDS,
-        "observed": totals(FIGURES),
+        "observed": totals(FIGURES.values()),
     }
     found = prove_tables(EXPECTED, proof(), **{**right, **tables})
     return {name: x.problems for name, x in zip(CLAIMS, found, strict=True) if not x.holds}
@@ -153,7 +153,8 @@ def test_a_wrong_figure_is_noticed_whichever_it_is(name: str) -> None:
 
 
 def test_figures_that_the_observers_do_not_have_are_noticed() -> None:
-    (problem,) = broken(observed={**totals(FIGURES), "DL": Carrier(scheduled=1)})["figures"]
+    observed = {**totals(FIGURES.values()), "DL": Carrier(scheduled=1)}
+    (problem,) = broken(observed=observed)["figures"]
     assert problem == "carrier DL: cancelled is 1 instead of 0, say the observers"
 
 

@@ -1,0 +1,116 @@
+"""Where a run is, and what it has left there: the feed, the leases, what was observed."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from changefeed.feeds.eventlog import EventLog
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
+from changefeed.leases.addresses import open_container
+from changefeed.leases.lease import Lease
+from samples.delays.tables import CLUSTER, COLLECTION, feed_of
+
+from .data import Sample
+from .observer import Figures, newest_figures
+from .stored import StoredFlights
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to play. ``seconds`` is how long delivery is to take at the least.
+
+    ``tables`` says whether the second half is played, in which Spark makes tables, and
+    ``cluster`` whether the feed is a collection of a cluster and not an event log.
+    """
+
+    scale: float = 1.0
+    seed: int = 2013
+    hosts: int = 4
+    seconds: float = 15.0
+    tables: bool = True
+    cluster: bool = False
+
+    @property
+    def sample(self) -> Sample:
+        return Sample(scale=self.scale, seed=self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtRest:
+    """The feed when nothing is written any more. ``ranges`` has parents before children.
+
+    ``leases`` come with the number of changes after their checkpoint; where there is none
+    for a range that has changes, it is one without an owner and before all of them.
+    """
+
+    ranges: Sequence[FeedRange]
+    changes: Mapping[RangeId, int]
+    leases: Sequence[tuple[Lease, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where everything is."""
+
+    directory: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.directory / "plan.json"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def cluster(self) -> str:
+        """The place of the cluster, as brokers are given it."""
+        return (self.directory / CLUSTER).as_uri()
+
+    @property
+    def feed(self) -> str:
+        """The address at which all of it can be read, whoever else runs."""
+        return feed_of(self.directory)
+
+    @property
+    def leases(self) -> str:
+        return f"sqlite:{self.directory / 'leases.db'}"
+
+    @property
+    def observed(self) -> Path:
+        return self.directory / "observed"
+
+    @property
+    def logs(self) -> Path:
+        return self.directory / "logs"
+
+    def read_plan(self) -> Plan:
+        return msgspec.json.decode(self.plan.read_bytes(), type=Plan)
+
+    def figures(self) -> Mapping[RangeId, Figures]:
+        """Return what the observers kept of each range."""
+        return {RangeId(x.name): newest_figures(x) for x in self.observed.iterdir()}
+
+    async def at_rest(self) -> AtRest:
+        async with self._opened() as feed, open_container(self.leases) as container:
+            ranges = await feed.ranges()
+            changes, leases = {}, []
+            for x in ranges:
+                beginning = await feed.resolve_start(x.id, "beginning")
+                changes[x.id] = await feed.lag(x.id, beginning)
+                lease = await container.read(x.id)
+                if lease is not None and lease.continuation is not None:
+                    leases.append((lease, await feed.lag(x.id, lease.continuation)))
+                elif changes[x.id]:
+                    leases.append((Lease(range=x), changes[x.id]))
+        return AtRest(ranges=ranges, changes=changes, leases=leases)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Feed | StoredFlights]:
+        if self.read_plan().cluster:
+            yield await StoredFlights.open(self.cluster, COLLECTION)
+        else:
+            async with EventLog.open(self.log) as feed:
+                yield feed

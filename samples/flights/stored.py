@@ -1,0 +1,36 @@
+"""The collection of a run as its cluster's store has it: no broker has to run for that."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from changefeed.feeds.brokers.stored_collection import StoredCollection
+from changefeed.feeds.brokers.stores.addresses import open_store
+from changefeed.feeds.eventlog.ids import position, sequence_in
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, StartAt
+
+
+class StoredFlights:
+    """The little of a feed that a proof needs. Make it with ``open``."""
+
+    def __init__(self, collection: StoredCollection) -> None:
+        self._collection = collection
+
+    @classmethod
+    async def open(cls, cluster: str, name: str) -> Self:
+        """Raise ``FeedRefused`` where there is no cluster, or no such collection."""
+        return cls(await StoredCollection.open(open_store(cluster), name))
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        return [x.range for x in (await self._collection.routes()).topology.partitions]
+
+    async def resolve_start(self, _: RangeId, start: StartAt) -> Continuation:
+        assert start == "beginning", "a proof looks at all of it"
+        return position(self._identity, 0)
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        ends = await self._collection.ends([range_id])
+        return ends[range_id] - sequence_in(range_id, after, self._identity)
+
+    @property
+    def _identity(self) -> str:
+        return self._collection.collection().collection.identity
