@@ -20,10 +20,11 @@ from changefeed.brokers.homes import HomeTaker
 from changefeed.brokers.members import Members, Sign
 from changefeed.brokers.reads import Reads
 from changefeed.brokers.retention import Retention
+from changefeed.brokers.storage import storage_of
 from changefeed.feeds.brokers.catalog import Catalog, Cluster
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.errors import CollectionUnknown
+from changefeed.feeds.brokers.errors import CollectionUnknown, RowDamaged
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import (
     Answer,
@@ -37,8 +38,9 @@ from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
+from changefeed.feeds.brokers.wire import Storage
 from changefeed.feeds.brokers.work import Work, in_thread
-from changefeed.feeds.errors import RangeDamaged, RangeUnknown
+from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 
 _log = logging.getLogger(__name__)
@@ -97,6 +99,7 @@ class BrokerCore:
         self.wall_us = wall_us
         self.catalogs = CatalogStore(store, cluster, clock)
         self._clock = clock
+        self._store = store
         self.readers = RowReaders(store, cluster.identity, settings.cache_bytes)
         self.writer = EraWriter(
             store,
@@ -263,6 +266,13 @@ class BrokerCore:
                 f"broker {self.name!r} has not reached its store for {blind:.0f} s, and others "
                 f"may be in its place: ask another broker, and see why it cannot"
             )
+
+    async def storage(self, collection: str) -> Storage:
+        """Return how much of a collection is stored, and which producers are remembered."""
+        try:
+            return await storage_of(self.catalog, collection, self.readers, self._store)
+        except RowDamaged as error:
+            raise FeedUnavailable(f"the end of a range cannot be read: {error}") from error
 
     def identity(self, collection: str) -> str:
         """Return the identity of a collection; waits for nothing."""

@@ -4,6 +4,9 @@ A closed partition's home is the broker that writes its keys now, so all eras to
 evenly divided as the newest. The master names new homes, a few at a time; a broker that
 is named reads the partition into its cache first, and then takes it over. Reads
 never wait for that: any broker serves any partition.
+
+People may choose another home for a range. It stays there until they take that back; while
+the chosen broker is away the range is where it would be otherwise.
 """
 
 import logging
@@ -15,6 +18,7 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.catalog import Catalog, Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
+from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
@@ -41,7 +45,9 @@ def with_homes_planned(index: CatalogIndex, at_once: int) -> Catalog:
         found = index.collection(collection.name)
         partitions = []
         for partition in collection.partitions:
-            wanted = _wanted(found.in_era(era.number, partition), partition)
+            wanted = collection.homes.get(partition.id, "")
+            if wanted not in living:
+                wanted = _wanted(found.in_era(era.number, partition), partition)
             moved = _planned(partition, wanted, may_start=moving < at_once)
             moving += moved.moving_to != "" and partition.moving_to not in living
             partitions.append(moved)
@@ -63,6 +69,37 @@ def _planned(partition: Partition, wanted: str, *, may_start: bool) -> Partition
     if partition.moving_to == wanted or not (may_start or partition.moving_to):
         return partition
     return replace(partition, moving_to=wanted)
+
+
+def with_homes_chosen(
+    catalog: Catalog, name: str, range_id: RangeId | None, broker: str | None
+) -> Catalog:
+    """Choose the home of a closed partition, or of all; ``None``: as the master has it.
+
+    Refuse an open partition, which its writer serves, and a broker that is not there.
+    """
+    collection = catalog.collection(name)
+    chosen = [collection.partition(range_id)] if range_id else collection.partitions
+    if range_id is not None and chosen[0].is_open:
+        raise ClusterRefused(
+            f"range {range_id!r} is open: the broker that writes it serves it, and brokers "
+            f"share the open ranges evenly. Ranges that have ended can be moved"
+        )
+    living = {x.broker for x in catalog.era.rows} if catalog.era is not None else set()
+    if broker is not None and broker not in living:
+        raise ClusterRefused(
+            f"there is no broker {broker!r} in era {catalog.era.number if catalog.era else 0}: "
+            f"give one of {', '.join(sorted(living))}"
+        )
+    homes = {x: y for x, y in collection.homes.items() if x not in {z.id for z in chosen}}
+    if broker is not None:
+        homes |= {x.id: broker for x in chosen if not x.is_open}
+    if homes == collection.homes:
+        return catalog
+    collections = tuple(
+        replace(x, homes=homes) if x is collection else x for x in catalog.collections
+    )
+    return replace(catalog, number=catalog.number + 1, collections=collections)
 
 
 def with_homes_taken(

@@ -8,7 +8,8 @@
     GET  /v1/collections/C/partitions/P/end              the last sequence, and what is gone
     GET  /v1/collections/C/partitions/P/since            the sequence before a time
     PUT  /v1/collections/C                               create, with {"parts": 12}
-    POST /v1/collections/C/split  merge  retain          change it
+    GET  /v1/collections/C/storage                       how much is stored, and by whom
+    POST /v1/collections/C/split  merge  move  retain    change it
     POST /v1/collections/C/compact                       compact what is in this broker's care
 
 Whatever is refused is a ``Refusal`` in JSON with a 4xx, and has changed nothing. With a token
@@ -31,6 +32,7 @@ from changefeed.brokers.requests import (
     NewCollection,
     OneRange,
     Refused,
+    WantedHome,
     WantedRetention,
     body_of,
     collection_of,
@@ -132,8 +134,10 @@ class BrokerServer:
                 web.post(f"{one}/records", self._append),
                 web.post(f"{one}/split", self._split),
                 web.post(f"{one}/merge", self._merge),
+                web.post(f"{one}/move", self._move),
                 web.post(f"{one}/retain", self._retain),
                 web.post(f"{one}/compact", self._compact),
+                web.get(f"{one}/storage", self._storage),
                 web.get(f"{of}/records", self._read),
                 web.get(f"{of}/end", self._end),
                 web.get(f"{of}/since", self._since),
@@ -286,6 +290,10 @@ class BrokerServer:
             await self._core.catalogs.refresh()
         return self._core.identity(collection)
 
+    async def _storage(self, request: web.Request) -> web.Response:
+        collection = await self._checked(request)
+        return _json(await self._core.storage(collection))
+
     # For what changes the cluster.
 
     async def _create(self, request: web.Request) -> web.Response:
@@ -302,6 +310,11 @@ class BrokerServer:
     async def _merge(self, request: web.Request) -> web.Response:
         asked = await body_of(request, OneRange)
         await operations.merge(self._core.catalogs, collection_of(request), asked.partition)
+        return await self._topology(request)
+
+    async def _move(self, request: web.Request) -> web.Response:
+        asked, name = await body_of(request, WantedHome), collection_of(request)
+        await operations.move(self._core.catalogs, name, asked.partition, to=asked.to)
         return await self._topology(request)
 
     async def _retain(self, request: web.Request) -> web.Response:

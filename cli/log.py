@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from changefeed.cli import collections
+from changefeed.cli import collection_status, collections
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.eventlog import EventLogWriter, Sealed, SealPolicy
@@ -22,9 +22,10 @@ log = typer.Typer(
 )
 for _command in (
     collections.create,
-    collections.status,
+    collection_status.status,
     collections.split,
     collections.merge,
+    collections.move,
     collections.retain,
     collections.compact,
 ):

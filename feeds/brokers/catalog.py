@@ -101,7 +101,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
 
     ``cuts`` says for each part where its intervals of virtual parts begin, the first at 0:
     the shape that the next era's partitions have. ``retain_seconds`` and ``retain_bytes``
-    are ``None`` where nothing is deleted for that reason.
+    are ``None`` where nothing is deleted for that reason. ``homes`` are brokers that people
+    have chosen as homes of closed partitions; else the master chooses.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     retain_seconds: float | None = None
     retain_bytes: int | None = None
     partitions: tuple[Partition, ...] = ()
+    homes: Mapping[RangeId, str] = {}
 
     def shape(self) -> Iterator[tuple[int, int, int]]:
         """Yield part, low and high of the partitions that an era of this shape has."""

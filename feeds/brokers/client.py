@@ -24,6 +24,7 @@ from changefeed.feeds.brokers.wire import (
     End,
     Refusal,
     Since,
+    Storage,
     WireDamaged,
     framed_append,
     parsed_read,
@@ -150,6 +151,15 @@ class BrokerClient:
         asked = {"log": log, "time_us": str(time_us)}
         return _decoded(await self._ask("GET", urls, path, asked, of=partition), Since).sequence
 
+    async def storage(self, log: str) -> Storage:
+        """Return how much is stored, and who sends. A broker lists objects for that."""
+        path = self._path("storage")
+        return _decoded(await self._ask("GET", self._urls, path, {"log": log}), Storage)
+
+    async def status(self, url: str, kind: type[T]) -> T:
+        """Return what one broker says of itself."""
+        return _decoded(await self._once("GET", f"{url}/v1/status", {}, seconds=_ANSWER), kind)
+
     # What changes the collection.
 
     async def create(self, parts: int) -> Topology:
@@ -163,6 +173,10 @@ class BrokerClient:
     async def merge(self, partition: RangeId | None) -> Topology:
         """Make one of an open partition and the next of its part, or of all pairs."""
         return await self._change("POST", ("merge",), {"partition": partition})
+
+    async def move(self, partition: RangeId | None, to: str | None) -> Topology:
+        """Let a broker be the home of a closed partition, or of all; ``None``: as planned."""
+        return await self._change("POST", ("move",), {"partition": partition, "to": to})
 
     async def retain(self, *, seconds: float | None, most_bytes: int | None) -> Topology:
         """Keep records for so long, or so many bytes of them; ``None``: for ever."""

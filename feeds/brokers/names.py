@@ -13,6 +13,7 @@ CLUSTER: Final = "cluster.json"
 CATALOGS: Final = "catalog/"
 BROKERS: Final = "brokers/"
 SEGMENTS: Final = "segments/"
+WAL: Final = "wal/"
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGITS: Final = 12
@@ -28,7 +29,7 @@ def broker_key(name: str) -> str:
 
 
 def row_prefix(era: int, broker: str) -> str:
-    return f"wal/{era:08}/{broker}/"
+    return f"{WAL}{era:08}/{broker}/"
 
 
 def flush_key(era: int, broker: str, number: int) -> str:

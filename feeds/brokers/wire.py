@@ -89,6 +89,44 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
 
 
+class RangeStorage(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a partition is stored.
+
+    ``bytes`` are those of its records as they were sent, without what retention has taken;
+    ``segments`` and their size are files of Parquet, in which they are smaller. ``moved_to``
+    is the home that people have chosen for it.
+    """
+
+    range: RangeId
+    bytes: int = 0
+    segments: int = 0
+    segment_bytes: int = 0
+    producers: int = 0
+    moved_to: str = ""
+
+
+class ProducerSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A producer that brokers remember: its records in this era, and when the last came."""
+
+    id: str
+    ranges: int
+    records: int
+    seen_us: int
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a collection takes in the store.
+
+    ``flushes`` are objects with records of all collections of the cluster, and ``flush_bytes``
+    their size; what is in segments, too, is among them until it is deleted.
+    """
+
+    ranges: tuple[RangeStorage, ...]
+    producers: tuple[ProducerSeen, ...]
+    flushes: int
+    flush_bytes: int
+
+
 class End(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of a partition: the last deleted by retention, and the last."""
 

@@ -8,6 +8,7 @@ from .of_fleet import FLEET
 from .of_guards import GUARDS
 from .of_health import HEALTH
 from .of_holding import HOLDING
+from .of_homes import HOMES
 from .of_leases import LEASES
 from .of_lifecycle import LIFECYCLE
 from .of_load import LOAD
@@ -33,5 +34,6 @@ MUTANTS = (
     *STORES,
     *BROKERS,
     *COMPACTION,
+    *HOMES,
     *PAGE,
 )

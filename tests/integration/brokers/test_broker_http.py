@@ -13,7 +13,7 @@ import pytest
 
 from changefeed import Record
 from changefeed.brokers import operations
-from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.core import BrokerCore, CoreStatus
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
@@ -141,7 +141,11 @@ async def test_a_body_that_is_wrong_is_refused_whole_and_nothing_is_written(
         ("PUT", "-A B", b"{}", 409, "cluster"),
         ("POST", "/split", b'{"partition": "nowhere"}', 404, "unknown-partition"),
         ("POST", "/merge", b"[", 400, "bad-body"),
+        ("POST", "/move", b'{"partition": "e1.p01.v00-ff"}', 409, "cluster"),
+        ("POST", "/move", b'{"to": "nobody"}', 409, "cluster"),
+        ("POST", "/move", b'{"partition": "nowhere"}', 404, "unknown-partition"),
         ("POST", "/retain", b'{"seconds": -1}', 409, "cluster"),
+        ("GET", "/storage?log=another", None, 409, "foreign"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(  # noqa: PLR0917
@@ -365,6 +369,19 @@ async def test_appends_and_reads_do_not_look_at_every_partition_there_ever_was(
             routes.urls, routes.identity, partition, after=0, most=1000, wait=0.0
         )
         assert [x.count for x in found.blocks] == [1]
+
+
+async def test_a_broker_says_how_much_is_stored_and_what_it_is_doing(given: Given) -> None:
+    async with BrokerClient.open(address_of(given.address), ACCESS) as client:
+        routes = await client.routes()
+        assert isinstance(
+            await append_once_open(client, routes.urls[0], routes.identity), Appended
+        )
+        storage = await client.storage(routes.identity)
+        assert [x.bytes > 0 for x in storage.ranges] == [True, False]
+        assert [(x.records, x.ranges) for x in storage.producers] == [(1, 1)]
+        assert storage.flushes == 1
+        assert (await client.status(routes.urls[0], CoreStatus)).writing
 
 
 async def test_a_broker_that_is_asked_to_compacts_all_that_it_can(given: Given) -> None:

@@ -1,0 +1,337 @@
+"""``changefeed log status``: a collection as its brokers have it, once or again and again."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.filesize import decimal
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from changefeed.brokers.core import CoreStatus
+from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.cli.on_brokers import Address, client_of
+from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo, Topology
+from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import RangeId
+
+_EVERY = 1.0
+_STORAGE_EVERY = 10
+"""So many looks: what is stored is listed, and object stores charge for that."""
+_ALL_AT_ONCE = 32
+
+
+class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One range; ``first`` is the sequence of the first record that is left.
+
+    ``bytes`` are those of its records as they were sent; ``segments`` are Parquet files, in
+    which they take ``segment_bytes``. ``moved_to`` is the home that somebody has chosen, and
+    ``moving_to`` the broker that is taking it over now.
+    """
+
+    id: str
+    era: int
+    open: bool
+    broker: str
+    home: str
+    first: int
+    last: int
+    moving_to: str = ""
+    moved_to: str = ""
+    bytes: int = 0
+    segments: int = 0
+    segment_bytes: int = 0
+    producers: int = 0
+
+
+class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker of the newest era. ``says`` is what it says of itself, if it answers."""
+
+    address: str
+    open_ranges: int
+    homes: int
+    says: CoreStatus | None = None
+
+
+class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection, and the brokers that have it.
+
+    ``moving`` counts the ranges whose home is changing. ``flushes`` and ``flush_bytes`` are of
+    the objects that all collections of the cluster share. Where no broker could say how much
+    is stored (``storage_known``), sizes and producers are left at nothing.
+    """
+
+    at: datetime
+    collection: str
+    cluster: str
+    identity: str
+    catalog: int
+    era: int
+    ending: bool
+    parts: int
+    brokers: dict[str, BrokerStatus]
+    records: int
+    bytes: int
+    moving: int
+    storage_known: bool
+    segments: int
+    segment_bytes: int
+    flushes: int
+    flush_bytes: int
+    producers: list[ProducerSeen]
+    ranges: list[RangeStatus]
+
+
+def status(
+    address: Address,
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again each second.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also the ranges of eras that have ended.")
+    ] = False,
+) -> None:
+    """Show the brokers, the era, the ranges and their homes, producers, and what is stored.
+
+    With --json and --watch, each look is one line.
+    """
+    with exit_on_error(), suppress(KeyboardInterrupt):
+        if watch and not json:
+            asyncio.run(_watch(address, all_=all_))
+        else:
+            asyncio.run(_print(address, json=json, watch=watch, all_=all_))
+
+
+async def _print(address: str, *, json: bool, watch: bool, all_: bool) -> None:
+    async with client_of(address) as client:
+        inspector = Inspector(client)
+        while True:
+            found = await inspector.look()
+            if json:
+                typer.echo(msgspec.json.encode(found).decode())
+            else:
+                print_whole(rendered(found, all_=all_))
+            if not watch:
+                return
+            await asyncio.sleep(_EVERY)
+
+
+async def _watch(address: str, *, all_: bool) -> None:
+    async with client_of(address) as client:
+        inspector = Inspector(client)
+        first = rendered(await inspector.look(), all_=all_)
+        with Live(first, auto_refresh=False, screen=True) as live:
+            while True:
+                await asyncio.sleep(_EVERY)
+                try:
+                    live.update(rendered(await inspector.look(), all_=all_), refresh=True)
+                except FeedUnavailable as error:
+                    live.update(Text(str(error), style="red"), refresh=True)
+
+
+class Inspector:
+    """Looks at a collection through its brokers, whichever of them answer."""
+
+    def __init__(self, client: BrokerClient) -> None:
+        self._client = client
+        self._looks = 0
+        self._storage: Storage | None = None
+
+    async def look(self) -> LogStatus:
+        """Raise ``FeedUnavailable`` if no broker answers, ``FeedRefused`` if that is final."""
+        routes = await self._client.routes()
+        if self._looks % _STORAGE_EVERY == 0:
+            self._storage = await self._ask_storage(routes)
+        self._looks += 1
+        turns = asyncio.Semaphore(_ALL_AT_ONCE)
+        partitions = routes.topology.partitions
+        ends, says = await asyncio.gather(
+            asyncio.gather(*(self._end(routes, x, turns) for x in partitions)),
+            asyncio.gather(*(self._says(url) for url in routes.urls)),
+        )
+        pairs = zip(partitions, ends, strict=True)
+        return log_status(
+            routes.topology,
+            {x.range.id: end for x, end in pairs},
+            {x.name: x for x in says if x is not None},
+            self._storage,
+        )
+
+    async def _ask_storage(self, routes: Routes) -> Storage | None:
+        with suppress(FeedUnavailable):  # shown as far as it is known
+            return await self._client.storage(routes.identity)
+        return None
+
+    async def _end(
+        self, routes: Routes, partition: PartitionInfo, turns: asyncio.Semaphore
+    ) -> End:
+        if partition.last is not None:
+            return End(start=partition.start, last=partition.last)
+        urls = routes.to_read(partition)
+        async with turns:
+            with suppress(FeedUnavailable):
+                return await self._client.end(urls, routes.identity, partition.range.id)
+        return End(start=partition.start, last=partition.start)
+
+    async def _says(self, url: str) -> CoreStatus | None:
+        with suppress(FeedUnavailable, FeedRefused):
+            return await self._client.status(url, CoreStatus)
+        return None
+
+
+def log_status(
+    topology: Topology,
+    ends: Mapping[RangeId, End],
+    says: Mapping[str, CoreStatus],
+    storage: Storage | None,
+) -> LogStatus:
+    """Put together what was asked for one by one."""
+    stored = {x.range: x for x in (storage.ranges if storage else ())}
+    ranges = [
+        _range(x, ends[x.range.id], stored.get(x.range.id, RangeStorage(range=x.range.id)))
+        for x in topology.partitions
+    ]
+    return LogStatus(
+        at=datetime.now(UTC),
+        collection=topology.collection,
+        cluster=topology.cluster,
+        identity=topology.identity,
+        catalog=topology.catalog,
+        era=topology.era,
+        ending=topology.ending,
+        parts=topology.parts,
+        brokers=_brokers(topology.brokers, ranges, says),
+        records=sum(x.last - x.first + 1 for x in ranges),
+        bytes=sum(x.bytes for x in ranges),
+        moving=sum(x.moving_to != "" for x in ranges),
+        storage_known=storage is not None,
+        segments=sum(x.segments for x in ranges),
+        segment_bytes=sum(x.segment_bytes for x in ranges),
+        flushes=storage.flushes if storage else 0,
+        flush_bytes=storage.flush_bytes if storage else 0,
+        producers=list(storage.producers) if storage else [],
+        ranges=ranges,
+    )
+
+
+def _range(partition: PartitionInfo, end: End, stored: RangeStorage) -> RangeStatus:
+    return RangeStatus(
+        id=partition.range.id,
+        era=partition.era,
+        open=partition.last is None,
+        broker=partition.broker,
+        home=partition.home,
+        first=end.start + 1,
+        last=end.last,
+        moving_to=partition.moving_to,
+        moved_to=stored.moved_to,
+        bytes=stored.bytes,
+        segments=stored.segments,
+        segment_bytes=stored.segment_bytes,
+        producers=stored.producers,
+    )
+
+
+def _brokers(
+    brokers: Iterable[BrokerInfo],
+    ranges: Sequence[RangeStatus],
+    says: Mapping[str, CoreStatus],
+) -> dict[str, BrokerStatus]:
+    writes = Counter(x.broker for x in ranges if x.open)
+    homes = Counter(x.home for x in ranges if not x.open)
+    return {
+        x.name: BrokerStatus(
+            address=x.address,
+            open_ranges=writes[x.name],
+            homes=homes[x.name],
+            says=says.get(x.name),
+        )
+        for x in brokers
+    }
+
+
+def rendered(found: LogStatus, *, all_: bool = False) -> RenderableType:
+    """Return a status as tables; with ``all_``, also the ranges that have ended."""
+    ending = " (ending)" if found.ending else ""
+    moving = f", {found.moving} ranges are moving" if found.moving else ""
+    title = (
+        f"collection {found.collection}: era {found.era}{ending}, {found.parts} parts, "
+        f"{found.records:,} records{moving}, {found.at:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    ranges = [x for x in found.ranges if all_ or x.open or x.moving_to]
+    hidden = len(found.ranges) - len(ranges)
+    below = [Text(f"{hidden} ranges that have ended: --all", style="dim")] if hidden else []
+    return Group(
+        Text(title, style="bold"),
+        Text(_storage_in_words(found)),
+        _broker_table(found),
+        _range_table(found, ranges),
+        *below,
+        Text(_producers_in_words(found)),
+    )
+
+
+def _broker_table(found: LogStatus) -> Table:
+    columns = ("broker", "address", "state", "open ranges", "homes", "waits", "in memory")
+    return a_table(
+        *columns, rows=[_broker_row(k, found.brokers[k]) for k in sorted(found.brokers)]
+    )
+
+
+def _broker_row(name: str, broker: BrokerStatus) -> Sequence[str]:
+    says = broker.says
+    shares = str(broker.open_ranges), str(broker.homes)
+    if says is None:
+        return name, broker.address, "does not answer", *shares, "", ""
+    state = "leaving" if says.leaving else "writing" if says.writing else "waiting"
+    master = ", master" if says.master else ""
+    sizes = decimal(says.buffered), decimal(says.cached)
+    return name, broker.address, f"{state}{master}", *shares, *sizes
+
+
+def _range_table(found: LogStatus, ranges: Iterable[RangeStatus]) -> Table:
+    columns = ("range", "state", "broker", "home", "first", "last", "size", "segments")
+    rows = (_row(x, storage_known=found.storage_known) for x in ranges)
+    return a_table(*columns, "producers", rows=rows)
+
+
+def _row(x: RangeStatus, *, storage_known: bool) -> Sequence[str]:
+    home = f"{x.home} → {x.moving_to}" if x.moving_to else x.home
+    if x.moved_to:
+        home += " (chosen)" if x.home == x.moved_to else f" (chosen: {x.moved_to})"
+    state = "open" if x.open else "ended"
+    producers = str(x.producers) if x.open else ""
+    sequences = f"{x.first:,}", f"{x.last:,}"
+    stored = decimal(x.bytes), str(x.segments), producers
+    return x.id, state, x.broker, home, *sequences, *(stored if storage_known else ("",) * 3)
+
+
+def _storage_in_words(found: LogStatus) -> str:
+    if not found.storage_known:
+        return "no broker could say how much is stored"
+    return (
+        f"{decimal(found.bytes)} of records; in segments: {found.segments:,} with "
+        f"{decimal(found.segment_bytes)}; in objects that collections share: "
+        f"{found.flushes:,} with {decimal(found.flush_bytes)}"
+    )
+
+
+def _producers_in_words(found: LogStatus) -> str:
+    if not found.storage_known:
+        return ""
+    if not found.producers:
+        return "no producer has sent anything in this era"
+    newest = found.producers[0]
+    ago = max(found.at.timestamp() - newest.seen_us / 1e6, 0)
+    return f"{len(found.producers)} producers in this era, the last one {ago:,.0f} s ago"

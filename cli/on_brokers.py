@@ -1,0 +1,36 @@
+"""Commands that ask the brokers of a collection: its address, and one client for each call."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated, TypeVar
+
+import typer
+
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.address import FORM, PLAIN, TLS, parse_address
+from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.runtime.errors import UserError
+
+Address = Annotated[
+    str, typer.Argument(metavar="ADDRESS", help=f"The collection: {PLAIN}:{FORM}.")
+]
+T = TypeVar("T")
+
+
+def client_of(address: str) -> AbstractAsyncContextManager[BrokerClient]:
+    """Raise ``UserError``, with the form there is, for what is no collection of a cluster."""
+    scheme, _, place = address.partition(":")
+    if scheme not in (PLAIN, TLS):
+        raise UserError(f"{address!r} is no collection of a cluster: give {PLAIN}:{FORM}")
+    return BrokerClient.open(parse_address(scheme, place), BrokerAccess.of_environment())
+
+
+def on_brokers(address: str, act: Callable[[BrokerClient], Awaitable[T]]) -> T:
+    """Run something with a client of the brokers at an address."""
+
+    async def run() -> T:
+        async with client_of(address) as client:
+            return await act(client)
+
+    return asyncio.run(run())

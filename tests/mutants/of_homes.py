@@ -1,0 +1,57 @@
+"""Breaks of what people choose and are shown of a cluster: homes, and what is stored."""
+
+from .mutant import Mutant
+
+_MOVES = "tests/unit/brokers/test_moves.py"
+_STORAGE = "tests/unit/brokers/test_storage.py"
+
+HOMES = (
+    Mutant(
+        name="the home that people chose is forgotten",
+        file="brokers/homes.py",
+        before='            wanted = collection.homes.get(partition.id, "")\n',
+        after='            wanted = ""\n',
+        rule=0,
+        tests=(_MOVES,),
+    ),
+    Mutant(
+        name="a range stays at a chosen broker that is away",
+        file="brokers/homes.py",
+        before="            if wanted not in living:\n",
+        after="            if not wanted:\n",
+        rule=0,
+        tests=(_MOVES,),
+    ),
+    Mutant(
+        name="an open range is moved away from its writer",
+        file="brokers/homes.py",
+        before="    if range_id is not None and chosen[0].is_open:\n",
+        after="    if range_id is not None and not chosen:\n",
+        rule=0,
+        tests=(_MOVES,),
+    ),
+    Mutant(
+        name="open ranges are chosen with all others",
+        file="brokers/homes.py",
+        before="        homes |= {x.id: broker for x in chosen if not x.is_open}\n",
+        after="        homes |= {x.id: broker for x in chosen}\n",
+        rule=0,
+        tests=(_MOVES,),
+    ),
+    Mutant(
+        name="what retention has taken counts as stored",
+        file="brokers/storage.py",
+        before="        bytes=max(stored - partition.gone, 0),\n",
+        after="        bytes=stored,\n",
+        rule=0,
+        tests=(_STORAGE,),
+    ),
+    Mutant(
+        name="records of another collection count as this one's",
+        file="brokers/storage.py",
+        before="        found |= {x: end for (name, x), end in ends if name == collection.name}\n",
+        after="        found |= {x: end for (_, x), end in ends}\n",
+        rule=0,
+        tests=(_STORAGE,),
+    ),
+)

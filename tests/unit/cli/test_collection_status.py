@@ -1,0 +1,145 @@
+"""What ``changefeed log status`` shows, and how it asks."""
+
+import io
+from datetime import UTC, datetime
+
+import msgspec
+from rich.console import Console
+
+from changefeed.brokers.core import CoreStatus
+from changefeed.cli.collection_status import LogStatus, log_status, rendered
+from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo, Topology
+from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
+from changefeed.feeds.feed import FeedRange, RangeId
+
+OLD, NEW = RangeId("e1.p01.v00-ff"), RangeId("e2.p01.v00-ff")
+TOPOLOGY = Topology(
+    cluster="c" * 32,
+    collection="orders",
+    identity="f" * 32,
+    parts=1,
+    catalog=7,
+    era=2,
+    ending=False,
+    partitions=(
+        PartitionInfo(
+            range=FeedRange(id=OLD),
+            era=1,
+            part=0,
+            low=0,
+            high=255,
+            broker="broker-1",
+            home="broker-1",
+            start=10,
+            last=50,
+            moving_to="broker-2",
+        ),
+        PartitionInfo(
+            range=FeedRange(id=NEW),
+            era=2,
+            part=0,
+            low=0,
+            high=255,
+            broker="broker-2",
+            home="broker-2",
+        ),
+    ),
+    brokers=(
+        BrokerInfo(name="broker-1", incarnation="i", address="one:7070"),
+        BrokerInfo(name="broker-2", incarnation="i", address="two:7070"),
+    ),
+)
+STORAGE = Storage(
+    ranges=(
+        RangeStorage(
+            range=OLD, bytes=4_000, segments=2, segment_bytes=1_500, moved_to="broker-2"
+        ),
+        RangeStorage(range=NEW, bytes=300, producers=2),
+    ),
+    producers=(
+        ProducerSeen(id="p", ranges=1, records=2, seen_us=0),
+        ProducerSeen(id="q", ranges=1, records=1, seen_us=0),
+    ),
+    flushes=3,
+    flush_bytes=9_000,
+)
+SAYS = CoreStatus(
+    name="broker-2",
+    incarnation="i",
+    catalog=7,
+    era=2,
+    writing=True,
+    master=True,
+    leaving=False,
+    living=("broker-1", "broker-2"),
+    durable=3,
+    buffered=1_200,
+    cached=5_000_000,
+    cache_hits=0,
+    cache_misses=0,
+    compacted_runs=0,
+    compacted_objects=0,
+    compacted_records=0,
+    segments_written=0,
+    segment_bytes=0,
+    compaction_failures=0,
+    objects_deleted=0,
+)
+ENDS = {OLD: End(start=10, last=50), NEW: End(start=0, last=3)}
+
+
+def found(storage: Storage | None = STORAGE) -> LogStatus:
+    seen = log_status(TOPOLOGY, ENDS, {"broker-2": SAYS}, storage)
+    return msgspec.structs.replace(seen, at=datetime(1970, 1, 1, 0, 0, 9, tzinfo=UTC))
+
+
+def text_of(status: LogStatus, *, all_: bool = False) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(rendered(status, all_=all_))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def row(text: str, name: str) -> list[str]:
+    """Return the cells of the row that begins with a name."""
+    rows = [[y.strip() for y in x.split("│")[1:-1]] for x in text.splitlines()]
+    (found,) = (x for x in rows if x[:1] == [name])
+    return found
+
+
+def test_what_is_stored_is_shown_in_sum_and_by_range() -> None:
+    text = text_of(found())
+    assert "era 2, 1 parts, 43 records, 1 ranges are moving" in text
+    assert "4.3 kB of records; in segments: 2 with 1.5 kB" in text
+    assert "collections share: 3 with 9.0 kB" in text
+    assert row(text, NEW) == [NEW, "open", *["broker-2"] * 2, "1", "3", "300 bytes", "0", "2"]
+    moving = "broker-1 → broker-2 (chosen: broker-2)"
+    assert row(text, OLD) == [OLD, "ended", "broker-1", moving, "11", "50", "4.0 kB", "2", ""]
+    assert "2 producers in this era, the last one 9 s ago" in text
+
+
+def test_each_broker_is_shown_with_what_it_does_and_one_that_does_not_answer() -> None:
+    text = text_of(found())
+    assert row(text, "broker-1") == [
+        *("broker-1", "one:7070", "does not answer", "0", "1", "", "")
+    ]
+    assert row(text, "broker-2") == [
+        *("broker-2", "two:7070", "writing, master", "1", "0", "1.2 kB", "5.0 MB")
+    ]
+
+
+def test_ended_ranges_that_stay_where_they_are_are_counted_and_shown_if_asked_for() -> None:
+    still = msgspec.structs.replace(TOPOLOGY.partitions[0], moving_to="")
+    topology = msgspec.structs.replace(TOPOLOGY, partitions=(still, TOPOLOGY.partitions[1]))
+    status = log_status(topology, ENDS, {}, STORAGE)
+    assert OLD not in text_of(status)
+    assert "1 ranges that have ended: --all" in text_of(status)
+    assert OLD in text_of(status, all_=True)
+
+
+def test_where_what_is_stored_is_not_known_the_rest_is_shown() -> None:
+    text = text_of(found(storage=None))
+    assert "43 records" in text
+    assert "no broker could say how much is stored" in text
+    assert "0 bytes" not in text
+    assert "producer" not in text.rpartition("┘")[2]
