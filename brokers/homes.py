@@ -12,6 +12,7 @@ the chosen broker is away the range is where it would be otherwise.
 import logging
 from collections.abc import Collection as AbstractCollection
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from changefeed.brokers.core_settings import CoreSettings
@@ -45,7 +46,7 @@ def with_homes_planned(index: CatalogIndex, at_once: int) -> Catalog:
         found = index.collection(collection.name)
         partitions = []
         for partition in collection.partitions:
-            wanted = collection.homes.get(partition.id, "")
+            wanted = collection.chosen_homes.get(partition.id, "")
             if wanted not in living:
                 wanted = _wanted(found.in_era(era.number, partition), partition)
             moved = _planned(partition, wanted, may_start=moving < at_once)
@@ -91,14 +92,14 @@ def with_homes_chosen(
             f"there is no broker {broker!r} in era {catalog.era.number if catalog.era else 0}: "
             f"give one of {', '.join(sorted(living))}"
         )
-    homes = {x: y for x, y in collection.homes.items() if x not in {z.id for z in chosen}}
+    ids = {x.id for x in chosen}
+    homes = {x: y for x, y in collection.chosen_homes.items() if x not in ids}
     if broker is not None:
         homes |= {x.id: broker for x in chosen if not x.is_open}
-    if homes == collection.homes:
+    if homes == collection.chosen_homes:
         return catalog
-    collections = tuple(
-        replace(x, homes=homes) if x is collection else x for x in catalog.collections
-    )
+    changed = replace(collection, homes=homes or UNSET)
+    collections = tuple(changed if x is collection else x for x in catalog.collections)
     return replace(catalog, number=catalog.number + 1, collections=collections)
 
 

@@ -32,7 +32,7 @@ async def storage_of(
         by_range[key.split("/")[-2]].append(size)
     return Storage(
         ranges=tuple(
-            _range(x, ends.get(x.id), by_range[x.id], collection.homes.get(x.id, ""))
+            _range(x, ends.get(x.id), by_range[x.id], collection.chosen_homes.get(x.id, ""))
             for x in collection.partitions
         ),
         producers=_producers(ends),

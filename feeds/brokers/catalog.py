@@ -101,8 +101,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
 
     ``cuts`` says for each part where its intervals of virtual parts begin, the first at 0:
     the shape that the next era's partitions have. ``retain_seconds`` and ``retain_bytes``
-    are ``None`` where nothing is deleted for that reason. ``homes`` are brokers that people
-    have chosen as homes of closed partitions; else the master chooses.
+    are ``None`` where nothing is deleted for that reason. ``homes``, not written where
+    there are none, are brokers that people have chosen as homes of closed partitions.
     """
 
     name: str
@@ -113,7 +113,11 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     retain_seconds: float | None = None
     retain_bytes: int | None = None
     partitions: tuple[Partition, ...] = ()
-    homes: Mapping[RangeId, str] = {}
+    homes: Mapping[RangeId, str] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def chosen_homes(self) -> Mapping[RangeId, str]:
+        return {} if isinstance(self.homes, msgspec.UnsetType) else self.homes
 
     def shape(self) -> Iterator[tuple[int, int, int]]:
         """Yield part, low and high of the partitions that an era of this shape has."""

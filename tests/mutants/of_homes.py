@@ -9,7 +9,7 @@ HOMES = (
     Mutant(
         name="the home that people chose is forgotten",
         file="brokers/homes.py",
-        before='            wanted = collection.homes.get(partition.id, "")\n',
+        before='            wanted = collection.chosen_homes.get(partition.id, "")\n',
         after='            wanted = ""\n',
         rule=0,
         tests=(_MOVES,),
