@@ -38,6 +38,13 @@ async def measure_backlog(feed: Feed, range_id: RangeId, after: Continuation) ->
     That the change cannot be read is not raised: the host that reads the range reports it.
     """
     changes = await feed.lag(range_id, after)
+    return await with_oldest(feed, range_id, after, changes=changes)
+
+
+async def with_oldest(
+    feed: Feed, range_id: RangeId, after: Continuation, *, changes: int
+) -> Backlog:
+    """Look at the first change where some were counted."""
     if not changes:
         return Backlog(changes=0)
     with suppress(FeedError, RangeEnded):

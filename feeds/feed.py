@@ -5,7 +5,7 @@ continuation: text that only the feed which made it can read. Nothing here does 
 """
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NewType, Protocol, runtime_checkable
@@ -123,6 +123,26 @@ class RemembersRanges(Protocol):
 
     def part(self, low: str, high: str) -> FeedRange:
         """Return the part of a range that holds these keys, which can be read on its own."""
+        ...
+
+
+@runtime_checkable
+class AnswersForMany(Protocol):
+    """A feed that answers for many ranges in one call, which costs about as much as one range.
+
+    Both methods raise as those of ``Feed`` do, but for what concerns single ranges.
+    """
+
+    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+        """Return the ranges that have something after these positions.
+
+        That is a change, their end, or an error that ``read`` raises. None that had some when
+        the feed was asked is left out; more than have some may be named.
+        """
+        ...
+
+    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+        """Return ``Feed.lag`` for each range; a range that it would raise for is left out."""
         ...
 
 

@@ -14,7 +14,8 @@ import asyncio
 import time
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn
@@ -119,6 +120,23 @@ class MemoryFeed:
         await asyncio.sleep(0)
         found = self._range(range_id)
         return len(found.changes) - _sequence(found, after)
+
+    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+        await asyncio.sleep(0)
+        return [name for name, after in positions.items() if self._has_news(name, after)]
+
+    def _has_news(self, range_id: RangeId, after: Continuation) -> bool:
+        found = self._ranges.get(range_id)
+        if found is None or found.successors is not None:
+            return True  # its reader finds out
+        return after != _position(len(found.changes))
+
+    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+        lags: dict[RangeId, int] = {}
+        for name, after in positions.items():
+            with suppress(RangeUnknown, RangeRefused):
+                lags[name] = await self.lag(name, after)
+        return lags
 
     # What a producer calls.
 

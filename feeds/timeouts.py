@@ -1,11 +1,12 @@
 """A feed that always answers in time, or says that it did not."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar, cast
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
+    AnswersForMany,
     Change,
     Continuation,
     Feed,
@@ -22,11 +23,11 @@ T = TypeVar("T")
 
 def bounded_feed(feed: Feed, *, timeout: float) -> Feed:
     """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
-    ``FeedUnavailable``. It remembers ranges if ``feed`` does, and only then.
+    ``FeedUnavailable``. It remembers ranges, and answers for many, if ``feed`` does, and
+    only then.
     """
-    if isinstance(feed, RemembersRanges):
-        return _BoundedMemory(feed, feed, timeout)
-    return _BoundedFeed(feed, timeout)
+    remembers, answers = isinstance(feed, RemembersRanges), isinstance(feed, AnswersForMany)
+    return _BOUNDED[remembers, answers](feed, timeout)
 
 
 async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
@@ -66,15 +67,36 @@ class _BoundedFeed:
         return await in_time(name, call, self._timeout)
 
 
-class _BoundedMemory(_BoundedFeed):
+class _RemembersRanges(_BoundedFeed):
     """Of a feed that remembers ranges: hosts treat it as one."""
 
-    def __init__(self, feed: Feed, memory: RemembersRanges, timeout: float) -> None:
-        super().__init__(feed, timeout)
-        self._memory = memory
-
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
-        self._memory.remember_ranges(ranges)
+        cast("RemembersRanges", self._feed).remember_ranges(ranges)
 
     def part(self, low: str, high: str) -> FeedRange:
-        return self._memory.part(low, high)
+        return cast("RemembersRanges", self._feed).part(low, high)
+
+
+class _AnswersForMany(_BoundedFeed):
+    """Of a feed that answers for many ranges in one call."""
+
+    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+        feed = cast("AnswersForMany", self._feed)
+        return await self._bounded("news", feed.news(positions))
+
+    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+        feed = cast("AnswersForMany", self._feed)
+        return await self._bounded("lags", feed.lags(positions))
+
+
+class _DoesBoth(_RemembersRanges, _AnswersForMany):
+    pass
+
+
+_BOUNDED = {
+    (False, False): _BoundedFeed,
+    (True, False): _RemembersRanges,
+    (False, True): _AnswersForMany,
+    (True, True): _DoesBoth,
+}
+"""By whether a feed remembers ranges, and whether it answers for many."""

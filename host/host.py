@@ -11,7 +11,7 @@ stop as well: the host is a guest in a program, and leaves in order.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -34,7 +34,10 @@ from changefeed.host.health import Health
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
+from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.host.workers.environment import WorkerEnvironment
+from changefeed.host.workers.idle_ranges import IdleRanges
+from changefeed.host.workers.lag_meter import LagMeter
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
@@ -46,41 +49,11 @@ from changefeed.leases.timeouts import BoundedContainer
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.clock import Clock, elapsed_time
-from changefeed.runtime.errors import Failure
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.version import software_version
 
 _LEAVE_TIMEOUT = 2.0
 _LONGEST_DELAY_AT_END = 1.0
-
-
-class StopIncomplete(Failure):
-    """The host has stopped, and not everything ended in order. Nothing is lost.
-
-    ``cut_off`` are ranges whose work in hand was cancelled, ``left_to_expire`` those whose
-    leases could not be released.
-    """
-
-    def __init__(
-        self, cut_off: Collection[RangeId], left_to_expire: Collection[RangeId]
-    ) -> None:
-        super().__init__(cut_off, left_to_expire)
-        self.cut_off = cut_off
-        self.left_to_expire = left_to_expire
-
-    def __str__(self) -> str:
-        parts = []
-        if self.cut_off:
-            parts.append(
-                f"work in hand was cut off ({', '.join(sorted(self.cut_off))}) and comes "
-                f"again; give it more time (host.stop_timeout)"
-            )
-        if self.left_to_expire:
-            parts.append(
-                f"leases could not be released, others get them when they expire "
-                f"({', '.join(sorted(self.left_to_expire))})"
-            )
-        return f"the host stopped, but not in order: {'; '.join(parts)}"
 
 
 class Host:
@@ -147,6 +120,8 @@ class Host:
             on_beat=self._beat,
         )
         self._balancer = Balancer(self.name, settings.leases)
+        retrier = Retrier(self._events, self._random)
+        self._idle = IdleRanges(self._feed, settings.feed, retrier=retrier, random=self._random)
         self._loop_lag = LoopLag(self._events, limit=settings.leases.fence_margin)
         self._pool: WorkerPool | None = None
         self._stop = Stop()
@@ -254,10 +229,12 @@ class Host:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
+            lags = self._lag_meter()
             pool = self._pool = WorkerPool(
                 partial(Worker, environment=self._worker_environment()),
                 group=group,
                 failed=self._record_failure,
+                started=lags.acquired,
                 ended=self._list_now.set,
             )
             ranges = self._range_synchronizer()
@@ -265,6 +242,8 @@ class Host:
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._loop_lag.run()),
                 group.create_task(pool.watch_renewals(every=self._watch_interval)),
+                group.create_task(self._stop_on_failure(self._idle.run())),
+                group.create_task(self._stop_on_failure(lags.run(pool))),
                 group.create_task(self._stop_on_failure(ranges.run())),
                 group.create_task(self._stop_on_failure(self._unread_lags().run())),
             ]
@@ -310,8 +289,17 @@ class Host:
             is_alive=lambda name: name in self._balancer.fleet,
             renew_each=lambda: self._balancer.renew_each,
             settings=self._settings,
+            idle=self._idle,
             events=self._events,
             random=self._random,
+            wall=self._wall,
+        )
+
+    def _lag_meter(self) -> LagMeter:
+        return LagMeter(
+            self._feed,
+            every=self._settings.feed.lag_interval,
+            events=self._events,
             wall=self._wall,
         )
 

@@ -17,6 +17,7 @@ from changefeed.feeds.errors import (
 )
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
+    AnswersForMany,
     Change,
     Continuation,
     Feed,
@@ -214,6 +215,41 @@ async def test_the_position_of_an_empty_page_finds_what_comes_later(given: FeedH
         assert later
         assert later == await whole(given.feed, range_id)
         assert not (await given.feed.read(range_id, end, 10)).changes
+
+
+async def test_a_feed_that_answers_for_many_ranges_says_which_have_news_and_how_much(
+    given: FeedHarness,
+) -> None:
+    feed = bounded_feed(given.feed, timeout=60.0)
+    if not isinstance(feed, AnswersForMany):
+        pytest.skip("not this feed: it answers for one range at a time")
+    ranges = [x.id for x in await feed.ranges()]
+    ends = {x: await feed.resolve_start(x, "beginning") for x in ranges}
+    assert not await feed.news(ends)
+    assert await feed.lags(ends) == dict.fromkeys(ranges, 0)
+    for begin in (0, 60):
+        await given.append(numbered(60, begin))
+        lags = {x: await feed.lag(x, after) for x, after in ends.items()}
+        assert await feed.lags(ends) == lags
+        assert set(await feed.news(ends)) == {x for x, lag in lags.items() if lag}
+        assert sum(lags.values()) == 60
+        ends = {x: (await pages_from(feed, x, after, 1000))[1] for x, after in ends.items()}
+        assert not await feed.news(ends)
+
+
+async def test_a_feed_that_answers_for_many_ranges_leaves_what_is_odd_to_their_readers(
+    given: FeedHarness,
+) -> None:
+    feed = bounded_feed(given.feed, timeout=60.0)
+    if not isinstance(feed, AnswersForMany):
+        pytest.skip("not this feed: it answers for one range at a time")
+    first, second, third = [x.id for x in await feed.ranges()]
+    ends = {x: await feed.resolve_start(x, "now") for x in (first, second, third)}
+    await given.split(first)
+    odd = {**ends, second: Continuation("nowhere"), RangeId("unknown"): ends[third]}
+    assert {first, second, RangeId("unknown")} <= {*await feed.news(odd)}
+    assert third not in await feed.news(odd)
+    assert (await feed.lags(odd)).keys() == {first, third}
 
 
 async def test_now_is_settled_once_and_stays_where_it_was(given: FeedHarness) -> None:

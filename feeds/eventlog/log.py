@@ -10,13 +10,10 @@ in a thread, and only where a change is in no block is a segment looked for.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import aiosqlite
 
 from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
@@ -24,17 +21,15 @@ from changefeed.feeds.eventlog.catalog import (
     Catalog,
     Partition,
     RecordsFormat,
-    format_of_records,
     read_catalog,
 )
+from changefeed.feeds.eventlog.connections import Brokers, Connections
 from changefeed.feeds.eventlog.cursors import Cursors
 from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import (
     advised,
-    connect,
-    records_kept_open,
-    refuse_other_records,
 )
+from changefeed.feeds.eventlog.ends import Ends
 from changefeed.feeds.eventlog.ids import (
     position,
     sequence_in,
@@ -72,9 +67,7 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.feeds.timestamps import instant_us
-from changefeed.runtime.open_database import OpenDatabase
 
-_CONNECTIONS = 2
 _PAGE_BYTES = 8 * 1024 * 1024
 """A page takes no more blocks once it has so many bytes, whatever its limit."""
 
@@ -100,9 +93,10 @@ class EventLog:
     ``ranges`` names every partition there ever was: ended ones can still be read.
     """
 
-    def __init__(self, catalog: Catalog, brokers: "_Brokers") -> None:
+    def __init__(self, catalog: Catalog, brokers: Brokers) -> None:
         self._catalog = catalog
         self._brokers = brokers
+        self._ends = Ends(brokers)
         self._cursors = Cursors()
         self._segments: dict[int, Segment] = {}  # of each partition, the last one read
 
@@ -115,7 +109,7 @@ class EventLog:
         """
         catalog = await asyncio.to_thread(read_catalog, Path(path))
         async with AsyncExitStack() as stack:
-            brokers = _Brokers(stack)
+            brokers = Brokers(stack)
             for broker in catalog.folders:
                 await brokers.connect(catalog, broker)
             log = cls(catalog, brokers)
@@ -202,6 +196,15 @@ class EventLog:
         end = await self._end(partition)
         _refuse_beyond(partition, after, last, end)
         return end.last - last
+
+    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+        """Return those that ``AnswersForMany`` says, by one statement for each folder that was
+        written to since it was asked last.
+        """
+        return await self._ends.news(self._catalog, positions)
+
+    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+        return await self._ends.lags(self._catalog, positions)
 
     async def _not_in_blocks(
         self, partition: Partition, after: Continuation, last: int, limit: int
@@ -296,55 +299,11 @@ class EventLog:
             text = statement[connections.format.format]
             return list(await connection.execute_fetchall(text, values))
 
-    async def _connections(self, partition: Partition) -> "_Connections":
+    async def _connections(self, partition: Partition) -> Connections:
         return await self._brokers.connections(self._catalog, partition.broker)
 
     def _position(self, sequence: int) -> Continuation:
         return position(self._catalog.identity, sequence)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Connections:
-    """Those to the records of one broker, and the format these have."""
-
-    format: RecordsFormat
-    file: OpenDatabase
-    made: Sequence[aiosqlite.Connection]
-
-    def of(self, partition: Partition) -> aiosqlite.Connection:
-        return self.made[partition.number % len(self.made)]
-
-
-class _Brokers:
-    """The connections to the records of each broker, made when first needed."""
-
-    def __init__(self, stack: AsyncExitStack) -> None:
-        self._stack = stack
-        self._connecting = asyncio.Lock()
-        self._connections: dict[int, _Connections] = {}
-
-    def check(self) -> None:
-        """Raise ``FeedRefused`` if records were deleted, replaced or overwritten meanwhile."""
-        for connections in list(self._connections.values()):
-            refuse_other_records(connections.file)
-
-    async def connections(self, catalog: Catalog, broker: int) -> _Connections:
-        if broker not in self._connections:
-            await self.connect(catalog, broker)
-        return self._connections[broker]
-
-    async def connect(self, catalog: Catalog, broker: int) -> None:
-        path = catalog.folder(broker) / RECORDS
-        async with self._connecting:
-            if broker in self._connections:
-                return
-            made = [
-                await self._stack.enter_async_context(connect(path, "ro"))
-                for _ in range(_CONNECTIONS)
-            ]
-            found = await asyncio.to_thread(format_of_records, catalog, broker)
-            file = await asyncio.to_thread(records_kept_open, path)
-            self._connections[broker] = _Connections(format=found, file=file, made=made)
 
 
 def _page_of(partition: Partition, last: int, limit: int) -> dict[str, int]:

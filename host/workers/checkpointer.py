@@ -76,6 +76,11 @@ class Checkpointer:
         return self._wanted if self._written < self._said else None
 
     @property
+    def at_rest(self) -> bool:
+        """Whether everything that was done is stored."""
+        return self._written == self._said and self._reached == self._wanted
+
+    @property
     def reached(self) -> Continuation:
         """The position below which everything is done; it only moves forward."""
         return self._reached

@@ -164,8 +164,17 @@ class Delivery:
             self._owned.range_id,
             self._settings.feed,
             retrier=self._environment.retrier,
-            random=self._environment.random,
+            idle=self._environment.idle,
+            at_rest=self._at_rest,
             meter=self._meter,
+        )
+
+    def _at_rest(self) -> bool:
+        """Whether nothing is to be done but to wait for changes: empty pages are of no use."""
+        return (
+            self._checkpoints.at_rest
+            and not self._acknowledgements.unacknowledged
+            and not self._events.health.of(self._owned.range_id).in_trouble
         )
 
     async def _deliver(self, observer: Observer, pages: Prefetcher) -> CloseReason:

@@ -8,6 +8,7 @@ from changefeed.feeds.feed import Feed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
+from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.middleware.fence import ObserverMaker
@@ -27,6 +28,7 @@ class WorkerEnvironment:
     is_alive: Callable[[HostName], bool]
     renew_each: Callable[[], bool]
     settings: Settings
+    idle: IdleRanges
     events: HostEvents
     random: Random
     wall: Callable[[], float]

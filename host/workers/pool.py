@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Never
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.lease import Lease
@@ -20,7 +20,8 @@ class WorkerPool:
     """Runs one worker for each lease, as tasks of ``group``.
 
     Calls ``failed`` with what a worker could not handle; the other workers go on. Calls
-    ``ended`` when one is gone: others may be waiting for what it leaves.
+    ``started`` when one begins, and ``ended`` when one is gone: others may be waiting for what
+    it leaves.
     """
 
     def __init__(
@@ -29,11 +30,13 @@ class WorkerPool:
         *,
         group: asyncio.TaskGroup,
         failed: Callable[[Exception], None],
+        started: Callable[[], None] = lambda: None,
         ended: Callable[[], None],
     ) -> None:
         self._make_worker = make_worker
         self._group = group
         self._failed = failed
+        self._started = started
         self._ended = ended
         self._workers: dict[RangeId, Worker] = {}
         self._tasks: dict[asyncio.Task[None], Worker] = {}
@@ -51,6 +54,14 @@ class WorkerPool:
         return {name: worker.lease for name, worker in self._workers.items()}
 
     @property
+    def reached(self) -> Mapping[RangeId, Continuation]:
+        """The positions below which everything is done, by range."""
+        return {name: worker.reached for name, worker in self._workers.items()}
+
+    def reads(self, range_id: RangeId) -> bool:
+        return range_id in self._workers
+
+    @property
     def may_act_on(self) -> Collection[Lease]:
         """The leases that no other host can own yet, as last written."""
         return [x.lease for x in self._workers.values() if x.may_act]
@@ -59,6 +70,7 @@ class WorkerPool:
         """Put a worker to a lease that was just acquired."""
         worker = self._make_worker(owned)
         self._workers[owned.range_id] = worker
+        self._started()
         self._tasks[self._group.create_task(self._run(worker))] = worker
         if self._draining is not None:  # acquired while the host stops
             worker.stop(self._draining)

@@ -1,13 +1,14 @@
 """Reading ahead: the next pages of a range are fetched while the observer works."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from random import Random
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Continuation, Feed, Page, RangeEnded, RangeId
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
+from changefeed.host.workers.idle_ranges import IdleRanges, Pause
 from changefeed.host.workers.load_meter import LoadMeter
 
 
@@ -25,14 +26,16 @@ class Prefetcher:
         settings: FeedSettings,
         *,
         retrier: Retrier,
-        random: Random,
+        idle: IdleRanges,
+        at_rest: Callable[[], bool],
         meter: LoadMeter,
     ) -> None:
         self._feed = feed
         self._range_id = range_id
         self._settings = settings
         self._retrier = retrier
-        self._random = random
+        self._idle = idle
+        self._pause = Pause(at_rest)
         self._meter = meter
         self._pages: asyncio.Queue[Page | RangeEnded | RangeRefused | None] = asyncio.Queue(
             settings.read_ahead
@@ -67,12 +70,14 @@ class Prefetcher:
             await self._pages.put(page)
             after = page.continuation
             if not page.changes:
-                interval = self._settings.poll_interval
-                await asyncio.sleep(interval * self._random.uniform(0.9, 1.1))
+                await self._idle.news(self._range_id, after, self._pause)
 
     async def _read(self, after: Continuation) -> Page:
         clock, limit = asyncio.get_running_loop().time, self._settings.page_size
         began = clock()
         page = await self._feed.read(self._range_id, after, limit)
-        self._meter.has_read(clock() - began, changes=len(page.changes), limit=limit)
+        took = clock() - began
+        self._meter.has_read(took, changes=len(page.changes), limit=limit)
+        if page.changes or took >= self._settings.poll_interval:
+            self._pause.reset()  # there was something, or the feed waited for it
         return page

@@ -27,10 +27,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Never
 
-from changefeed.feeds.backlog import measure_backlog
-from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import RangeEnded
-from changefeed.host.events import Lag
+from changefeed.feeds.feed import Continuation, RangeEnded
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.host.workers.delivery import Delivery
 from changefeed.host.workers.drain import Drain
@@ -80,6 +77,11 @@ class Worker:
     @property
     def lease(self) -> Lease:
         return self._owned.lease
+
+    @property
+    def reached(self) -> Continuation:
+        """The position below which everything is done."""
+        return self._checkpoints.reached
 
     @property
     def may_act(self) -> bool:
@@ -147,7 +149,6 @@ class Worker:
                         self._renewer.run(),
                         self._checkpoints.run(),
                         self._watch_requests(),
-                        self._measure_lag(),
                     )
                 ]
                 reason = await self._delivery.run(group)
@@ -259,18 +260,3 @@ class Worker:
         """Say how the observer gets on, and what the range costs."""
         health = self._events.health.of(self._owned.range_id)
         return self._meter.written_to(lease.with_health(health))
-
-    async def _measure_lag(self) -> Never:
-        feed, interval = self._environment.feed, self._settings.feed.lag_interval
-        while True:
-            try:
-                behind = await measure_backlog(
-                    feed, self._owned.range_id, self._checkpoints.reached
-                )
-                self._events.lag(
-                    self._owned.range_id,
-                    Lag(behind.changes, behind.seconds(self._environment.wall())),
-                )
-            except FeedError as error:
-                self._events.retrying("lag", error, interval)
-            await asyncio.sleep(interval)

@@ -79,6 +79,22 @@ async def test_a_log_written_one_record_at_a_time_is_read_in_few_blocks(path: Pa
     records.close()
 
 
+async def test_a_log_that_nothing_is_appended_to_is_not_read_to_find_that_out(
+    path: Path,
+) -> None:
+    statements: list[str] = []
+    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
+        end = {WHOLE: await log.resolve_start(WHOLE, "now")}
+        connections = await log._brokers.connections(log._catalog, 1)
+        await connections.made[0].set_trace_callback(statements.append)
+        for expected in (True, False, False):
+            statements.clear()
+            assert await log.news(end) == []
+            assert any("partitions" in x for x in statements) == expected
+        await writer.append(numbered(1))
+        assert await log.news(end) == [WHOLE]
+
+
 async def test_a_page_of_large_changes_holds_fewer_of_them(path: Path) -> None:
     body = b"x" * 1_000_000
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:

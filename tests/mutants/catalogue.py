@@ -9,6 +9,7 @@ from .of_guards import GUARDS
 from .of_health import HEALTH
 from .of_holding import HOLDING
 from .of_homes import HOMES
+from .of_idle import IDLE
 from .of_leases import LEASES
 from .of_lifecycle import LIFECYCLE
 from .of_load import LOAD
@@ -26,6 +27,7 @@ MUTANTS = (
     *OBSERVERS,
     *FEEDS,
     *PLANNING,
+    *IDLE,
     *LOAD,
     *PIPELINE,
     *LIFECYCLE,

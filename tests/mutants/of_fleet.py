@@ -439,8 +439,8 @@ FLEET = (
     Mutant(
         name="every feed counts as one that remembers ranges",
         file="feeds/timeouts.py",
-        before="    return _BoundedFeed(feed, timeout)\n",
-        after="    return _BoundedMemory(feed, feed, timeout)  # type: ignore[arg-type]\n",
+        before="    return _BOUNDED[remembers, answers](feed, timeout)\n",
+        after="    return _BOUNDED[True, answers](feed, timeout)\n",
         rule=9,
         tests=("tests/unit/feeds/test_timeouts.py",),
     ),

@@ -17,6 +17,7 @@ from changefeed.leases.lease import Lease
 
 from .checkers import OPERATOR, Violation
 from .network import Weather
+from .sqlite_file import SqliteStores
 
 if TYPE_CHECKING:
     from .world import World
@@ -122,6 +123,7 @@ class Limits:
             able = {x: y for x, y in able.items() if self._is_well(x)}
             others = {x for x in world.neighbours.ids if self._is_well(x)}
         readers = {*able.values(), *world.stopping, *(x.split("/")[0] for x in others)}
+        readers |= self._cut_off_from_the_feed_alone()
         leases = world.checker.leases.values()
         unread = [
             x.range_id
@@ -132,6 +134,14 @@ class Limits:
 
     def _is_well(self, process_id: str) -> bool:
         return not (self._world.loop.is_frozen(process_id) or process_id in self._world.down)
+
+    def _cut_off_from_the_feed_alone(self) -> set[str]:
+        """Return hosts that keep their leases by right: a file is reached without a network."""
+        world = self._world
+        if not isinstance(world.stores, SqliteStores):
+            return set()
+        down = {x.name: x.id for x in world.processes.values() if x.id in world.down}
+        return {x for x, y in down.items() if not world.loop.is_frozen(y)}
 
     def check_calls(self) -> None:
         """Raise ``Violation`` if some host of ours called something too often."""

@@ -12,7 +12,8 @@ from typing import Any, cast
 from changefeed.feeds.feed import Feed
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.events import HostEvents
-from changefeed.host.host import Host, StopIncomplete
+from changefeed.host.host import Host
+from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.errors import ObserverExhausted

@@ -7,6 +7,7 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
+    AnswersForMany,
     Continuation,
     Feed,
     FeedRange,
@@ -22,9 +23,10 @@ from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 @pytest.mark.parametrize(
     "feed", [MemoryFeed(1), ShiftingReader(ShiftingStore())], ids=["memory", "shifting"]
 )
-def test_a_bounded_feed_remembers_ranges_only_if_the_feed_does(feed: Feed) -> None:
+def test_a_bounded_feed_can_what_the_feed_can(feed: Feed) -> None:
     bounded = bounded_feed(feed, timeout=1)
-    assert isinstance(bounded, RemembersRanges) == isinstance(feed, RemembersRanges)
+    for ability in (RemembersRanges, AnswersForMany):
+        assert isinstance(bounded, ability) == isinstance(feed, ability)
 
 
 async def test_a_bounded_feed_passes_on_the_ranges_it_is_to_remember() -> None:

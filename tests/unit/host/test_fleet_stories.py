@@ -10,7 +10,7 @@ import pytest
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.membership import NameTaken
-from changefeed.host.host import StopIncomplete
+from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership

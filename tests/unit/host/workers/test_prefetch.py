@@ -11,6 +11,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
+from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.prefetch import Prefetcher
 from changefeed.leases.lease import HostName, Lease
@@ -35,12 +36,15 @@ class Reads:
 async def reading(feed: MemoryFeed, reads: Reads) -> AsyncIterator[Prefetcher]:
     """Pages of 10, two ahead."""
     random = Random(1)
+    asked, settings = proxied(feed, reads), FeedSettings(page_size=10, read_ahead=2)
+    retrier = Retrier(HostEvents(HostName("a")), random)
     pages = Prefetcher(
-        proxied(feed, reads),
+        asked,
         R0,
-        FeedSettings(page_size=10, read_ahead=2),
-        retrier=Retrier(HostEvents(HostName("a")), random),
-        random=random,
+        settings,
+        retrier=retrier,
+        idle=IdleRanges(asked, settings, retrier=retrier, random=random),
+        at_rest=lambda: False,
         meter=LoadMeter(
             Lease(range=FeedRange(id=R0)), cooldown=1, clock=asyncio.get_running_loop().time
         ),

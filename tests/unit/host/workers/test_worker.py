@@ -10,8 +10,8 @@ import pytest
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
-from changefeed.host.host import StopIncomplete
 from changefeed.host.settings import ObserverSettings
+from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases

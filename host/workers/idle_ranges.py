@@ -1,0 +1,97 @@
+"""What waits at the ends of its ranges for news: one task in the place of all.
+
+A feed that answers for many ranges in one call (``AnswersForMany``) is asked every
+``feed.poll_interval`` for all that wait, and only those that have news are read. So an idle
+range has no timer, and no task that wakes. Other feeds are asked range by range, and for one
+that stays idle ever less often, up to ``feed.max_poll_interval``.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from changefeed.feeds.errors import FeedError
+from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, RangeId
+from changefeed.host.retries import Retrier
+from changefeed.host.settings import FeedSettings
+
+_GROWTH = 1.5
+
+
+class IdleRanges:
+    """The ranges of one host whose ends were reached. ``run`` it while the host works."""
+
+    def __init__(
+        self, feed: Feed, settings: FeedSettings, *, retrier: Retrier, random: Random
+    ) -> None:
+        self._feed = feed if isinstance(feed, AnswersForMany) else None
+        self._settings = settings
+        self._retrier = retrier
+        self._random = random
+        self._waiting: dict[RangeId, tuple[Continuation, asyncio.Event]] = {}
+        self._any = asyncio.Event()
+
+    async def run(self) -> None:
+        """Ask for those that wait, until cancelled; end at once if the feed cannot say."""
+        feed = self._feed
+        while feed is not None:
+            await self._any.wait()
+            await self._sleep(self._settings.poll_interval)
+            if self._waiting:
+                await self._ask(feed)
+            else:
+                self._any.clear()
+
+    async def _ask(self, feed: AnswersForMany) -> None:
+        positions = {name: after for name, (after, _) in self._waiting.items()}
+        try:
+            found = await self._retrier.call("news", partial(feed.news, positions))
+        except FeedError:
+            found = positions  # each reader finds out for itself, and says so
+        for range_id in found:
+            if range_id in self._waiting and range_id in positions:
+                self._waiting[range_id][1].set()
+
+    async def news(self, range_id: RangeId, after: Continuation, pause: "Pause") -> None:
+        """Wait until it is time to read on after a position, where there was nothing.
+
+        ``pause`` is that of the range, and says whether it is wholly at rest.
+        """
+        if self._feed is None or not pause.at_rest():
+            await self._sleep(pause.next(self._settings))
+            return
+        news = asyncio.Event()
+        self._waiting[range_id] = after, news
+        self._any.set()
+        try:
+            await news.wait()
+        finally:
+            if self._waiting.get(range_id) == (after, news):
+                del self._waiting[range_id]
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * self._random.uniform(0.9, 1.1))
+
+
+class Pause:
+    """How long one range waits from an empty read to the next; it grows.
+
+    ``at_rest`` says whether there is nothing to be done for the range but to wait for news.
+    """
+
+    def __init__(self, at_rest: Callable[[], bool]) -> None:
+        self.at_rest = at_rest
+        self._last: float | None = None
+
+    def reset(self) -> None:
+        """Begin with the shortest again: something was there, or the feed waited itself."""
+        self._last = None
+
+    def next(self, settings: FeedSettings) -> float:
+        """Return the seconds until the next read."""
+        if self._last is None or not self.at_rest():
+            self._last = settings.poll_interval
+        else:
+            self._last = min(self._last * _GROWTH, settings.longest_poll_interval)
+        return self._last

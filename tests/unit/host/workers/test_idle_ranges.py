@@ -1,0 +1,165 @@
+"""Ranges at rest: asked for together, or ever less often. In virtual time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import Feed, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.memory import MemoryLeases
+from tests.support.fleet import Fleet, Parts
+from tests.support.proxies import proxied
+
+R0 = RangeId("r0")
+SETTLED = 30.0
+
+
+class Asked:
+    """A feed whose calls are counted; some fail, or take their time."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.calls: Counter[str] = Counter()
+        self.failing: dict[str, Exception] = {}
+        self.lasting: dict[str, float] = {}
+        self.feed = proxied(feed, self._ask)
+
+    async def _ask(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        self.calls[name] += 1
+        await asyncio.sleep(self.lasting.get(name, 0.0))
+        if name in self.failing:
+            raise self.failing[name]
+        return await call()
+
+    @classmethod
+    def one_by_one(cls, feed: Feed) -> "Asked":
+        """Of a feed that answers for one range at a time."""
+        return cls(cast("Feed", _OneByOne(feed)))
+
+    async def calls_in(self, seconds: float) -> Counter[str]:
+        self.calls.clear()
+        await asyncio.sleep(seconds)
+        return self.calls
+
+
+class _OneByOne:
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"news", "lags"}:
+            raise AttributeError(name)
+        return getattr(self._feed, name)
+
+
+async def test_ranges_at_rest_are_asked_for_together() -> None:
+    asked = Asked(MemoryFeed(100))
+    async with Fleet(asked.feed, MemoryLeases()) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        calls = await asked.calls_in(100)
+        assert calls["read"] == calls["lag"] == 0
+        assert 90 <= calls["news"] <= 112
+        assert 9 <= calls["lags"] <= 11
+
+
+async def test_a_change_of_one_range_at_rest_is_read_within_an_interval() -> None:
+    feed = MemoryFeed(100)
+    asked = Asked(feed)
+    async with Fleet(asked.feed, MemoryLeases()) as fleet:
+        fleet.start("a")
+        for _ in range(3):
+            await asyncio.sleep(SETTLED)
+            asked.calls.clear()
+            feed.append("key", range_id=R0)
+            delivered = len(fleet.log.delivered)
+            await asyncio.sleep(1.2)
+            assert len(fleet.log.delivered) == delivered + 1
+            assert asked.calls["read"] <= 3  # the change, the end behind it, and its age
+
+
+async def test_a_range_at_rest_ends_within_an_interval() -> None:
+    feed = MemoryFeed(2)
+    async with Fleet(feed, MemoryLeases()) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        feed.split(R0)
+        await asyncio.sleep(3)
+        assert set((await fleet.owners()).values()) == {"a"}
+        assert len(fleet.hosts["a"].leases) == 3
+
+
+async def test_news_that_get_no_answer_are_asked_for_again() -> None:
+    feed = MemoryFeed(2)
+    asked = Asked(feed)
+    async with Fleet(asked.feed, MemoryLeases()) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        asked.failing = {"news": FeedUnavailable("not now")}
+        assert (await asked.calls_in(100))["news"] < 30
+        feed.append("key", range_id=R0)
+        asked.failing.clear()
+        await asyncio.sleep(12)
+        assert len(fleet.log.delivered) == 1
+
+
+async def test_a_feed_that_refuses_news_is_read_and_says_itself_what_is_wrong() -> None:
+    asked = Asked(MemoryFeed(2))
+    async with Fleet(asked.feed, MemoryLeases()) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        refused = FeedRefused("the log is damaged")
+        asked.failing = {"news": refused, "read": refused}
+        with pytest.raises(FeedRefused, match="the log is damaged"):
+            await asyncio.wait_for(fleet.running["a"], 60)
+
+
+async def test_a_range_whose_changes_are_not_done_is_not_at_rest() -> None:
+    feed = MemoryFeed(1)
+    asked = Asked(feed)
+    manual: Parts = {"observer": {"checkpoint": "manual"}}
+    async with Fleet(asked.feed, MemoryLeases(), parts=manual) as fleet:
+        fleet.start("a")
+        feed.append("key", range_id=R0)
+        await asyncio.sleep(SETTLED)
+        assert (await asked.calls_in(100))["read"] >= 80
+
+
+async def test_where_each_range_must_be_asked_an_idle_one_is_asked_less_often() -> None:
+    asked = Asked.one_by_one(MemoryFeed(1))
+    async with Fleet(asked.feed, MemoryLeases()) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        assert 18 <= (await asked.calls_in(100))["read"] <= 23  # each 5 s
+
+
+async def test_how_seldom_an_idle_range_is_asked_can_be_set() -> None:
+    asked = Asked.one_by_one(MemoryFeed(1))
+    parts: Parts = {"feed": {"max_poll_interval": 20.0}}
+    async with Fleet(asked.feed, MemoryLeases(), parts=parts) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(100)
+        assert 9 <= (await asked.calls_in(200))["read"] <= 12
+
+
+async def test_a_range_that_was_idle_is_asked_as_often_as_before_after_a_change() -> None:
+    feed = MemoryFeed(1)
+    asked = Asked.one_by_one(feed)
+    parts: Parts = {"feed": {"max_poll_interval": 20.0, "lag_interval": 1000.0}}
+    async with Fleet(asked.feed, MemoryLeases(), parts=parts) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(100)
+        feed.append("key")
+        assert (await asked.calls_in(22 + 8))["read"] >= 5
+
+
+async def test_a_feed_that_waits_for_changes_itself_is_asked_again_as_soon_as_ever() -> None:
+    asked = Asked.one_by_one(MemoryFeed(1))
+    asked.lasting = {"read": 2.0}
+    async with Fleet(asked.feed, MemoryLeases()) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        assert (await asked.calls_in(90))["read"] >= 28  # each 3 s
