@@ -45,7 +45,7 @@ def test_nothing_is_lost_either_where_ranges_come_and_go_as_in_cosmos_db(seed: i
     simulate(seed, "cosmos")
 
 
-SUSPENDS = 72_000_018  # the machine of one host sleeps past the expiration, twice
+SUSPENDS = 72_000_031  # the machine of a host sleeps past the expiration
 
 # Found in wild worlds, with people who interfere and observers that are odd.
 WILD = {
@@ -82,7 +82,7 @@ def test_a_late_checkpoint_passes_over_no_change_that_is_tried_again() -> None:
 
 
 def test_a_lease_does_not_wait_for_one_that_was_deleted_by_hand() -> None:
-    simulate(61_000_027, "cosmos", wild=True)
+    simulate(61_000_042, "cosmos", wild=True)
 
 
 def test_the_last_part_of_a_range_gets_its_deleted_lease_back() -> None:
@@ -111,7 +111,7 @@ def test_nothing_is_lost_either_beside_them_in_a_wild_world(seed: int) -> None:
     simulate(seed, "cosmos", "cosmos", mixed=True, wild=True)
 
 
-@pytest.mark.parametrize("seed", [50_100_102], ids="seed-{}".format)
+@pytest.mark.parametrize("seed", [50_100_104], ids="seed-{}".format)
 def test_nothing_is_lost_where_ownership_is_forgotten(seed: int) -> None:
     outcome = simulate(seed, wild=True)
     assert any("ownership is forgotten" in x for x in outcome.story)
