@@ -23,6 +23,7 @@ from changefeed.feeds.eventlog import EventLogWriter, SealPolicy
 from changefeed.pipeline import read
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings
+from changefeed.pipeline.source.record_batches import EVERYTHING
 from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.tables.queries import Keeping
 
@@ -31,6 +32,7 @@ from .result import Result, at_most, by_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _CHANGES = 500_000
 _RANGES = 8
@@ -54,6 +56,7 @@ def measure() -> Sequence[Result]:
         return [
             *_reading(spark, home),
             *_backlog(spark, home),
+            *_filled(spark, home),
             *(_overhead(spark, home, ranges) for ranges in (1, 8, 32)),
             *(_table(spark, home, name) for name in ("changes", "latest")),
             _latency(spark, home),
@@ -105,6 +108,57 @@ def _backlog(spark: "SparkSession", home: Path) -> Iterator[Result]:
     against = "parquet_in_batches"
     yield by_rounds("pipeline", rounds, "backlog", "rows/s", against=against, goal=0.9)
     yield by_rounds("pipeline", rounds, "backlog_through_the_source", "rows/s", against=against)
+
+
+def _filled(spark: "SparkSession", home: Path) -> Iterator[Result]:
+    """Filling tables from a sealed log, by turns with the same rows as one Parquet table.
+
+    Each is one batch, as Spark times it. That of Parquet is a stream of files into files of
+    the same kind; for ``latest`` into the same merge.
+    """
+    parquet = str(home / "parquet-generation")
+    read(spark, f"eventlog:{home / 'sealed'}", columns=",".join(EVERYTHING)).write.parquet(
+        parquet
+    )
+    for name in ("changes", "latest"):
+        rounds = [
+            _fill_round(spark, home, name, parquet, home / f"fill-{name}-{n}")
+            for n in range(_ROUNDS + 1)
+        ][1:]
+        against = f"{name}_of_parquet"
+        yield by_rounds("pipeline", rounds, against, "rows/s")
+        filled = f"{name}_filled"
+        yield by_rounds("pipeline", rounds, filled, "rows/s", against=against, goal=0.9)
+
+
+def _fill_round(
+    spark: "SparkSession", home: Path, name: str, parquet: str, directory: Path
+) -> Rates:
+    settings = _settings(home / "sealed", directory, name)
+    keeping = Keeping(spark=spark, settings=settings)
+    keeping.starters()
+    filler = keeping.fillers()[name]
+    query = filler()
+    assert query is not None, "there is nothing to fill"
+    filled = _took(query)
+    other = _settings(home / "sealed", directory.with_name(f"{directory.name}-parquet"), name)
+    keeping = Keeping(spark=spark, settings=other)
+    keeping.starters()
+    filler = keeping.fillers()[name]
+    rows = spark.readStream.schema(spark.read.parquet(parquet).schema).parquet(parquet)
+    plain = _took(
+        rows.writeStream.foreachBatch(filler.table)
+        .option("checkpointLocation", other.checkpoint(name))
+        .trigger(availableNow=True)
+        .start()
+    )
+    return {f"{name}_filled": _CHANGES / filled, f"{name}_of_parquet": _CHANGES / plain}
+
+
+def _took(query: "StreamingQuery") -> float:
+    """Return the seconds of all batches."""
+    assert query.awaitTermination(_PATIENCE), "it takes too long"
+    return sum(x.batchDuration for x in query.recentProgress) / 1000
 
 
 async def _seal(log: Path) -> None:

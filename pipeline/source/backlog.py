@@ -11,7 +11,7 @@ Spark checks Parquet's own checksums of the pages it reads; the size and the foo
 file are checked before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import reduce
@@ -34,6 +34,8 @@ _READING: Final[Mapping[str, str]] = {
     "datetimeRebaseMode": "CORRECTED",
     "parquet.page.verify-checksum.enabled": "true",
 }
+
+_GENERATION: Final = "generation"
 
 _PATTERNS: Final = frozenset("{}[]*?\\")
 """Spark takes a path with any of these for a pattern, and cannot be kept from it."""
@@ -97,22 +99,33 @@ def rows_of(
 ) -> DataFrame:
     """Return the rows of a plan, with the columns of the envelope."""
     found = [
-        _scanned(spark, [x.part for x in plan.scans if x.generation == generation], whole)
-        .withColumn("generation", F.lit(generation))
-        .select(*envelope.columns)
-        for generation in sorted({x.generation for x in plan.scans})
-        for whole in (True, False)
-        if any(x.generation == generation and x.part.is_whole is whole for x in plan.scans)
+        _scanned(
+            spark, [x for x in plan.scans if (x.generation, x.part.is_whole) == of], envelope
+        )
+        for of in sorted({(x.generation, x.part.is_whole) for x in plan.scans})
     ]
     if plan.left or not found:
         found.append(_left(spark, plan.left, feed, envelope, options or {}))
     return reduce(DataFrame.union, found)
 
 
-def _scanned(spark: SparkSession, parts: Iterable[FilePart], whole: bool) -> DataFrame:  # noqa: FBT001 - which of two
-    chosen = [x for x in parts if x.is_whole is whole]
-    rows = _reader(spark).parquet(*(f"file://{x.path}" for x in chosen))
-    return rows if whole else rows.where(_bounds(chosen))
+def _scanned(spark: SparkSession, scans: Sequence[Scan], envelope: Envelope) -> DataFrame:
+    """Return the rows of parts that have one generation, and are all whole, or all cut.
+
+    Each call into Java is a wait for it, in each batch of a table that is filled: so Spark
+    is asked for the columns as they are wanted, and for nothing that changes nothing.
+    """
+    parts = [x.part for x in scans]
+    whole = parts[0].is_whole
+    wanted = envelope.columns if whole else ENVELOPE
+    stored = tuple(x for x in wanted if x != _GENERATION) or ENVELOPE
+    rows = _reader(spark, stored).parquet(*(f"file://{x.path}" for x in parts))
+    if not whole:
+        rows = rows.where(_bounds(parts))
+    if _GENERATION in envelope.columns:
+        rows = rows.withColumn(_GENERATION, F.lit(scans[0].generation))
+        stored = (*stored, _GENERATION)
+    return rows if stored == envelope.columns else rows.select(*envelope.columns)
 
 
 def _bounds(parts: Sequence[FilePart]) -> str:
@@ -123,8 +136,8 @@ def _bounds(parts: Sequence[FilePart]) -> str:
     )
 
 
-def _reader(spark: SparkSession) -> DataFrameReader:
-    return spark.read.schema(Envelope(columns=ENVELOPE).spark_schema()).options(**_READING)
+def _reader(spark: SparkSession, columns: tuple[str, ...]) -> DataFrameReader:
+    return spark.read.schema(Envelope(columns=columns).spark_schema()).options(**_READING)
 
 
 def _left(
