@@ -16,10 +16,14 @@ from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawPage:
-    """What was answered, and the position behind it. There is no body if there was nothing."""
+    """What was answered, and the position behind it. There is no body if there was nothing.
+
+    ``newest`` is where the range ends, as the feed numbers its changes, if the answer says it.
+    """
 
     continuation: Continuation
     body: bytes | None = None
+    newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,4 +88,11 @@ class ReadsRawPages(Protocol):
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
         """Cut a page. Raise ``FeedRefused`` where it is none, or of another feed."""
+        ...
+
+    def lag_at(self, range_id: RangeId, page: RawPage) -> int:
+        """Return ``Feed.lag`` of the position that a page was asked for behind, as it was then.
+
+        Raise what ``rows`` raises.
+        """
         ...

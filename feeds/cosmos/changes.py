@@ -91,6 +91,14 @@ class CutPage:
     container_rid: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The LSN of the first change of a page, and of which container it is."""
+
+    lsn: int
+    container_rid: str
+
+
 class Changes:
     """Makes the changes of one container, whose partition keys lie at ``key_paths``."""
 
@@ -139,12 +147,16 @@ class Changes:
                 rows = self._rows(page.documents, self._items.decode(body).items)
             return CutPage(rows=rows, container_rid=page.container_rid)
 
-    def first_lsn(self, body: bytes) -> int:
-        """Return the LSN of the first change of a page."""
-        (first, *_) = self._page.decode(body).documents
-        if self._all_versions:
-            return int(self._version.decode(first).metadata.lsn)
-        return int(self._item.decode(first).lsn)
+    def head(self, range_id: RangeId, body: bytes) -> Head:
+        """Return where a page begins. Raise ``FeedRefused`` where it is no change feed."""
+        with _what_it_is(range_id):
+            page = self._page.decode(body)
+            first = next(iter(page.documents), msgspec.Raw())
+            if self._all_versions:
+                lsn = self._version.decode(first).metadata.lsn
+            else:
+                lsn = self._item.decode(first).lsn
+            return Head(lsn=int(lsn), container_rid=page.container_rid)
 
     def _of_items(
         self, range_id: RangeId, raws: Sequence[msgspec.Raw], items: Sequence[Any]

@@ -5,7 +5,10 @@ process.
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
+from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.cosmos.address import Account, AddressWrong, is_this_machine
@@ -34,7 +37,11 @@ async def client_of(account: Account, **options: Any) -> AsyncIterator[CosmosCli
             credential = await stack.enter_async_context(_identity(account))
         # TLS is verified by the client, but for endpoints on this machine.
         client = CosmosClient(
-            account.endpoint, credential, user_agent_suffix="changefeed-host", **options
+            account.endpoint,
+            credential,
+            user_agent_suffix="changefeed-host",
+            transport=AioHttpTransport(use_env_settings=has_proxy(account.endpoint)),
+            **options,
         )
         # Before it is entered: it leaves a session open if the account does not answer.
         stack.push_async_callback(client.close)
@@ -49,6 +56,16 @@ def lease_options(account: Account) -> dict[str, Any]:
         **LEASE_OPTIONS,
         "enable_endpoint_discovery": not is_this_machine(account.host),
     }
+
+
+def has_proxy(url: str) -> bool:
+    """Say whether the environment names a proxy for addresses of this scheme.
+
+    The client's transport would look there before each request, in another thread: that
+    takes longer than a small answer does, and much longer while this process is busy.
+    Which hosts go past a proxy, it still decides by itself.
+    """
+    return urlsplit(url).scheme in getproxies()
 
 
 def _identity(account: Account) -> Any:

@@ -175,7 +175,7 @@ class CosmosFeed:
             raise RangeUnknown(range_id) from ended  # its successors start afresh
         if answer.status == _NOT_MODIFIED:
             return Continuation(answer.etag)
-        return position(self._changes.first_lsn(answer.body) - 1)
+        return position(self._changes.head(range_id, answer.body).lsn - 1)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         found = await self.fetch(range_id, after, limit)
@@ -195,12 +195,20 @@ class CosmosFeed:
         if answer.status == _NOT_MODIFIED:
             return RawPage(continuation=self._stands(place, range_id, after, answer))
         self._behind.pop(range_id, None)
-        return RawPage(continuation=Continuation(answer.etag), body=answer.body)
+        newest = session_lsn(answer.session)
+        return RawPage(continuation=Continuation(answer.etag), body=answer.body, newest=newest)
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
         cut = self._changes.cut(range_id, page.body or b"")
         self._requests.check_same_container(cut.container_rid, self._rid)
         return cut.rows
+
+    def lag_at(self, range_id: RangeId, page: RawPage) -> int:
+        if page.body is None:
+            return 0
+        head = self._changes.head(range_id, page.body)
+        self._requests.check_same_container(head.container_rid, self._rid)
+        return _lag(page.newest, head.lsn)
 
     def continuation_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)
@@ -213,8 +221,7 @@ class CosmosFeed:
             return 0  # what is left of it counts as its successors'
         if answer.status == _NOT_MODIFIED:
             return 0
-        newest, first = session_lsn(answer.session), self._changes.first_lsn(answer.body)
-        return max(1, (newest or first) - first + 1)
+        return _lag(session_lsn(answer.session), self._changes.head(range_id, answer.body).lsn)
 
     async def _ask(
         self,
@@ -308,6 +315,11 @@ class CosmosFeed:
             f"older copy, or the leases are those of another feed. Reset the leases of "
             f"this feed",
         )
+
+
+def _lag(newest: int | None, first: int) -> int:
+    """Return the distance from the first change that is there to the newest, if it is known."""
+    return max(1, (newest or first) - first + 1)
 
 
 class _Ended(Exception):

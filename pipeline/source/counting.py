@@ -10,7 +10,7 @@ from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Step, StepResult
 from changefeed.pipeline.source.retries import RetryingFeed
 
-PAGE: Final = 4000
+PAGE: Final = 10_000
 """Changes that are asked for at once, at the most."""
 
 

@@ -131,7 +131,7 @@ class FeedAccess:
 
     def look(self, marks: Mapping[RangeId, Mark]) -> Mapping[RangeId, Availability]:
         return self._run(
-            lambda feed: by_name(marks, lambda x: _look(feed, x, marks[x].continuation))
+            lambda feed: by_name(marks, lambda x: self._look(feed, x, marks[x].continuation))
         )
 
     def order(self, position: Continuation) -> int:
@@ -179,6 +179,21 @@ class FeedAccess:
     def _recall(self, ranges: Iterable[FeedRange]) -> None:
         if isinstance(self._inner, RemembersRanges):
             self._inner.remember_ranges(x for x in ranges if x.high)
+
+    async def _look(
+        self, feed: RetryingFeed, name: RangeId, after: Continuation
+    ) -> Availability:
+        """Ask for a change; where there is one, how many there are, if it does not say."""
+        raw = self._inner
+        try:
+            if isinstance(raw, ReadsRawPages):
+                page = await feed.fetch(raw, name, after, 1)
+                return Availability(lag=raw.lag_at(name, page))
+            if not (await feed.read(name, after, 1)).changes:
+                return Availability(lag=0)
+        except RangeEnded as ended:
+            return Availability(lag=0, successors=ended.successors)
+        return Availability(lag=max(1, await feed.lag(name, after)))
 
     async def _advanced(self, feed: RetryingFeed, name: RangeId, step: Step) -> StepResult:
         if step.count is None:
@@ -276,8 +291,12 @@ class FeedAccess:
     def _rows(
         self, feed: ReadsRawPages, name: RangeId, after: Continuation, end: Continuation
     ) -> Iterator[Rows | Sequence[Change]]:
-        """Yield the same in columns. Each page is asked for before the last one is cut."""
-        until, each = self.order(end), 1
+        """Yield the same in columns. Each page is asked for before the last one is cut.
+
+        Until one was cut, transactions are taken to be as large as they may be: a page that
+        holds what lies behind the end, too, costs less than pages that are too small.
+        """
+        until, each = self.order(end), self._scale.largest
         if self.order(after) >= until:
             return
         asked = self._fetching(feed, name, after, each * self.distance(after, end))
@@ -363,14 +382,3 @@ class FeedAccess:
 
     async def _open(self) -> Feed:
         return await self._stack.enter_async_context(self._opening())
-
-
-async def _look(feed: Feed, range_id: RangeId, after: Continuation) -> Availability:
-    """Ask for a change; where there is one, how many there are."""
-    try:
-        page = await feed.read(range_id, after, 1)
-    except RangeEnded as ended:
-        return Availability(lag=0, successors=ended.successors)
-    if not page.changes:
-        return Availability(lag=0)
-    return Availability(lag=max(1, await feed.lag(range_id, after)))

@@ -14,7 +14,6 @@ import gc
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -52,6 +51,7 @@ from changefeed.pipeline.source.planning import (
 )
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE, EVERYTHING, Envelope
+from changefeed.pipeline.source.task_access import task_access
 
 NAME = "changefeed"
 _TASK_CHANGES = 5_000
@@ -286,7 +286,7 @@ def read_slices(options: Options, pieces: Sequence[Slice]) -> Iterator[pa.Record
     if not pieces:
         return
     settle_worker()
-    with query_advice(), closing(open_access(options.feed)) as access:
+    with query_advice(), task_access(options.feed) as access:
         for piece in pieces:
             for range_id, changes in access.read(piece):
                 yield options.envelope.batch(range_id, changes, piece.generation)

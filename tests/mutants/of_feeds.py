@@ -241,6 +241,14 @@ FEEDS = (
         tests=(_DAMAGE,),
     ),
     Mutant(
+        name="an account is not asked through the proxy of the environment",
+        file="feeds/cosmos/client.py",
+        before="    return urlsplit(url).scheme in getproxies()\n",
+        after='    return urlsplit(url).scheme in getproxies() and url == ""\n',
+        rule=0,
+        tests=("tests/integration/cosmos/test_proxies.py",),
+    ),
+    Mutant(
         name="a write region that moves ends hosts",
         file="feeds/cosmos/errors.py",
         before="        (403, 3),",

@@ -7,6 +7,7 @@ _OBSERVING = "tests/unit/pipeline/test_observer_sink.py"
 _BACKLOG = "tests/integration/pipeline/test_backlog.py"
 _FILL = "tests/unit/pipeline/source/test_fill.py"
 _COSMOS = "tests/integration/pipeline/test_cosmos.py"
+_TASKS = "tests/unit/pipeline/source/test_task_access.py"
 _KEPT = "tests/unit/pipeline/source/test_kept_pages.py"
 _COMMANDS = "tests/unit/pipeline/test_commands.py"
 _TABLES = "tests/unit/pipeline/test_tables.py"
@@ -30,6 +31,40 @@ PIPELINE = (
         after="",
         rule=0,
         tests=(_KEPT,),
+    ),
+    Mutant(
+        name="what a task has failed with is kept for the next one",
+        file="pipeline/source/task_access.py",
+        before="    except BaseException:\n        access.close()\n        raise\n",
+        after="    except BaseException:\n        _keep(address, access)  # type: ignore\n"
+        "        raise\n",
+        rule=0,
+        tests=(_TASKS,),
+    ),
+    Mutant(
+        name="a fork of a worker takes what its parent has open",
+        file="pipeline/source/task_access.py",
+        before="_kept.pop((os.getpid(), address), None) or open_access(address)",
+        after="_kept.pop(next((x for x in _kept if x[1] == address), (0, '')), None) "
+        "or open_access(address)",
+        rule=0,
+        tests=(_TASKS,),
+    ),
+    Mutant(
+        name="two tasks at once share what is open",
+        file="pipeline/source/task_access.py",
+        before="_kept.pop((os.getpid(), address), None) or",
+        after="_kept.get((os.getpid(), address), None) or",
+        rule=0,
+        tests=(_TASKS,),
+    ),
+    Mutant(
+        name="a planner takes a page without changes for one with a change",
+        file="feeds/cosmos/feed.py",
+        before="        if page.body is None:\n            return 0\n",
+        after="        if page.body is None:\n            return 1\n",
+        rule=0,
+        tests=(f"{_COSMOS}::test_an_idle_plan_asks_each_range_once_and_all_at_the_same_time",),
     ),
     Mutant(
         name="a slice has what the planner read for the one before it, too",

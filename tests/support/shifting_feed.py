@@ -161,13 +161,25 @@ class ShiftingReader:
 
     async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
         page = await self.read(range_id, after, limit)
-        body = msgspec.json.encode(page.changes) if page.changes else None
-        return RawPage(continuation=page.continuation, body=body)
+        if not page.changes:
+            return RawPage(continuation=page.continuation)
+        place = self._topology.find(range_id)
+        assert isinstance(place, Place), "it was read just now"
+        newest = self._store.lsns.get(place.physical)
+        body = msgspec.json.encode(page.changes)
+        return RawPage(continuation=page.continuation, body=body, newest=newest)
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
         found = msgspec.json.decode(page.body or b"[]", type=list[Change])
         assert all(x.range_id == range_id for x in found)
         return Rows.of(found)
+
+    def lag_at(self, range_id: RangeId, page: RawPage) -> int:
+        if page.body is None:
+            return 0
+        assert page.newest is not None, "it is in a page of this feed"
+        first = ShiftingReader.rows(self, range_id, page).sequences[0] >> 16
+        return max(1, page.newest - first + 1)
 
     def continuation_after(self, change: Change) -> Continuation:
         return position_after(change.sequence)

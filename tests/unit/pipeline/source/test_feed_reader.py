@@ -2,17 +2,20 @@
 
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
 from changefeed.feeds.cosmos.backend import position_traits
+from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.pipeline.source.addresses import feed_kind
 from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.offsets import Mark
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices
-from changefeed.pipeline.source.reader import Slice
+from changefeed.pipeline.source.reader import Availability, Slice
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 pytestmark = pytest.mark.real_time
@@ -22,14 +25,17 @@ PAGE = 5
 
 
 class Pages(ShiftingReader):
-    """Gives small pages, and keeps a list of what it was asked for and what it has cut."""
+    """Gives small pages, and keeps a list of what it was asked for and what it has cut, but
+    for the single changes of planners.
+    """
 
     def __init__(self, store: ShiftingStore) -> None:
         super().__init__(store)
         self.did: list[str] = []
 
     async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
-        self.did.append(f"fetch {after}")
+        if limit > 1:
+            self.did.append(f"fetch {after}")
         return await super().fetch(range_id, after, min(PAGE, limit))
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
@@ -87,7 +93,7 @@ def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -
     class Stuck(Pages):
         async def fetch(self, range_id: RangeId, after: Continuation, limit: int) -> RawPage:
             page = await super().fetch(range_id, after, limit)
-            return RawPage(continuation=after, body=page.body)
+            return replace(page, continuation=after)
 
     feed = Stuck(a_store(12))
     access = opened(feed)
@@ -96,6 +102,21 @@ def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -
     finally:
         access.close()
     assert [int(x.body) for x in found] == [*range(12)]  # by the contract of feeds
+
+
+def test_a_planner_learns_from_one_answer_whether_there_is_a_change_and_how_many() -> None:
+    class Counted(Pages):
+        async def lag(self, range_id: RangeId, after: Continuation) -> int:
+            raise AssertionError(f"the answer has said it of {range_id} behind {after}")
+
+    access = opened(Counted(a_store(12)))
+    try:
+        (name,) = (x.id for x in access.ranges())
+        for at, lag in ((0, 12), (5, 7), (12, 0)):
+            mark = Mark(continuation=position(at))
+            assert access.look({name: mark}) == {name: Availability(lag=lag)}
+    finally:
+        access.close()
 
 
 def test_an_error_in_a_page_is_that_of_its_reader() -> None:

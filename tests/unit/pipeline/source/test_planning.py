@@ -295,7 +295,7 @@ def test_a_range_that_is_split_while_a_batch_is_planned_is_left_where_it_is(
     store = ShiftingStore()
     for n in range(5):
         store.append(f"k{n}", b"%d" % n)
-    feed = Meanwhile(store, "lag", lambda: store.split(RangeId("0")))
+    feed = Meanwhile(store, "fetch", lambda: store.split(RangeId("0")))
     with shifting_access(feed) as access:
         start = first_offset(access, "beginning")
         assert next_offset(access, start, limit=limit) == start

@@ -20,12 +20,10 @@ import java.util.concurrent.Future;
 /**
  * Reads all of a container's change feed from its beginning, as the connector for Spark does: each
  * range by a task of its own, page after page, items as objects of Jackson. The arguments are a
- * database and how many tasks run at once; each line of input names a container. Prints how many
- * changes there were, and in how many seconds.
+ * database and how many tasks run at once; each line of input names a container, and how many items
+ * a page may have. Prints how many changes there were, and in how many seconds.
  */
 public final class Bulk {
-  private static final int PAGE = 1000;
-
   private Bulk() {}
 
   public static void main(String[] arguments) throws Exception {
@@ -34,10 +32,12 @@ public final class Bulk {
     ExecutorService threads = Executors.newFixedThreadPool(Integer.parseInt(arguments[1]));
     Scanner lines = new Scanner(System.in);
     while (lines.hasNextLine()) {
-      CosmosContainer container = database.getContainer(lines.nextLine());
+      String[] wanted = lines.nextLine().split(" ");
+      CosmosContainer container = database.getContainer(wanted[0]);
+      int page = Integer.parseInt(wanted[1]);
       long began = System.nanoTime();
       List<Callable<Integer>> tasks = new ArrayList<>();
-      container.getFeedRanges().forEach(range -> tasks.add(() -> read(container, range)));
+      container.getFeedRanges().forEach(range -> tasks.add(() -> read(container, range, page)));
       int changes = 0;
       for (Future<Integer> done : threads.invokeAll(tasks)) {
         changes += done.get();
@@ -48,10 +48,10 @@ public final class Bulk {
     System.exit(0);
   }
 
-  private static int read(CosmosContainer container, FeedRange range) {
+  private static int read(CosmosContainer container, FeedRange range, int most) {
     CosmosChangeFeedRequestOptions options =
         CosmosChangeFeedRequestOptions.createForProcessingFromBeginning(range)
-            .setMaxItemCount(PAGE);
+            .setMaxItemCount(most);
     int changes = 0;
     for (FeedResponse<ObjectNode> page :
         container.queryChangeFeed(options, ObjectNode.class).iterableByPage()) {

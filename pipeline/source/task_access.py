@@ -1,0 +1,56 @@
+"""Access to feeds that a worker keeps open from one task to the next.
+
+To open a feed of Cosmos DB takes a client and some requests: as long as two pages of it
+take. A worker of Spark runs task after task, so it opens a feed once. What a task has
+failed with is closed, and so is what a task has left before its end; the next task opens
+the feed again. An event log, and what brokers or a store have, opens nothing before it is
+read, and is not kept.
+"""
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from changefeed.pipeline.source.addresses import open_access
+from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.reader import Access
+
+_MOST: Final = 2
+"""Feeds that stay open while no task reads them: those of the queries that take turns."""
+
+_kept: Final[dict[tuple[int, str], FeedAccess]] = {}
+"""By process, for a fork of one has its event loops without the threads that run them."""
+
+
+@contextmanager
+def task_access(address: str) -> Iterator[Access]:
+    """Yield access to a feed, to this task alone. Raise what opening it raises."""
+    access = _kept.pop((os.getpid(), address), None) or open_access(address)
+    try:
+        yield access
+    except BaseException:
+        access.close()
+        raise
+    if isinstance(access, FeedAccess):
+        _keep(address, access)
+    else:
+        access.close()
+
+
+@atexit.register
+def close_kept() -> None:
+    """Close what no task reads now."""
+    for key in [x for x in _kept if x[0] == os.getpid()]:
+        _kept.pop(key).close()
+
+
+def _keep(address: str, access: FeedAccess) -> None:
+    mine = [x for x in _kept if x[0] == os.getpid()]
+    before = _kept.pop((os.getpid(), address), None)
+    if before is not None:
+        before.close()
+    elif len(mine) >= _MOST:
+        _kept.pop(mine[0]).close()
+    _kept[os.getpid(), address] = access

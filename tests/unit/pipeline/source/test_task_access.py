@@ -1,0 +1,118 @@
+"""Feeds that stay open in a worker from one task to the next."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.cosmos.backend import position_traits
+from changefeed.feeds.feed import Feed
+from changefeed.pipeline.source import task_access as module
+from changefeed.pipeline.source.addresses import feed_kind, open_access
+from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.reader import Access
+from changefeed.pipeline.source.task_access import close_kept, task_access
+from tests.support.pipeline_feeds import a_log
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
+
+pytestmark = pytest.mark.real_time
+
+
+class Opened:
+    """Opens feeds, and keeps a list of that."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    def access(self, address: str) -> Access:
+        if address.startswith("eventlog:"):
+            self.did.append("open a log")
+            return open_access(address)
+
+        @asynccontextmanager
+        async def feed() -> AsyncIterator[Feed]:
+            self.did.append(f"open {address}")
+            yield ShiftingReader(ShiftingStore())
+            self.did.append(f"close {address}")
+
+        return FeedAccess(feed, feed_kind(position_traits()))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    made = Opened()
+    monkeypatch.setattr(module, "open_access", made.access)
+    yield made
+    close_kept()
+    assert len([x for x in made.did if "open" in x and "log" not in x]) == len(
+        [x for x in made.did if "close" in x]
+    )
+
+
+def run(address: str) -> None:
+    with task_access(address) as access:
+        assert [x.id for x in access.ranges()] == ["0"]
+
+
+def test_a_feed_is_opened_once_for_tasks_that_follow_each_other(opened: Opened) -> None:
+    for _ in range(3):
+        run("a")
+    assert opened.did == ["open a"]
+
+
+def test_two_tasks_at_once_do_not_share_access_and_one_of_theirs_is_kept(
+    opened: Opened,
+) -> None:
+    with task_access("a"):
+        run("a")
+    assert opened.did == ["open a", "open a", "close a"]
+    run("a")
+    assert len(opened.did) == 3
+
+
+def test_what_a_task_has_failed_with_or_left_is_closed(opened: Opened) -> None:
+    run("a")
+
+    def rows() -> Iterator[int]:
+        with task_access("a"):
+            yield 1
+            yield 2
+
+    left = rows()
+    next(left)
+    left.close()  # type: ignore[attr-defined] # it is a generator
+    assert opened.did == ["open a", "close a"]
+    with pytest.raises(OSError, match="full"), task_access("a"):
+        raise OSError("full")
+    assert opened.did == ["open a", "close a"] * 2
+
+
+def test_of_many_feeds_the_ones_read_last_stay_open(opened: Opened) -> None:
+    for address in "abac":
+        run(address)
+    assert opened.did == ["open a", "open b", "open c", "close b"]
+
+
+def test_a_log_opens_nothing_before_it_is_read_and_is_not_kept(
+    opened: Opened, tmp_path: Path
+) -> None:
+    address = a_log(tmp_path / "log", {"k": 1}, parts=1)
+    for _ in range(2):
+        with task_access(address):
+            pass
+    assert opened.did == ["open a log"] * 2
+
+
+def test_a_fork_of_a_worker_opens_its_own(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: -1)
+        run("a")
+        close_kept()
+    assert opened.did == ["open a", "open a", "close a"]
+    run("a")
+    assert len(opened.did) == 3
