@@ -30,7 +30,9 @@ class PipelineFlags(SettingsFlags):
 
     feed: Annotated[
         str | None,
-        typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
+        typer.Option(
+            "--feed", help="Where changes come from: eventlog:DIRECTORY, brokers://…, …"
+        ),
         Sets(("feed",)),
     ] = None
     directory: Annotated[
