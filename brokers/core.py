@@ -50,7 +50,8 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One broker at one moment. ``buffered`` and ``cached`` are in bytes.
 
     ``durable`` is the number of its last acknowledged object in this era, and ``writing``
-    whether it takes records now. What was compacted and deleted counts from its start.
+    whether it takes records now. ``producers`` are those that it remembers in this era.
+    What was compacted and deleted counts from its start.
     """
 
     name: str
@@ -62,6 +63,7 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     leaving: bool
     living: tuple[str, ...]
     durable: int
+    producers: int
     buffered: int
     cached: int
     cache_hits: int
@@ -244,6 +246,24 @@ class BrokerCore:
         await self._look_for(collection, partition)
         return await self._reads.end(collection, partition)
 
+    def known_end(self, collection: str, partition: RangeId) -> int | None:
+        """Return the last sequence of a partition that is closed or ours; asks nobody."""
+        found = self.index.collection(collection).partition(partition)
+        if found.last is not None:
+            return found.last
+        writer = self.writer.writer(found.era)
+        if writer is None or not writer.has(collection, partition):
+            return None
+        return writer.end(collection, partition).last
+
+    def behind(
+        self, collection: str, partition: RangeId, after: int, found: ReadResult
+    ) -> int | None:
+        """Return how many records a read has left; ``None`` where another broker knows."""
+        end = self.known_end(collection, partition)
+        last = found.blocks[-1].first + found.blocks[-1].count - 1 if found.blocks else after
+        return None if end is None else max(end - last, 0)
+
     async def sequence_before(
         self, collection: str, partition: RangeId, time_us: int
     ) -> int | None:
@@ -304,6 +324,7 @@ class BrokerCore:
             leaving=sign.leaving,
             living=tuple(self.master.membership().living),
             durable=0 if row is None else row.durable,
+            producers=0 if row is None else row.producers,
             buffered=0 if row is None else row.buffered,
             cached=cache.bytes,
             cache_hits=cache.hits,

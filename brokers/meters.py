@@ -1,5 +1,6 @@
 """What a broker counts, in OpenTelemetry's words; docs/cluster.md lists it."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -10,11 +11,16 @@ from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, ReadResul
 
 _Value = Callable[[CoreStatus], float]
 
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Buckets of what takes milliseconds, and a minute where a store does not answer."""
+_BUCKET = 60.0
+
 _GAUGES: tuple[tuple[str, str, str, _Value], ...] = (
     ("era", "", "The era that it knows", lambda x: x.era),
     ("catalog", "", "The catalog that it knows", lambda x: x.catalog),
     ("writing", "", "1 where it takes records", lambda x: int(x.writing)),
     ("master", "", "1 where it acts as master", lambda x: int(x.master)),
+    ("producers", "{producer}", "Producers that it remembers", lambda x: x.producers),
     ("living", "{broker}", "Brokers alive, as it sees them", lambda x: len(x.living)),
     ("buffered", "By", "Records that wait to be written", lambda x: x.buffered),
     ("cached", "By", "Objects in memory", lambda x: x.cached),
@@ -37,7 +43,10 @@ class BrokerMeters:
     def __init__(self, meters: MeterProvider) -> None:
         meter = meters.get_meter("changefeed")
         self._duration = meter.create_histogram(
-            "changefeed.broker.append.duration", "s", "From a request to append to its answer"
+            "changefeed.broker.append.duration",
+            "s",
+            "From a request to append to its answer",
+            explicit_bucket_boundaries_advisory=SECONDS,
         )
         self._records = meter.create_counter(
             "changefeed.broker.records", "{record}", "Records appended"
@@ -48,6 +57,13 @@ class BrokerMeters:
         )
         self._read = meter.create_counter(
             "changefeed.broker.read.records", "{record}", "Records sent to readers"
+        )
+        self._behind = ReadLag()
+        meter.create_observable_gauge(
+            "changefeed.broker.read.lag",
+            [self._worst],
+            "{record}",
+            "How far the last of the readers was behind in the last minute, by collection",
         )
 
     def appended(
@@ -72,8 +88,43 @@ class BrokerMeters:
         for reason, count in refused.items():
             self._refusals.add(count, {**where, "reason": reason})
 
-    def read(self, collection: str, result: ReadResult) -> None:
+    def read(self, collection: str, result: ReadResult, behind: int | None) -> None:
+        """Count a read that has left so many records; ``None`` where that is not known."""
         self._read.add(sum(x.count for x in result.blocks), {"collection": collection})
+        if behind is not None:
+            self._behind.add(collection, behind, time.monotonic())
+
+    def _worst(self, _: CallbackOptions) -> Iterable[Observation]:
+        worst = self._behind.worst(time.monotonic())
+        return [Observation(x, {"collection": name}) for name, x in worst.items()]
+
+
+class ReadLag:
+    """How far the last of the readers was behind, by collection, over the last minute or two.
+
+    A minute is one bucket, so nothing is kept for each read.
+    """
+
+    def __init__(self) -> None:
+        self._minute = 0
+        self._now: dict[str, int] = {}
+        self._before: dict[str, int] = {}
+
+    def add(self, collection: str, behind: int, now: float) -> None:
+        self._turn(now)
+        self._now[collection] = max(behind, self._now.get(collection, 0))
+
+    def worst(self, now: float) -> dict[str, int]:
+        """Return the largest number of records, of each collection that was read."""
+        self._turn(now)
+        names = {*self._before, *self._now}
+        return {x: max(self._before.get(x, 0), self._now.get(x, 0)) for x in names}
+
+    def _turn(self, now: float) -> None:
+        minute = int(now // _BUCKET)
+        if minute != self._minute:
+            self._before = self._now if minute == self._minute + 1 else {}
+            self._minute, self._now = minute, {}
 
 
 class CoreGauges:

@@ -97,6 +97,7 @@ class RowWriter:
         self._written_us = 0
         self._buffered = 0
         self._closing = False
+        self._heard: dict[str, float] = {}
         self._changed = Pulse()
         self._ended = asyncio.Event()
 
@@ -122,6 +123,11 @@ class RowWriter:
         """The bytes that wait to be written, or are under way."""
         return self._buffered
 
+    @property
+    def producers(self) -> int:
+        """How many have sent something in this era, and not been silent for too long since."""
+        return len(self._heard)
+
     async def append(self, collection: str, batches: Sequence[Batch]) -> list[Answer]:
         """Store batches for partitions of this row; return once it is known of each."""
         submitted = [self.submit(collection, x) for x in batches]
@@ -140,7 +146,9 @@ class RowWriter:
             delay = self._settings.max_retry_delay
             busy = NotAppended(partition=batch.partition, reason="busy", retry_after=delay)
             return _at_once(busy)
-        placed = partition.accept(batch, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        placed = partition.accept(batch, now)
+        self._heard[batch.producer] = now
         if isinstance(placed, Taken):
             return _at_once(NotAppended(partition=batch.partition, reason="taken"))
         if isinstance(placed, Gap):
@@ -250,6 +258,7 @@ class RowWriter:
             before = asyncio.get_running_loop().time() - self._settings.producer_memory
             for partition in self._partitions.values():
                 partition.forget(before)
+            self._heard = {x: heard for x, heard in self._heard.items() if heard >= before}
             table = tuple(x.end() for x in self._partitions.values())
         return FlushHeader(
             cluster=self.place.cluster,

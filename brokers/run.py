@@ -26,6 +26,8 @@ from changefeed.runtime.telemetry import Telemetry, telemetry
 from changefeed.runtime.web_server import serving, take_port
 
 _SHOWN_EVERY = 1.0
+_STORE_AWAY = 3.0
+"""A request that fails now and then is tried again, and is no reason to send clients away."""
 
 _log = get_logger()
 
@@ -59,7 +61,7 @@ async def _be_broker(
                 BrokerMeters(counting.meters),
                 Scrape(counting.registry),
                 token=token,
-                problems=lambda: _problems(core),
+                problems=lambda: problems_of(core, store),
             )
             async with serving(server.application(), LIMITS, listening, tls=tls):
                 _log.info("broker.listening", address=address, name=core.name)
@@ -93,14 +95,22 @@ async def _leave(core: BrokerCore, stop: Stop, patience: float) -> None:
         )
 
 
-def _problems(core: BrokerCore) -> list[str]:
+def problems_of(core: BrokerCore, store: MeteredStore) -> list[str]:
+    """Return why a broker is not ready, and what its store says if that is why."""
+    found = []
+    trouble = store.trouble
+    if trouble is not None and trouble[0] >= _STORE_AWAY:
+        seconds, error = trouble
+        found.append(f"no request to the store has succeeded for {seconds:.0f} s: {error}")
     try:
         core.check_sight()
     except StoreUnavailable as error:
-        return [str(error)]
-    if core.status().writing:
-        return []
-    return ["it takes no records: it has no partitions in the newest era yet, or any more"]
+        found.append(str(error))
+    if not found and not core.status().writing:
+        found.append(
+            "it takes no records: it has no partitions in the newest era yet, or any more"
+        )
+    return found
 
 
 @contextmanager

@@ -239,14 +239,16 @@ class BrokerServer:
     async def _read(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)
         query = request.query
+        partition, after = partition_of(request), number_in(query, "after", 0)
         result = await self._core.read(
             collection,
-            partition_of(request),
-            number_in(query, "after", 0),
+            partition,
+            after,
             max_bytes=min(number_in(query, "bytes", 1024 * 1024), _MOST_PAGE),
             wait=min(seconds_in(query, "wait"), _LONGEST_WAIT),
         )
-        self._meters.read(collection, result)
+        behind = self._core.behind(collection, partition, after, result)
+        self._meters.read(collection, result, behind)
         return web.Response(
             body=b"".join(framed_read(result)), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE}
         )

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.support.broker_processes import QUICK_BROKER, ready
@@ -131,6 +132,36 @@ def test_what_a_person_has_to_change_first_is_said_and_ends_with_2(
     tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     assert mentions(wrong(*arguments, cwd=tmp_path), words)
+
+
+async def test_a_broker_that_does_not_reach_its_store_says_where_it_has_looked(
+    tmp_path: Path,
+) -> None:
+    nowhere = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}", "AWS_REGION": "x"}
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    flags = ("--cluster=s3://orders/log", "--port=0")
+    done = changefeed("broker", *flags, cwd=tmp_path, env={**nowhere, **keys})
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    words = ("s3://orders/log cannot be reached", nowhere["AWS_ENDPOINT_URL"], "Look at")
+    assert mentions(done.stderr, words)
+
+
+async def test_a_broker_says_at_readyz_that_its_store_is_away(tmp_path: Path) -> None:
+    port = free_port()
+    async with broker(tmp_path, "broker-1", port, "--set=membership.expiration=60"):
+        await ready(port)
+        (tmp_path / "cluster").rename(tmp_path / "elsewhere")
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+            while True:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == 503:
+                        (problem,) = (await answer.json())["problems"]
+                        break
+                await asyncio.sleep(0.2)
+        assert mentions(problem, (f"{tmp_path}/cluster is gone", "put the directory back"))
+        (tmp_path / "elsewhere").rename(tmp_path / "cluster")
+        await ready(port)
 
 
 async def test_a_token_is_wanted_of_all_who_produce_read_and_change(tmp_path: Path) -> None:

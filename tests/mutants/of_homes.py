@@ -4,6 +4,7 @@ from .mutant import Mutant
 
 _MOVES = "tests/unit/brokers/test_moves.py"
 _STORAGE = "tests/unit/brokers/test_storage.py"
+_METERS = "tests/unit/brokers/test_meters.py"
 
 HOMES = (
     Mutant(
@@ -53,5 +54,37 @@ HOMES = (
         after="for (name, x), end in ends}\n",
         rule=0,
         tests=(_STORAGE,),
+    ),
+    Mutant(
+        name="a producer that is silent is counted for ever",
+        file="brokers/row_writer.py",
+        before="for x, heard in self._heard.items() if heard >= before}",
+        after="for x, heard in self._heard.items() if heard}",
+        rule=0,
+        tests=(_METERS,),
+    ),
+    Mutant(
+        name="a reader at the end counts as behind",
+        file="brokers/core.py",
+        before="found.blocks[-1].first + found.blocks[-1].count - 1 if found.blocks",
+        after="after if found.blocks",
+        rule=0,
+        tests=(_METERS,),
+    ),
+    Mutant(
+        name="one request that fails makes a broker not ready",
+        file="brokers/run.py",
+        before="if trouble is not None and trouble[0] >= _STORE_AWAY:\n",
+        after="if trouble is not None:\n",
+        rule=0,
+        tests=(_METERS,),
+    ),
+    Mutant(
+        name="a store that answers again is still away",
+        file="brokers/metered_store.py",
+        before="            raise\n        self._failing = None\n",
+        after="            raise\n",
+        rule=0,
+        tests=(_METERS,),
     ),
 )

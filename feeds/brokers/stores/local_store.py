@@ -10,6 +10,7 @@ waited for. Nothing is written to, or said to be missing in, another one that li
 """
 
 import asyncio
+import errno
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,14 @@ from changefeed.feeds.brokers.stores.store import Listed, StoreRefused, StoreUna
 
 T = TypeVar("T")
 _ASIDE = ".aside"
+_ROOM = "Make room there: what was acknowledged is safe, and producers wait meanwhile"
+_ADVICE = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EROFS: "Mount it so that it can be written",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n)",
+}
+_LOOK = "Look at the disk, and at the log of the system"
 _PUT_BACK = (
     "mount the volume again, or put the directory back. If it was replaced on purpose, start "
     "all brokers again"
@@ -139,7 +148,10 @@ class LocalStore:
                 f"the right to, or name another directory"
             ) from error
         except OSError as error:
-            raise StoreUnavailable(f"{self._root / what}: {error}") from error
+            raise StoreUnavailable(
+                f"the store {self._root} cannot be used: {what or 'a listing'}: {error}. "
+                f"{_ADVICE.get(error.errno or 0, _LOOK)}"
+            ) from error
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -24,6 +24,21 @@ from changefeed.feeds.brokers.stores.store import Listed, StoreRefused, StoreUna
 
 T = TypeVar("T")
 _RETRIES: Final[Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=15)}
+_METADATA: Final = ("169.254.169.254", "metadata.google.internal", "MissingAccount")
+"""Where clients look for credentials that the environment does not have."""
+_CREDENTIALS: Final = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role",
+    "az": (
+        "AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, "
+        "or give this machine a managed identity"
+    ),
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or give this machine a service account",
+}
+_ENDPOINT: Final = {
+    "s3": "AWS_ENDPOINT_URL and AWS_REGION",
+    "az": "AZURE_STORAGE_ENDPOINT and AZURE_STORAGE_ACCOUNT_NAME",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+}
 _CLIENT: Final[Any] = {
     "timeout": timedelta(seconds=20),
     "connect_timeout": timedelta(seconds=5),
@@ -46,8 +61,7 @@ def open_remote(scheme: str, bucket: str, prefix: str) -> "RemoteStore":
         return RemoteStore(AzureStore(bucket, **options), where)
     except (BaseError, ValueError) as error:
         raise StoreRefused(
-            f"the store {where} cannot be opened: {error}. Look at the environment variables "
-            f"for its credentials"
+            f"the store {where} cannot be opened: {_short(error)}. Set {_CREDENTIALS[scheme]}"
         ) from error
 
 
@@ -132,11 +146,22 @@ class RemoteStore:
     def _translated(self, error: BaseError) -> StoreRefused | StoreUnavailable:
         if isinstance(error, PermissionDeniedError | UnauthenticatedError):
             return StoreRefused(
-                f"{self._where} refuses: {_short(error)}. Brokers need the right to list, "
-                f"read, create, overwrite and delete there"
+                f"the store {self._where} refuses: {_short(error)}. Brokers need the right to "
+                f"list, read, create, overwrite and delete there"
             )
-        return StoreUnavailable(f"{self._where}: {_short(error)}")
+        return StoreUnavailable(
+            f"the store {self._where} cannot be reached: {_short(error)}. {self._advice(error)}"
+        )
+
+    def _advice(self, error: BaseError) -> str:
+        scheme = self._where.partition(":")[0]
+        if any(x in str(error) for x in _METADATA):
+            return (
+                f"The environment has no credentials, so the cloud was asked for those of this "
+                f"machine: set {_CREDENTIALS[scheme]}"
+            )
+        return f"Look at the network between, and at {_ENDPOINT[scheme]}, which say where it is"
 
 
-def _short(error: BaseError) -> str:
+def _short(error: Exception) -> str:
     return str(error).partition("\n")[0][:300]

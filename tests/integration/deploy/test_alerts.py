@@ -161,6 +161,12 @@ async def test_a_fleet_raises_these_alerts_and_no_other(
     check_alerts(tmp_path, fleet.series, fleet.minutes, sorted(scenario.fires))
 
 
+def _of(name: str, **labels: str) -> str:
+    """Return a series of one broker."""
+    given = ",".join(f'{k}="{v}"' for k, v in {"job": "log", "instance": "a", **labels}.items())
+    return f"{name}{{{given}}}"
+
+
 WRITTEN: dict[str, tuple[dict[str, str], int]] = {
     "ChangefeedObserverStuck": (
         {'changefeed_observer_stuck_total{job="shop",instance="a",range="r0"}': "_x9 1x2"},
@@ -187,6 +193,52 @@ WRITTEN: dict[str, tuple[dict[str, str], int]] = {
         90,
     ),
 }
+BROKERS = {
+    "ChangefeedNoBrokerWrites": (
+        {'changefeed_broker_writing{job="log",instance="a"}': "1x5 0x10"},
+        15,
+    ),
+    "ChangefeedBrokerNotWriting": (
+        {
+            'changefeed_broker_writing{job="log",instance="a"}': "1x30",
+            'changefeed_broker_writing{job="log",instance="b"}': "1x5 0x25",
+        },
+        30,
+    ),
+    "ChangefeedBrokerStoreFailing": (
+        {
+            _of("changefeed_broker_store_requests_total", operation="create"): "0+600x20",
+            _of("changefeed_broker_store_failures_total", operation="create"): "0x5 0+90x15",
+            _of("changefeed_broker_store_requests_total", operation="get"): "0+600x20",
+            _of("changefeed_broker_store_failures_total", operation="get"): "0+50x20",
+        },
+        20,
+    ),
+    "ChangefeedBrokerSlow": (
+        {
+            _of("changefeed_broker_append_duration_seconds_bucket", le="2.5"): "0+900x30",
+            _of("changefeed_broker_append_duration_seconds_bucket", le="5.0"): "0+1000x30",
+            _of("changefeed_broker_append_duration_seconds_bucket", le="+Inf"): "0+1000x30",
+        },
+        30,
+    ),
+    "ChangefeedErasOften": (
+        {_of("changefeed_broker_era_changes_total"): "0x10 0+1x20"},
+        30,
+    ),
+    "ChangefeedProducerIdTaken": (
+        {
+            _of("changefeed_broker_refusals_total", reason="taken"): "_x9 1x2",
+            _of("changefeed_broker_refusals_total", reason="moving"): "0+9x20",
+        },
+        20,
+    ),
+    "ChangefeedCompactionFailing": (
+        {_of("changefeed_broker_compaction_failures_total"): "0+1x20"},
+        20,
+    ),
+}
+WRITTEN |= BROKERS
 ALIVE = {'changefeed_leases_owned{job="shop",instance="a"}': "12x100"}
 
 
@@ -194,6 +246,22 @@ ALIVE = {'changefeed_leases_owned{job="shop",instance="a"}': "12x100"}
 def test_an_alert_fires_alone_on_what_it_is_for(name: str, tmp_path: Path) -> None:
     series, minutes = WRITTEN[name]
     check_alerts(tmp_path, {**ALIVE, **series}, minutes, [name])
+
+
+def test_brokers_that_come_and_go_and_have_work_raise_no_alert(tmp_path: Path) -> None:
+    """Two of them, one restarted: two eras, some refusals, a failed request now and then."""
+    series = {
+        'changefeed_broker_writing{job="log",instance="b"}': "1x10 0x3 1x47",
+        _of("changefeed_broker_writing"): "1x60",
+        _of("changefeed_broker_store_requests_total", operation="create"): "0+600x60",
+        _of("changefeed_broker_store_failures_total", operation="create"): "0+3x60",
+        _of("changefeed_broker_append_duration_seconds_bucket", le="2.5"): "0+1000x60",
+        _of("changefeed_broker_append_duration_seconds_bucket", le="+Inf"): "0+1001x60",
+        _of("changefeed_broker_era_changes_total"): "0x10 1x3 2x47",
+        _of("changefeed_broker_refusals_total", reason="moving"): "0x10 7x50",
+        _of("changefeed_broker_compaction_failures_total"): "0x30 1x30",
+    }
+    check_alerts(tmp_path, {**ALIVE, **series}, 60, [])
 
 
 def rules() -> list[dict[str, str]]:

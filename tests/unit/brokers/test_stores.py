@@ -121,7 +121,7 @@ async def test_a_full_disk_may_be_asked_again(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(StoreUnavailable, match="No space left"):
+    with pytest.raises(StoreUnavailable, match=r"No space left on device\. Make room there"):
         await LocalStore(tmp_path).create("a", b"x")
     monkeypatch.undo()
     assert await LocalStore(tmp_path).get("a") is None
@@ -165,3 +165,48 @@ async def test_a_directory_that_goes_away_is_waited_for_and_no_other_is_written_
     away.rename(place)
     assert await store.get("a/1") == b"first"
     assert await store.create("a/2", b"second")
+
+
+@pytest.mark.parametrize(
+    ("address", "environment", "words"),
+    [
+        (
+            "az://orders/log",
+            {
+                "AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:1/a",
+                "AZURE_STORAGE_ACCOUNT_NAME": "a",
+                "AZURE_STORAGE_ACCOUNT_KEY": "a2V5",
+            },
+            r"az://orders/log cannot be reached.*127\.0\.0\.1:1/.*AZURE_STORAGE_ENDPOINT",
+        ),
+        (
+            "s3://orders/log",
+            {
+                "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+                "AWS_ACCESS_KEY_ID": "a",
+                "AWS_SECRET_ACCESS_KEY": "b",
+                "AWS_REGION": "us-east-1",
+            },
+            r"s3://orders/log cannot be reached.*127\.0\.0\.1:1/.*AWS_ENDPOINT_URL",
+        ),
+    ],
+)
+async def test_a_store_that_is_not_reached_is_named_with_where_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch, address: str, environment: dict[str, str], words: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    store = open_store(address)
+    for call in (store.get("x"), store.create("x", b""), store.list("")):
+        with pytest.raises(StoreUnavailable, match=words):
+            await call
+
+
+def test_a_store_without_credentials_is_refused_with_the_variables_that_it_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [x for x in os.environ if x.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(StoreRefused, match="AZURE_STORAGE_ACCOUNT_NAME") as refused:
+        open_store("az://orders/log")
+    assert "\n" not in str(refused.value)

@@ -73,6 +73,7 @@ SAYS = CoreStatus(
     leaving=False,
     living=("broker-1", "broker-2"),
     durable=3,
+    producers=2,
     buffered=1_200,
     cached=5_000_000,
     cache_hits=0,

@@ -106,6 +106,14 @@ def test_every_event_of_the_log_is_explained_and_no_other() -> None:
     )
 
 
+def test_every_event_of_a_broker_is_explained_and_no_other() -> None:
+    page = (ROOT / "docs/cluster.md").read_text().partition("## Logs of a broker")[2]
+    rows = re.findall(r"^\| ([^|]*) \|", page, re.MULTILINE)
+    told = set(re.findall(r"`([a-z_]+\.[a-z_]+)`", "\n".join(rows)))
+    said = set(re.findall(r'_log\.\w+\(\s*"([a-z_.]+)"', source("brokers")))
+    assert told == said
+
+
 def test_every_metric_is_explained_and_no_other() -> None:
     told = re.findall(r"`(changefeed\.[a-z_.]+)`", first_column("docs/operations.md"))
     metrics = (ROOT / "host/metrics.py").read_text()
