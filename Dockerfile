@@ -23,7 +23,7 @@ COPY runtime runtime
 RUN uv build --wheel --build-constraints requirements.txt --out-dir /dist . \
     && uv venv /opt/changefeed \
     && uv pip install --python /opt/changefeed/bin/python --constraints requirements.txt \
-        --compile-bytecode "changefeed-host[azure,blob,keda,otlp,postgres,redis] @ file://$(ls /dist/*.whl)" \
+        --compile-bytecode "changefeed-host[azure,blob,brokers,keda,otlp,postgres,redis] @ file://$(ls /dist/*.whl)" \
     && uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment \
         --output-reproducible --output-file /opt/changefeed/sbom.cdx.json /opt/changefeed/bin/python
 
@@ -40,7 +40,8 @@ COPY --from=build /opt/changefeed /opt/changefeed
 ENV PATH=/opt/changefeed/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     CHANGEFEED_WEB__BIND=0.0.0.0 \
-    CHANGEFEED_WEB__PORT=8080
+    CHANGEFEED_WEB__PORT=8080 \
+    CHANGEFEED_BROKER__WEB__BIND=0.0.0.0
 # Nothing is installed into an image that runs: no pip, nor what would bring it back.
 RUN /usr/local/bin/python -m pip uninstall --quiet --yes --root-user-action=ignore pip \
     && rm -r /usr/local/lib/python3.*/ensurepip

@@ -49,7 +49,14 @@ def test_it_has_what_hosts_need_at_the_versions_that_are_tested_and_no_installer
     pinned = (image.ROOT / "requirements.txt").read_text()
     for name, number in installed.items():
         assert name == "changefeed-host" or f"{name}=={number} " in pinned
-    assert {"azure-cosmos", "asyncpg", "grpcio", "redis"} <= installed.keys()
+    assert {
+        "azure-cosmos",
+        "asyncpg",
+        "grpcio",
+        "obstore",
+        "pyarrow",
+        "redis",
+    } <= installed.keys()
     assert installed.keys().isdisjoint({"pip", "setuptools", "uv", "pytest", "cyclonedx-bom"})
     assert [x.name for x in (opt / "bin").iterdir() if "pip" in x.name] == []
 

@@ -59,7 +59,7 @@ HOMES = (
         name="a producer that is silent is counted for ever",
         file="brokers/row_writer.py",
         before="for x, heard in self._heard.items() if heard >= before}",
-        after="for x, heard in self._heard.items() if heard}",
+        after="for x, heard in self._heard.items()}",
         rule=0,
         tests=(_METERS,),
     ),

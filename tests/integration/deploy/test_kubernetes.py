@@ -16,12 +16,15 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from changefeed.brokers.settings import BrokerSettings
 from changefeed.host.settings import load_settings
+from changefeed.runtime.settings_schema import entries
 from tests.support.promtool import RULES
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy/helm/changefeed"
 PLAIN = ROOT / "deploy/kubernetes/changefeed.yaml"
+BROKERS = ROOT / "deploy/kubernetes/brokers.yaml"
 EVERYTHING = Path(__file__).parent / "golden/everything.yaml"
 KEDA = sorted((ROOT / "deploy/keda").glob("*.yaml"))
 VERSIONS = ("1.28", kubernetes_validate.latest_version())
@@ -70,7 +73,7 @@ def pods(file: Path) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("file", [PLAIN, EVERYTHING], ids=lambda x: x.stem)
+@pytest.mark.parametrize("file", [PLAIN, EVERYTHING, BROKERS], ids=lambda x: x.stem)
 def test_manifests_fit_the_schemas_of_kubernetes(file: Path, version: str) -> None:
     for one in documents(file):
         if one["kind"] not in OF_OPERATORS:
@@ -94,11 +97,11 @@ def test_scaling_without_anything_to_ask_is_refused() -> None:
         template("shop", "--set", "keda.enabled=true")
 
 
-@pytest.mark.parametrize("file", [PLAIN, EVERYTHING], ids=lambda x: x.stem)
+@pytest.mark.parametrize("file", [PLAIN, EVERYTHING, BROKERS], ids=lambda x: x.stem)
 def test_no_pod_is_root_or_may_write_its_image(file: Path) -> None:
     for pod in pods(file):
         assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["automountServiceAccountToken"] is False
+        assert pod["automountServiceAccountToken"] is (file == BROKERS)
         for container in pod["containers"]:
             rights = container["securityContext"]
             assert rights["readOnlyRootFilesystem"] is True
@@ -194,6 +197,23 @@ def test_what_is_scaled_is_the_fleet_and_triggers_have_what_they_need(file: Path
 
 def test_a_fleet_that_is_scaled_leaves_its_size_to_keda() -> None:
     assert "replicas" not in of_kind("StatefulSet")["spec"]
+
+
+def test_brokers_are_given_settings_that_there_are_and_reach_each_other_by_name() -> None:
+    (pod,) = pods(BROKERS)
+    (container,) = pod["containers"]
+    env = {x["name"]: x.get("value", "") for x in container["env"]}
+    prefix = "CHANGEFEED_BROKER__"
+    given = {x.removeprefix(prefix): env[x] for x in env if x.startswith(prefix)}
+    known = {"__".join(x).upper() for x in entries(BrokerSettings)}
+    assert given.keys() <= known
+    service = of_kind("Service", BROKERS)["metadata"]["name"]
+    assert of_kind("StatefulSet", BROKERS)["spec"]["serviceName"] == service
+    (port,) = (x["containerPort"] for x in container["ports"])
+    assert given["WEB__ADVERTISE"] == f"$(POD).{service}:{port}"
+    assert given["WEB__PORT"] == str(port)
+    folder = container["volumeMounts"][0]["mountPath"]
+    assert given["WEB__TOKEN_FILE"].startswith(f"{folder}/")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,12 @@ def test_the_build_has_all_that_the_wheel_is_made_of() -> None:
 
 def test_versions_are_those_of_the_project() -> None:
     assert f'image.version="{VERSION}"' in DOCKERFILE
-    others = ("compose.yaml", "samples/container/Dockerfile", "samples/container/README.md")
+    others = (
+        "compose.yaml",
+        "samples/brokers/compose.yaml",
+        "samples/container/Dockerfile",
+        "samples/container/README.md",
+    )
     for name in others:
         images = re.findall(r"changefeed-host:([\w.]+)", (ROOT / name).read_text())
         assert set(images) == {VERSION}, name
