@@ -23,6 +23,8 @@ COMMANDS: Mapping[str, str] = {
     "resume": "changefeed.cli.pause:resume",
     "release": "changefeed.cli.release:release",
     "reset": "changefeed.cli.reset:reset",
+    "split": "changefeed.cli.split:split",
+    "merge": "changefeed.cli.split:merge",
     "produce": "changefeed.cli.produce:produce",
     "log": "changefeed.cli.log:log",
     "init-config": "changefeed.cli.init_config:init_config",

@@ -110,6 +110,31 @@ class RangeEnded(Exception):
 
 
 @runtime_checkable
+class ReadsParts(Protocol):
+    """A feed whose ranges can be read in parts of their keys, each by itself.
+
+    A part is a range as any other, but none that ``ranges`` lists. A position in a range is
+    one in each part of it as well: it passes over what lies before it, and nothing else.
+    """
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        """Cut the keys of a range into so many parts (at least 2), of about as many keys each.
+
+        They come by their bounds, without a gap, and have no parents. Raise ``FeedRefused``
+        for a range that cannot be cut so.
+        """
+        ...
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        """Return the part that has the keys of some, which come by their bounds, without a gap.
+
+        Raise ``FeedRefused`` where no position can be one in all of them, as ``ranges`` last
+        found it.
+        """
+        ...
+
+
+@runtime_checkable
 class RemembersRanges(Protocol):
     """A feed whose store forgets the bounds of ranges that are gone.
 

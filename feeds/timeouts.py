@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import TypeVar, cast
 
 from changefeed.feeds.errors import FeedUnavailable
@@ -13,6 +14,7 @@ from changefeed.feeds.feed import (
     FeedRange,
     Page,
     RangeId,
+    ReadsParts,
     RemembersRanges,
     StartAt,
 )
@@ -23,11 +25,11 @@ T = TypeVar("T")
 
 def bounded_feed(feed: Feed, *, timeout: float) -> Feed:
     """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
-    ``FeedUnavailable``. It remembers ranges, and answers for many, if ``feed`` does, and
-    only then.
+    ``FeedUnavailable``. It remembers ranges, answers for many, and reads parts, if ``feed``
+    does, and only then.
     """
-    remembers, answers = isinstance(feed, RemembersRanges), isinstance(feed, AnswersForMany)
-    return _BOUNDED[remembers, answers](feed, timeout)
+    kinds = tuple(y for x, y in _KINDS.items() if isinstance(feed, x))
+    return _bounded_kind(kinds)(feed, timeout)
 
 
 async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
@@ -89,14 +91,24 @@ class _AnswersForMany(_BoundedFeed):
         return await self._bounded("lags", feed.lags(positions))
 
 
-class _DoesBoth(_RemembersRanges, _AnswersForMany):
-    pass
+class _ReadsParts(_BoundedFeed):
+    """Of a feed that reads parts of its ranges."""
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return cast("ReadsParts", self._feed).cut(found, into)
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return cast("ReadsParts", self._feed).joined(parts)
 
 
-_BOUNDED = {
-    (False, False): _BoundedFeed,
-    (True, False): _RemembersRanges,
-    (False, True): _AnswersForMany,
-    (True, True): _DoesBoth,
+_KINDS: Mapping[type, type[_BoundedFeed]] = {
+    RemembersRanges: _RemembersRanges,
+    AnswersForMany: _AnswersForMany,
+    ReadsParts: _ReadsParts,
 }
-"""By whether a feed remembers ranges, and whether it answers for many."""
+"""What a feed may do beyond the contract, and what passes it on."""
+
+
+@cache
+def _bounded_kind(kinds: tuple[type[_BoundedFeed], ...]) -> type[_BoundedFeed]:
+    return cast("type[_BoundedFeed]", type("_Bounded", (*kinds, _BoundedFeed), {}))

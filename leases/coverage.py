@@ -101,9 +101,9 @@ def _uncovered_now(
             continue
         gaps = _gaps(found, [x.range for x in living])
         known = all(x.range.high for x in living)
-        if gaps and (found.id in ended or (gaps != [found] and not known)):
+        if gaps and not known and (found.id in ended or gaps != [found]):
             yield _never_read(found, gaps)
-        elif gaps == [found]:
+        elif gaps == [found] and found.id not in ended:
             yield _without_lease(found, start)
         elif gaps:
             yield _part_without_lease(found, gaps, start)
@@ -161,7 +161,7 @@ def _never_read(found: FeedRange, gaps: Sequence[FeedRange]) -> Diagnostic:
     return problem(
         "leases",
         f"no lease holds the keys with hashes from {_bounds(gaps)} of range {found.id}, and no "
-        f"host will create one: its lease has ended, or the bounds of another are not known",
+        f"host will create one: the bounds of another lease are not known",
         f"stop all hosts, delete the leases of {found.id} and those without bounds, and start "
         f"one: it creates them again, at feed.start; {_AGAIN}",
     )

@@ -25,6 +25,7 @@ from changefeed.feeds.cosmos.address import (
 )
 from changefeed.feeds.cosmos.changes import Changes
 from changefeed.feeds.cosmos.client import client_of
+from changefeed.feeds.cosmos.hashes import EVEN_HASHES, even_parts
 from changefeed.feeds.cosmos.positions import (
     BEGINNING,
     check_position,
@@ -106,6 +107,7 @@ async def open_cosmos(
             mode=mode,
             container_rid=found["_rid"],
             key_paths=found["partitionKey"]["paths"],
+            hash_version=found["partitionKey"].get("version", 1),
         )
         await feed.ranges()
         yield feed
@@ -127,8 +129,10 @@ class CosmosFeed:
         mode: Mode,
         container_rid: str,
         key_paths: Sequence[str],
+        hash_version: int = EVEN_HASHES,
     ) -> None:
         self._requests = requests
+        self._hash_version = hash_version
         self._mode: Mode = mode
         self._rid = container_rid
         self._changes = Changes(key_paths, all_versions=mode == "all-versions")
@@ -151,6 +155,18 @@ class CosmosFeed:
 
     def part(self, low: str, high: str) -> FeedRange:
         return part_between(low, high)
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        if self._hash_version != EVEN_HASHES:
+            raise FeedRefused(
+                f"range {found.id!r} cannot be split: its container has version "
+                f"{self._hash_version} of partition keys, whose hashes are not cut here. A "
+                f"container made today has version 2"
+            )
+        return [part_between(low, high) for low, high in even_parts(found, into)]
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return self._topology.joined(parts)
 
     async def ranges(self) -> Sequence[FeedRange]:
         await self._look()

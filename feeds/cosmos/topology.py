@@ -117,6 +117,22 @@ class Topology:
             )
         return self._descendants(range_id)
 
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        """Return the part that holds the keys of some, which touch, of one physical range.
+
+        Raise ``FeedRefused`` for others: each physical range counts its LSNs for itself.
+        """
+        bounds = Bounds(low=parts[0].low, high=parts[-1].high)
+        holders = self._holders(bounds)
+        if len(holders) != 1:
+            names = ", ".join(x.id for x in holders)
+            raise FeedRefused(
+                f"ranges {', '.join(x.id for x in parts)} are read from several physical "
+                f"ranges ({names}), whose positions cannot be compared: Cosmos DB alone can "
+                f"merge these"
+            )
+        return part_between(bounds.low, bounds.high)
+
     def _holders(self, bounds: Bounds) -> Sequence[FeedRange]:
         return [x for x in self.physical if _bounds(x).common(bounds)]
 

@@ -187,14 +187,22 @@ def parts_without_lease(
     """Return the bounds of keys without a lease, in ranges of which others have one.
 
     A range that was merged is read in parts, and none of them is a range of the feed: one
-    whose lease was deleted is seen only by the keys that are missing. What was ended before any
-    host read it has never held keys; a lease without bounds may hold any.
+    whose lease was deleted is seen only by the keys that are missing. So is one that an
+    operator has split: its lease has ended, and the feed has it still. What was ended before
+    any host read it has never held keys; a lease without bounds may hold any.
     """
-    held = [x.range for x in leases if x.epoch or not x.ended]
+    ranges, leases = list(ranges), list(leases)
+    ended = {x.range_id for x in leases if x.ended}
+    split = {x.id for x in ranges if x.id in ended}
+    held = [
+        x.range
+        for x in leases
+        if (x.epoch or not x.ended) and not (x.ended and x.range_id in split)
+    ]
     if not all(x.high for x in held):
         return []
     spans = _joined(held)
-    return [gap for found in ranges for gap in _gaps(found, spans)]
+    return [gap for x in ranges for gap in _gaps(x, spans, of_all=x.id in split)]
 
 
 def _joined(held: Iterable[FeedRange]) -> list[tuple[str, str]]:
@@ -209,8 +217,10 @@ def _joined(held: Iterable[FeedRange]) -> list[tuple[str, str]]:
     return spans
 
 
-def _gaps(found: FeedRange, spans: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Find the gaps of a range that something holds keys of.
+def _gaps(
+    found: FeedRange, spans: Sequence[tuple[str, str]], *, of_all: bool
+) -> Iterator[tuple[str, str]]:
+    """Find the gaps of a range that something holds keys of, or, if said so, nothing.
 
     Thousands of ranges are looked at one after the other, so each looks at few spans.
     """
@@ -220,7 +230,7 @@ def _gaps(found: FeedRange, spans: Sequence[tuple[str, str]]) -> Iterator[tuple[
         if low < held_from:
             yield low, held_from
         low = held_to
-    if found.low < low < found.high:
+    if (found.low < low or of_all) and low < found.high:
         yield low, found.high
 
 

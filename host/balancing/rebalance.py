@@ -5,11 +5,12 @@ again in the next round: a claim without an answer is unknown, never owned.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
-from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
+from changefeed.feeds.feed import Feed, RangeId, ReadsParts, RemembersRanges
 from changefeed.host.balancing.balancer import (
     Balancer,
     Listing,
@@ -72,6 +73,7 @@ class Rebalancer:
         self._stopping = stopping
         self._vanished = vanished
         self._unended: frozenset[RangeId] = frozenset()
+        self._epochs: Mapping[RangeId, int] = {}
         self._clock = clock
         self._listing = LeaseListing(container, clock)
         self._fencing = asyncio.Lock()
@@ -85,6 +87,8 @@ class Rebalancer:
         self._look_for_vanished(leases)
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
+        if isinstance(self._feed, ReadsParts):
+            self._epochs = {x.range_id: x.epoch for x in leases if x.ended}
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         self._events.loads(self._pool.leases.values())
         fleet = self._balancer.fleet
@@ -169,7 +173,7 @@ class Rebalancer:
     async def _acquire(self, lease: Lease, how: str) -> None:
         owned = await acquire(
             self._container,
-            lease,
+            above_parents(lease, self._epochs),
             taken=lambda x: x.taken_by(self._me, self._incarnation),
             settings=self._settings.leases,
             clock=self._clock,
@@ -207,6 +211,18 @@ class Rebalancer:
             return stored.asked_by(self._me) if same else None
 
         return request
+
+
+def above_parents(lease: Lease, epochs: Mapping[RangeId, int]) -> Lease:
+    """Let the epochs of a lease that no host has owned begin above those of its parents.
+
+    Parts of ranges are named by their keys. One that is split, and merged again, comes back
+    under its name, when the lease that it had is long deleted; and epochs only grow.
+    """
+    if lease.epoch:
+        return lease
+    highest = max((epochs.get(x, 0) for x in lease.range.parents), default=0)
+    return replace(lease, epoch=highest)
 
 
 def _given_up(lease: Lease, living: Collection[HostName]) -> Lease:

@@ -182,10 +182,12 @@ class CosmosLeases(CosmosMembers):
         """Refuse a range over leases of parts of it, which .NET keeps after a merge.
 
         Their positions cannot be brought together without reading the parts to their end.
-        A range that lies within a part is what the part goes on in after a split.
+        A range that lies within a part is what the part goes on in after a split; one that
+        waits for a part is what it is merged into.
         """
         for part in self._parts:
-            if not part.ended and documents.exceeds(lease.range, part.range):
+            waits = part.range_id in lease.range.parents
+            if not (part.ended or waits) and documents.exceeds(lease.range, part.range):
                 raise ContainerRefused(
                     f"there is no lease of range {lease.range_id!r}, but one of a part of "
                     f"it, {part.range_id!r}, as .NET keeps them after a merge: a lease of "

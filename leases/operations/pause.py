@@ -2,6 +2,7 @@
 
 A paused lease keeps its checkpoint. Its owner notices with its next renewal, or its next
 listing, finishes what it has in hand and releases it; no host takes it until it is resumed.
+What a command has paused for a moment is its own: to resume all leaves that out.
 """
 
 from collections.abc import Callable, Collection
@@ -10,6 +11,9 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.leases.operations.update import update_lease
+
+SPLITTING = "being split (changefeed split)"
+MERGING = "being merged (changefeed merge)"
 
 
 async def pause(
@@ -30,11 +34,15 @@ async def pause(
 async def resume(
     container: LeaseContainer, range_ids: Collection[RangeId] | None
 ) -> list[RangeId]:
-    """Resume these ranges, or all; return those that were paused. Otherwise as ``pause``."""
+    """Resume these ranges, or all; return those that were paused. Otherwise as ``pause``.
+
+    All are those that no command has paused while it splits or merges them.
+    """
+    others = (None,) if range_ids is not None else (None, SPLITTING, MERGING)
     return await _change_all(
         container,
         range_ids,
-        lambda lease: None if lease.paused is None else lease.paused_because(None),
+        lambda lease: None if lease.paused in others else lease.paused_because(None),
     )
 
 

@@ -20,7 +20,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed.emulator import DEVELOPMENT_KEY
-from tests.support.commands import Running, running
+from tests.support.commands import Running, changefeed, running
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import control, emulator_process, free_port
 
@@ -230,3 +230,46 @@ async def test_what_a_dotnet_fleet_has_read_is_not_read_again(tmp_path: Path) ->
         assert sorted(x[:2] for x in world.handled) == sorted(
             (key, n) for key in KEYS for n in range(5, 10)
         )
+
+
+async def by_hand(world: World, name: str, *arguments: str) -> list[str]:
+    """Run a command of an operator; return the words it says."""
+    places = (f"--feed=cosmos+{world.url}d/orders", f"--leases=cosmos+{world.url}d/leases")
+    prefix = f"{places[1]}?prefix=fleet"
+    done = await asyncio.to_thread(
+        partial(changefeed, cwd=world.cwd, patience=PATIENCE),
+        name,
+        places[0],
+        prefix,
+        *QUICK,
+        *arguments,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split()
+
+
+async def test_a_range_is_split_and_merged_by_hand_while_hosts_read_it(tmp_path: Path) -> None:
+    async with (
+        emulator_process(tmp_path) as (_, url),
+        a_world(tmp_path, url) as world,
+        world.host("h0") as first,
+        world.host("h1") as second,
+    ):
+        await world.write(3)
+        await world.all_handled(first)
+        writing = asyncio.create_task(world.write(20, pause=0.1))
+        *_, low, middle, high = await by_hand(world, "split", "0", "--into=3")
+        assert (low[0], middle[-32:], high[-3:]) == ("-", high[:32], "-FF")
+        await world.split()  # in the middle of one of the parts
+        await writing
+        await world.all_handled(first)
+        *_, merged = await by_hand(
+            world, "merge", "--wait=50", "--", low, middle[:32] + "-1F" + "F" * 30
+        )
+        assert merged == "-1F" + "F" * 30
+        await world.write(3)
+        await world.all_handled(first)
+        for host in (first, second):
+            await stopped(host)
+        world.check(repeated=0)
+        assert len({x[2] for x in world.handled}) == 2

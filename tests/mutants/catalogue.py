@@ -15,6 +15,7 @@ from .of_lifecycle import LIFECYCLE
 from .of_load import LOAD
 from .of_observers import OBSERVERS
 from .of_page import PAGE
+from .of_parts import PARTS
 from .of_pipeline import PIPELINE
 from .of_planning import PLANNING
 from .of_stores import STORES
@@ -38,4 +39,5 @@ MUTANTS = (
     *COMPACTION,
     *HOMES,
     *PAGE,
+    *PARTS,
 )

@@ -4,7 +4,8 @@ A seed says what happens; over which feed, in which lease container, and whether
 interfere, is said apart. Two of three are lived through over the feed in memory, the third
 over one whose ranges come and go as those of Cosmos DB; every second world is wild; half of
 them keep their leases in memory, a quarter each in documents of Cosmos DB and in SQLite. In
-two of 26 hosts of another kind share the leases, as the .NET change feed processor does.
+two of 32 hosts of another kind share the leases, as the .NET change feed processor does, and in
+six people split and merge ranges that the feed has not.
 
 Exit code 1 if any of them violates an invariant; each is printed with its story and the
 command that tells it again.
@@ -55,6 +56,7 @@ class _Kind:
     wild: bool = False
     mixed: bool = False
     renewal: Kind | None = None
+    splits: bool = False
 
     def live(self, seed: int) -> Outcome:
         return simulate(
@@ -64,6 +66,7 @@ class _Kind:
             wild=self.wild,
             mixed=self.mixed,
             renewal=self.renewal,
+            splits=self.splits,
         )
 
     @property
@@ -71,7 +74,8 @@ class _Kind:
         wild = "--wild" if self.wild else "--calm"
         mixed = " --mixed" if self.mixed else ""
         renewal = f" --renewal={self.renewal}" if self.renewal else ""
-        return f"--feed={self.feed} --leases={self.leases} {wild}{mixed}{renewal}"
+        splits = " --splits" if self.splits else ""
+        return f"--feed={self.feed} --leases={self.leases} {wild}{mixed}{splits}{renewal}"
 
 
 _FEEDS: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
@@ -83,6 +87,11 @@ _MIXTURE = [
     for feed in _FEEDS
 ]
 _MIXED = [_Kind(feed="cosmos", leases="cosmos", wild=x, mixed=True) for x in (True, False)]
+_SPLITS = [
+    _Kind(feed="cosmos", leases=leases, wild=wild, splits=True)
+    for leases in ("memory", "cosmos", "sqlite")
+    for wild in (True, False)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +206,16 @@ def main(
     renewal: Annotated[
         Kind | None, typer.Option(help="What keeps all leases; as the seed says, if not said.")
     ] = None,
+    splits: Annotated[
+        bool,
+        typer.Option("--splits", help="People split and merge ranges, over Cosmos DB only."),
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
 ) -> None:
     if mixed:
         feed = leases = "cosmos"
+    if splits:
+        feed = "cosmos"
     if seed is not None:
         _one(
             seed,
@@ -210,6 +225,7 @@ def main(
                 wild=wild or False,
                 mixed=mixed,
                 renewal=renewal,
+                splits=splits,
             ),
         )
         return
@@ -223,8 +239,9 @@ def main(
             wild=kind.wild if wild is None else wild,
             mixed=mixed or (kind.mixed and not said),
             renewal=renewal,
+            splits=splits or (kind.splits and not (said or mixed)),
         )
-        for kind in cycle([*_MIXTURE, *_MIXED])
+        for kind in cycle([*_MIXTURE, *_MIXED, *_SPLITS])
     )
     _many(zip(chunks, kinds, strict=False), jobs, seconds)
 

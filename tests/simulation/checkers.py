@@ -64,6 +64,7 @@ class Checker:
         self._claimed: dict[RangeId, int] = defaultdict(int)  # epochs of checkpoints apart
         self._ended = set[RangeId]()
         self._read_to_end = set[RangeId]()  # and forgotten
+        self._over = set[RangeId]()  # ended, and deleted: a part of such keys may come back
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
         self._suspended = set[str]()  # processes whose clocks stood still
         self.neighbours = set[str]()
@@ -230,6 +231,9 @@ class Checker:
         self.events += 1
         self._being_read.pop(lease.range_id, None)
         self.leases.pop(lease.range_id, None)
+        if lease.ended:
+            self._over.add(lease.range_id)
+            self._claimed.pop(lease.range_id, None)  # its checkpoint goes with it
         if writer == OPERATOR and not lease.ended:
             self._begun_anew.add(lease.range_id)
             self._epoch[lease.range_id] = 0
@@ -280,9 +284,10 @@ class Checker:
         if writer in self.neighbours:
             self._beside_others(before, after)
         self._nobody_else_reads(after)
-        if after.epoch < self._epoch[range_id] and writer not in self.neighbours:
-            raise Violation(f"the epoch of {range_id} fell to {after.epoch} by {writer}")
-        self._epoch[range_id] = after.epoch
+        comes_back = not after.epoch and range_id in self._over  # a part, under its name
+        if not comes_back:
+            self._epoch_grows(after, writer)
+            self._epoch[range_id] = after.epoch
         if before is None or before.sign_of_life != after.sign_of_life:
             still = self.now() - self._moved_at.get(range_id, self.now())
             self._moved_at[range_id] = self.now()
@@ -298,6 +303,11 @@ class Checker:
                     raise Violation(f"{writer} gave up {range_id} while {call} was under way")
         if before.ended and writer not in self.neighbours:
             raise Violation(f"the ended range {range_id} was written by {writer}")
+
+    def _epoch_grows(self, after: Lease, writer: str) -> None:
+        fell = after.epoch < self._epoch[after.range_id]
+        if fell and writer not in self.neighbours:
+            raise Violation(f"the epoch of {after.range_id} fell to {after.epoch} by {writer}")
 
     def _beside_others(self, before: Lease | None, after: Lease) -> None:
         """A host of another kind waits for no parents, does not know which ranges have ended,

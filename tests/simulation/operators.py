@@ -1,12 +1,14 @@
 """What people do to a fleet from outside: with our commands, or with their own hands."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
+from changefeed.feeds.feed import FeedRange
+from changefeed.host.parts import LeasedFeed, merge, split
 from changefeed.host.reset import RangeInUse, carry_out, planned
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
@@ -14,6 +16,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.leases.operations.release import release
 from changefeed.leases.timeouts import BoundedContainer
+from changefeed.runtime.errors import UserError
 
 from .checkers import OPERATOR
 
@@ -85,6 +88,54 @@ class Operators:
 
     async def _delete(self, container: LeaseContainer, lease: Lease) -> None:
         await container.delete(lease)
+
+    async def split(self) -> None:
+        """Split some range that the feed has not, and again until it is done or refused."""
+        await self._about_some_lease("split by hand", self._split)
+
+    async def _split(self, container: LeaseContainer, lease: Lease) -> None:
+        into = self._random.choice([2, 2, 3, 4])
+        await self._insist(lambda: split(self._leased(container), lease.range_id, into))
+
+    async def merge(self) -> None:
+        """Merge some ranges that touch, and that the feed has as one, likewise."""
+        container = self.container()
+        with suppress(*_FAILURES):
+            leases = [x.range for x in await container.list() if x.epoch and not x.ended]
+            beside = [
+                [y for y in sorted(leases, key=lambda y: y.low) if x.covers(y)]
+                for x in self._world.source.open_ranges()
+            ]
+            runs = [x for x in beside if len(x) > 1]
+            if runs:
+                await self._merge(container, self._random.choice(runs))
+
+    async def _merge(self, container: LeaseContainer, beside: Sequence[FeedRange]) -> None:
+        first = self._random.randrange(len(beside) - 1)
+        names = [x.id for x in beside[first : first + self._random.choice([2, 2, 3])]]
+        self._world.tell(f"merge by hand {names}")
+        patience = self._random.uniform(1, 60)
+        await self._insist(lambda: merge(self._leased(container), names, patience=patience))
+
+    def _leased(self, container: LeaseContainer) -> LeasedFeed:
+        return LeasedFeed(
+            feed=self._world.feed_of(OPERATOR),
+            container=container,
+            settings=self._world.lease_settings,
+        )
+
+    async def _insist(self, do: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            try:
+                await do()
+            except UserError as refused:
+                self._world.tell(f"refused: {refused}")
+                return
+            except _FAILURES:
+                await asyncio.sleep(1)
+            else:
+                self._world.tell("done by hand")
+                return
 
     async def edit(self) -> None:
         """Give some lease by hand to a host that does not exist."""

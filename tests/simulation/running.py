@@ -22,13 +22,23 @@ def simulate(
     wild: bool = False,
     mixed: bool = False,
     renewal: Kind | None = None,
+    splits: bool = False,
 ) -> Outcome:
     """Live through one seed, from a fresh loop to its end."""
     global_random.seed(seed)  # libraries draw from it
     loop = FreezingLoop()
     with ExitStack() as after:
         try:
-            world = partial(World, seed, feed, leases, wild=wild, mixed=mixed, renewal=renewal)
+            world = partial(
+                World,
+                seed,
+                feed,
+                leases,
+                wild=wild,
+                mixed=mixed,
+                splits=splits,
+                renewal=renewal,
+            )
             return loop.run_until_complete(_bounded(world, after))
         finally:
             loop.thaw_all()

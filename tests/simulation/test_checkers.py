@@ -129,6 +129,18 @@ def test_epochs_begin_anew_only_where_a_lease_was_deleted_by_hand() -> None:
                 checker.stored(None, FREE, "b/1")
 
 
+def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() -> None:
+    checker, taken, _ = watched(1)
+    third = replace(taken, epoch=3)
+    checker.stored(taken, third, "a/1")
+    checker.stored(third, third.finished(), "a/1")
+    checker.deleted(third.finished(), "a/1")
+    checker.stored(None, FREE, "b/1")
+    with pytest.raises(Violation, match="the epoch of r1 fell to 1"):
+        checker.stored(FREE, taken, "b/1")
+    checker.stored(FREE, replace(taken, epoch=4), "b/1")
+
+
 def call_of(taken: Lease, process: str = "a/1") -> Call:
     return Call(process=process, range_id=R1.id, epoch=taken.epoch)
 

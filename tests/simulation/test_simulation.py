@@ -122,6 +122,19 @@ def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> No
     assert any("stood still meanwhile" in x for x in outcome.story)
 
 
+def test_a_part_comes_back_under_its_name_with_epochs_above_those_it_had() -> None:
+    outcome = simulate(1021, "cosmos", splits=True)
+    assert any("done by hand" in x for x in outcome.story)
+
+
+@pytest.mark.parametrize("wild", [False, True], ids=["calm", "wild"])
+def test_nothing_is_lost_or_repeated_where_people_split_ranges_and_merge_them(
+    wild: bool,  # noqa: FBT001 - whether people do more than that
+) -> None:
+    outcome = simulate(26, "cosmos", wild=wild, splits=True)
+    assert any("done by hand" in x for x in outcome.story)
+
+
 @pytest.mark.parametrize("feed", ["memory", "cosmos"])
 def test_a_seed_tells_the_same_story_twice(feed: FeedKind) -> None:
     first, second = simulate(42, feed), simulate(42, feed)

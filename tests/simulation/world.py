@@ -13,6 +13,7 @@ from changefeed.feeds.feed import Feed
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
+from changefeed.host.settings import LeaseSettings
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
@@ -52,7 +53,8 @@ _HOSTS, _MANY_HOSTS = 6, 24
 class World:
     """Everything a seed decides. ``graceful`` worlds know no failures, only moves; ``wild``
     ones know people who interfere, odd observers, and worse networks; ``mixed`` ones know
-    hosts of another kind, which share the leases in Cosmos DB as long as clocks are right.
+    hosts of another kind, which share the leases in Cosmos DB as long as clocks are right;
+    in those that have ``splits``, people split and merge ranges that the feed has not.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class World:
         wild: bool = False,
         mixed: bool = False,
         renewal: Kind | None = None,
+        splits: bool = False,
     ) -> None:
         self.random = random = Random(seed)
+        self.splits = splits
         self.seed = seed
         self.feed = feed
         self.wild = wild
@@ -117,6 +121,10 @@ class World:
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
         self.checker.most_unstored = cast("int", self._parts["observer"]["max_unacknowledged"])
+
+    @property
+    def lease_settings(self) -> LeaseSettings:
+        return settings("operator", self._parts).leases
 
     @property
     def puts_aside(self) -> bool:
@@ -283,6 +291,8 @@ class World:
             self.roll,
             operators.pause,
         ]
+        if self.splits:
+            gentle += [operators.split, operators.split, operators.merge, operators.merge]
         rough: list[Callable[[], Awaitable[None]]] = [
             faults.crash,
             faults.crash,

@@ -24,7 +24,7 @@ from changefeed.feeds.cosmos.positions import (
     sequences,
 )
 from changefeed.feeds.cosmos.topology import Place, Topology, part_between
-from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.feed import (
     Change,
     Continuation,
@@ -122,6 +122,16 @@ class ShiftingReader:
 
     def part(self, low: str, high: str) -> FeedRange:
         return part_between(low, high)
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        low, high = int(found.low or "0", 16), int(found.high, 16)
+        if high - low < into:
+            raise FeedRefused(f"range {found.id!r} has too few hashes")
+        cuts = (f"{low + (high - low) * n // into:02X}" for n in range(1, into))
+        return [part_between(*x) for x in pairwise([found.low, *cuts, found.high])]
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return self._topology.joined(parts)
 
     async def ranges(self) -> Sequence[FeedRange]:
         await self._look()

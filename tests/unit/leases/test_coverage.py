@@ -84,12 +84,16 @@ def test_keys_beside_a_lease_whose_bounds_are_not_known_are_never_read() -> None
     assert "from 9F to FF of range 4" in found.text
 
 
-def test_a_range_whose_own_lease_has_ended_is_never_read() -> None:
-    (found,) = never_read(
-        replace(held("1", "", "7F"), ended=True),
-        held("2", "7F", "FF"),
-        ranges=[physical("1", "", "7F"), physical("2", "7F", "FF")],
-    )
+def test_the_keys_of_a_range_that_was_split_by_hand_get_a_lease_again() -> None:
+    split = replace(held("1", "", "7F"), ended=True)
+    ranges = [physical("1", "", "7F"), physical("2", "7F", "FF")]
+    other = held("2", "7F", "FF")
+    (found,) = never_read(split, other, ranges=ranges)
+    assert found.severity is Severity.WARNING
+    assert "from 00 to 7F of range 1: hosts will create one" in found.text
+    (found,) = never_read(split, held("-3F", "", "3F"), other, ranges=ranges)
+    assert "from 3F to 7F of range 1: hosts will create one" in found.text
+    (found,) = never_read(split, other, held("9", "", ""), ranges=ranges)
     assert found.severity is Severity.PROBLEM
 
 

@@ -486,6 +486,19 @@ def test_a_part_whose_keys_some_lease_holds_or_may_hold_gets_none() -> None:
     assert parts_without_lease(ranges, [half, without_bounds]) == []
 
 
+def test_parts_of_a_range_that_was_split_by_hand_are_missed_when_their_leases_are_gone() -> (
+    None
+):
+    whole = FeedRange(id=R0, low="", high="8")
+    split = replace(Lease(range=whole), epoch=1).finished()
+    part = Lease(range=FeedRange(id=R1, low="", high="4", parents=(R0,)))
+    assert parts_without_lease([whole], [split, part]) == [("4", "8")]
+    assert parts_without_lease([whole], [split]) == [("", "8")]
+    assert parts_without_lease([], [split, part]) == []
+    reading = Lease(range=whole, epoch=1)
+    assert parts_without_lease([whole], [split, reading]) == []  # two listings, one of before
+
+
 @pytest.mark.parametrize(
     ("ended", "created"),
     [

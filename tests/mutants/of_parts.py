@@ -1,0 +1,119 @@
+"""Breaks of what splits ranges without the feed, and merges them again."""
+
+from .mutant import Mutant
+
+_PARTS = "tests/unit/host/test_parts.py"
+_SYNC = "tests/unit/host/balancing/test_range_sync.py"
+
+PARTS = (
+    Mutant(
+        name="parts that have changes left are merged where the last of them is",
+        file="host/parts.py",
+        before="        if page.changes:\n            return None\n",
+        after="",
+        rule=12,
+        tests=(
+            f"{_PARTS}::test_parts_with_something_left_to_read_are_not_merged_and_not_stopped",
+        ),
+    ),
+    Mutant(
+        name="parts with different ends are merged at one of these",
+        file="host/parts.py",
+        before="    return ends.pop() if len(ends) == 1 else None\n",
+        after="    return ends.pop()\n",
+        rule=12,
+        tests=(f"{_PARTS}::test_parts_whose_ends_differ_are_not_merged",),
+    ),
+    Mutant(
+        name="a range that was resumed while it was split is ended all the same",
+        file="host/parts.py",
+        before="        if stored is not None and not stored.ended:\n",
+        after="        if stored is None:\n",
+        rule=12,
+        tests=(f"{_PARTS}::test_a_lease_that_was_written_since_is_not_ended",),
+    ),
+    Mutant(
+        name="an owner that has not released a range is not waited for",
+        file="host/parts.py",
+        before="        if stored.owner is not None and clock() < until:\n",
+        after="        if stored.owner is None and clock() < 0:\n",
+        rule=4,
+        tests=(f"{_PARTS}::test_an_owner_that_does_not_release_loses_the_range_as_to_a_steal",),
+    ),
+    Mutant(
+        name="a split that failed leaves its range paused",
+        file="host/parts.py",
+        before="    return lease.paused_because(None) if lease.paused == reason else None\n",
+        after="    return None\n",
+        rule=12,
+        tests=(f"{_PARTS}::test_a_split_that_fails_leaves_the_range_to_be_read_as_before",),
+    ),
+    Mutant(
+        name="a merge that was cut off is completed though its rest was read on",
+        file="host/parts.py",
+        before="    kept = all(x.paused == MERGING and",
+        after="    kept = all(x and True or",
+        rule=12,
+        tests=(
+            f"{_PARTS}::test_a_merge_that_was_cut_off_and_whose_rest_was_resumed_is_undone",
+        ),
+    ),
+    Mutant(
+        name="a merge that fails half way leaves a part ended",
+        file="host/parts.py",
+        before="                await _reopen(container, before.range_id)\n",
+        after="                assert before\n",
+        rule=12,
+        tests=(
+            f"{_PARTS}::test_where_others_write_to_a_part_before_its_end_all_go_on_as_before",
+        ),
+    ),
+    Mutant(
+        name="to resume all resumes what a merge has stopped",
+        file="leases/operations/pause.py",
+        before="else (None, SPLITTING, MERGING)\n",
+        after="else (None,)\n",
+        rule=0,
+        tests=(
+            f"{_PARTS}::test_a_merge_that_was_cut_off_between_two_ends_is_completed_by_the_next",
+        ),
+    ),
+    Mutant(
+        name="what an operator has split counts as read by its own lease",
+        file="host/balancing/range_sync.py",
+        before=" and not (x.ended and x.range_id in split)\n",
+        after="\n",
+        rule=12,
+        tests=(
+            f"{_SYNC}::test_parts_of_a_range_that_was_split_by_hand_are_missed_when_their_leases_are_gone",
+        ),
+    ),
+    Mutant(
+        name="a part that comes back begins its epochs again",
+        file="host/balancing/rebalance.py",
+        before="    return replace(lease, epoch=highest)\n",
+        after="    return lease\n",
+        rule=6,
+        tests=(
+            f"{_PARTS}::test_a_part_that_comes_back_under_its_name_begins_above_the_epochs_it_had",
+        ),
+    ),
+    Mutant(
+        name="a split takes over what an earlier one has left under the same name",
+        file="host/parts.py",
+        before="    _refuse_taken(leases, cut)\n",
+        after="",
+        rule=12,
+        tests=(f"{_PARTS}::test_what_cannot_be_split_is_refused_with_its_reason",),
+    ),
+    Mutant(
+        name="bounds of Cosmos DB are cut in the space that no hash lies in",
+        file="feeds/cosmos/hashes.py",
+        before="_SPACE: Final = 1 << 126",
+        after="_SPACE: Final = 1 << 128",
+        rule=0,
+        tests=(
+            "tests/unit/feeds/cosmos/test_hashes.py::test_it_is_cut_where_cosmos_db_would_cut_it",
+        ),
+    ),
+)

@@ -1,0 +1,56 @@
+"""Where ranges of Cosmos DB are cut by hand."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.emulator.hashing import effective_partition_key, even_cuts, middle, width
+from changefeed.feeds.cosmos.hashes import even_parts
+from changefeed.feeds.cosmos.topology import Place, Topology, part_between
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import FeedRange, RangeId
+
+WHOLE = part_between("", "FF")
+HASHES = st.text(min_size=1, max_size=40).map(effective_partition_key)
+
+
+def test_it_is_cut_where_cosmos_db_would_cut_it() -> None:
+    for parts in (2, 3, 7, 256):
+        bounds = list(even_parts(WHOLE, parts))
+        assert [high for _, high in bounds] == [*even_cuts(parts), "FF"]
+    (half, _) = even_parts(part_between(*even_cuts(3)), 2)
+    assert half[1] == middle(*even_cuts(3))
+
+
+@given(bounds=st.sets(HASHES, min_size=2, max_size=2), into=st.integers(2, 300))
+def test_parts_cover_all_keys_once_and_have_as_many_hashes_each(
+    bounds: set[str], into: int
+) -> None:
+    low, high = sorted(bounds)
+    parts = list(even_parts(part_between(low, high), into))
+    assert [parts[0][0], parts[-1][1], len(parts)] == [low, high, into]
+    assert all(a[1] == b[0] for a, b in pairwise(parts))
+    sizes = [width(*x) for x in parts]
+    assert max(sizes) - min(sizes) <= 2
+    assert min(sizes) > 0
+
+
+@given(hashed=HASHES, into=st.integers(2, 64))
+def test_each_key_is_read_by_one_part_as_the_feed_finds_it(hashed: str, into: int) -> None:
+    topology = Topology(physical=[FeedRange(id=RangeId("0"), low="", high="FF")])
+    found = [topology.find(part_between(*x).id) for x in even_parts(WHOLE, into)]
+    places = [x for x in found if isinstance(x, Place)]
+    assert len(places) == into
+    assert sum(x.bounds.low <= hashed < x.bounds.high for x in places) == 1
+
+
+def test_what_has_no_bounds_or_too_few_hashes_is_refused() -> None:
+    with pytest.raises(FeedRefused, match="does not say which hashes"):
+        even_parts(FeedRange(id=RangeId("0")), 2)
+    one, two = "0" * 31 + "1", "0" * 31 + "2"
+    with pytest.raises(FeedRefused, match="too few hashes"):
+        even_parts(part_between(one, two), 2)
+    with pytest.raises(FeedRefused, match="too few hashes"):
+        even_parts(part_between("7F", "FF"), 2)  # above all hashes
