@@ -208,7 +208,8 @@ def key_in(part: RangeId) -> str:
 
 async def test_parts_with_something_left_to_read_are_not_merged_and_not_stopped() -> None:
     store, container = written(40), MemoryLeases()
-    await halves(container, 40, 3)
+    store.append(key_in(HIGH), b"the last")
+    await halves(container, 41, 40)
     before = {x.range_id: x.version for x in await container.list()}
     with pytest.raises(UserError, match="are at different positions"):
         await merge(leased(store, container), [LOW, HIGH], patience=3)
