@@ -439,8 +439,8 @@ FLEET = (
     Mutant(
         name="every feed counts as one that remembers ranges",
         file="feeds/timeouts.py",
-        before="    return _BOUNDED[remembers, answers](feed, timeout)\n",
-        after="    return _BOUNDED[True, answers](feed, timeout)\n",
+        before="if isinstance(feed, x))\n",
+        after="if isinstance(feed, x) or x is RemembersRanges)\n",
         rule=9,
         tests=("tests/unit/feeds/test_timeouts.py",),
     ),

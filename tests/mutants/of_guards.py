@@ -96,8 +96,8 @@ GUARDS = (
     Mutant(
         name="the lease of the last part of a range is never created again",
         file="host/balancing/range_sync.py",
-        before="    if found.low < low < found.high:\n        yield low, found.high\n",
-        after="",
+        before="    if (found.low < low or of_all) and low < found.high:\n",
+        after="    if low < found.low:\n",
         rule=12,
         tests=(_RANGES,),
     ),
