@@ -69,6 +69,9 @@ class FeedSettings(Section):
     read_timeout: Seconds = 60.0
     ranges_interval: Seconds = 30.0
     """How often to look for ranges that are new."""
+    parallelism: int = Field(default=1, ge=1, le=4096)
+    """How many ranges to read at least. The first leases of a feed with fewer (in Cosmos DB)
+    are of parts of its ranges; later, ``changefeed split`` makes more. Alike on all hosts."""
     lag_interval: Seconds = 10.0
     """How often to measure the lag of each range."""
 

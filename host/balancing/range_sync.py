@@ -4,10 +4,11 @@ import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from math import ceil
 from operator import itemgetter
 
-from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange, RangeId, RemembersRanges, StartAt
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused, RangeUnknown
+from changefeed.feeds.feed import Feed, FeedRange, RangeId, ReadsParts, RemembersRanges, StartAt
 from changefeed.host.balancing.waiting_leases import (
     free_from_deleted_parents,
     waits_for_ever,
@@ -101,6 +102,7 @@ class RangeSynchronizer:
                 leases=leases,
                 events=self._events,
                 memory=self._memory,
+                parallelism=self._settings.parallelism,
             )
         except (RangeRefused, RangeUnknown):
             self._changed()  # the other leases are there
@@ -128,8 +130,12 @@ async def create_missing(
     leases: Sequence[Lease],
     events: HostEvents,
     memory: LeaseMemory,
+    parallelism: int = 1,
 ) -> bool:
     """Create a lease for each range without one, its start resolved once and for all.
+
+    The first leases of a feed are of parts of its ranges, where it takes these to make
+    ``parallelism`` of them.
 
     Return whether any was missing. ``ranges`` come parents before their children. A lease
     that ``memory`` knows was deleted by hand: it goes on from there. Raise
@@ -137,7 +143,9 @@ async def create_missing(
     ``RangeRefused`` if one has no such start.
     """
     missing = _missing(ranges, leases)
-    if isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
+    if not leases and len(missing) < parallelism and not await container.list():
+        missing = in_parts(feed, missing, parallelism)
+    elif isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
         listed_twice = [*leases, *await container.list()]
         missing = _without_lease_on_keys(missing, listed_twice)
         bounds = parts_without_lease(ranges, listed_twice)
@@ -160,6 +168,21 @@ async def create_missing(
     if failed:
         raise failed[0]
     return bool(missing)
+
+
+def in_parts(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> list[FeedRange]:
+    """Cut ranges into parts, of about as many keys each within one, to have so many.
+
+    All hosts that create first leases together cut alike. Raise ``FeedRefused`` where the
+    feed reads no parts, or a range cannot be cut.
+    """
+    if not isinstance(feed, ReadsParts):
+        raise FeedRefused(
+            f"feed.parallelism is {parallelism}, and this feed has {len(ranges)} ranges, which "
+            f"cannot be read in parts: leave the setting out"
+        )
+    into = ceil(parallelism / len(ranges)) if ranges else 0
+    return [part for found in ranges for part in feed.cut(found, into)]
 
 
 def _without_lease_on_keys(

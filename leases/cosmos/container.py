@@ -58,7 +58,9 @@ class CosmosLeases(CosmosMembers):
         found = await self._items.query(documents.LISTED, begin=self._form.names.leases)
         self._warn_of_forgetful_neighbours(found)
         leases = [documents.lease_in(self._ours(x)) for x in found if documents.started(x)]
-        self._parts = [x for x in leases if documents.is_part(x.range)]
+        # What waits for a parent was not read yet: .NET knows no parents.
+        read = [x for x in leases if x.epoch or not x.range.parents]
+        self._parts = [x for x in read if documents.is_part(x.range)]
         if not self._only_look:
             # A host that lists has created what was missing at its last look.
             await self._markers.finish()

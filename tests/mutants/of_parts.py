@@ -7,6 +7,22 @@ _SYNC = "tests/unit/host/balancing/test_range_sync.py"
 
 PARTS = (
     Mutant(
+        name="a listing that lacks all leases makes parts beside them",
+        file="host/balancing/range_sync.py",
+        before=" and not await container.list():\n",
+        after=":\n",
+        rule=12,
+        tests=(f"{_SYNC}::test_a_listing_that_lacks_all_leases_makes_no_parts_beside_them",),
+    ),
+    Mutant(
+        name="the first leases are fewer than were asked for",
+        file="host/balancing/range_sync.py",
+        before="ceil(parallelism / len(ranges))",
+        after="max(2, parallelism // len(ranges) - 1)",
+        rule=0,
+        tests=(f"{_SYNC}::test_the_first_leases_are_of_parts_where_more_ranges_are_asked_for",),
+    ),
+    Mutant(
         name="parts that have changes left are merged where the last of them is",
         file="host/parts.py",
         before="        if page.changes:\n            return None\n",

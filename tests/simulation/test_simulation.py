@@ -127,6 +127,12 @@ def test_a_part_comes_back_under_its_name_with_epochs_above_those_it_had() -> No
     assert any("done by hand" in x for x in outcome.story)
 
 
+def test_what_a_split_that_was_cut_off_has_left_refuses_no_range_in_a_cosmos_container() -> (
+    None
+):
+    simulate(7011, "cosmos", "cosmos", wild=True, splits=True)
+
+
 @pytest.mark.parametrize("wild", [False, True], ids=["calm", "wild"])
 def test_nothing_is_lost_or_repeated_where_people_split_ranges_and_merge_them(
     wild: bool,  # noqa: FBT001 - whether people do more than that

@@ -120,6 +120,9 @@ class World:
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
+        if splits:
+            aside = Random(f"parallelism {seed}")  # without a draw: seeds keep their stories
+            self._parts["feed"]["parallelism"] = aside.choice([1, 1, 4, 9])
         self.checker.most_unstored = cast("int", self._parts["observer"]["max_unacknowledged"])
 
     @property

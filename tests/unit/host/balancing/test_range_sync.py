@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.errors import RangeUnknown
+from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.range_sync import (
@@ -28,6 +28,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 EVENTS = HostEvents(HostName("a"))
 R0, R1, R2, R3, R4 = (RangeId(f"r{n}") for n in range(5))
@@ -617,3 +618,71 @@ def test_a_lease_over_several_ranges_leaves_no_gap_in_them() -> None:
     wide = Lease(range=FeedRange(id=R0, low="", high="9"))
     inner = Lease(range=FeedRange(id=R1, low="2", high="3"))
     assert parts_without_lease(ranges, [wide, inner]) == [("9", "f")]
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "created"),
+    [
+        (1, ["1", "2"]),
+        (2, ["1", "2"]),
+        (3, ["-3F", "3F-7F", "7F-BF", "BF-FF"]),
+        (4, ["-3F", "3F-7F", "7F-BF", "BF-FF"]),
+        (5, ["-2A", "2A-54", "54-7F", "7F-A9", "A9-D4", "D4-FF"]),
+    ],
+)
+async def test_the_first_leases_are_of_parts_where_more_ranges_are_asked_for(
+    parallelism: int, created: list[str]
+) -> None:
+    store, leases = ShiftingStore(), MemoryLeases()
+    store.split(RangeId("0"))
+    for _ in range(2):  # once they are there, nothing is missing
+        await first_leases(ShiftingReader(store), leases, parallelism)
+        assert sorted(x.range_id for x in await leases.list()) == created
+    await first_leases(ShiftingReader(store), leases, 64)  # of another setting, later
+    assert sorted(x.range_id for x in await leases.list()) == created
+
+
+async def first_leases(feed: Feed, leases: MemoryLeases, parallelism: int) -> None:
+    await create_missing(
+        feed,
+        leases,
+        "beginning",
+        ranges=await feed.ranges(),
+        leases=await leases.list(),
+        events=EVENTS,
+        memory=LeaseMemory(),
+        parallelism=parallelism,
+    )
+
+
+async def test_the_rest_of_first_leases_that_were_cut_off_is_created_as_one_part() -> None:
+    store, leases = ShiftingStore(), MemoryLeases()
+    first = FeedRange(id=RangeId("-3F"), low="", high="3F")
+    await leases.create(Lease(range=first, continuation=Continuation('"0"')))
+    await first_leases(ShiftingReader(store), leases, 4)
+    assert sorted(x.range_id for x in await leases.list()) == ["-3F", "3F-FF"]
+
+
+async def test_a_listing_that_lacks_all_leases_makes_no_parts_beside_them() -> None:
+    store, leases = ShiftingStore(), MemoryLeases()
+    whole = FeedRange(id=RangeId("0"), low="", high="FF")
+    await leases.create(Lease(range=whole, continuation=Continuation('"0"')))
+    await create_missing(
+        ShiftingReader(store),
+        leases,
+        "beginning",
+        ranges=[whole],
+        leases=[],
+        events=EVENTS,
+        memory=LeaseMemory(),
+        parallelism=4,
+    )
+    assert [x.range_id for x in await leases.list()] == ["0"]
+
+
+async def test_a_feed_that_reads_no_parts_refuses_more_ranges_than_it_has() -> None:
+    await first_leases(MemoryFeed(3), MemoryLeases(), 3)
+    with pytest.raises(
+        FeedRefused, match=r"feed\.parallelism is 4, and this feed has 3 ranges"
+    ):
+        await first_leases(MemoryFeed(3), MemoryLeases(), 4)
