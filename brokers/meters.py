@@ -11,7 +11,23 @@ from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, ReadResul
 
 _Value = Callable[[CoreStatus], float]
 
-SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+SECONDS = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+)
 """Buckets of what takes milliseconds, and a minute where a store does not answer."""
 _BUCKET = 60.0
 

@@ -264,14 +264,18 @@ def _brokers(
 def rendered(found: LogStatus, *, all_: bool = False) -> RenderableType:
     """Return a status as tables; with ``all_``, also the ranges that have ended."""
     ending = " (ending)" if found.ending else ""
-    moving = f", {found.moving} ranges are moving" if found.moving else ""
+    moving = f", ranges that move: {found.moving}" if found.moving else ""
     title = (
         f"collection {found.collection}: era {found.era}{ending}, {found.parts} parts, "
         f"{found.records:,} records{moving}, {found.at:%Y-%m-%d %H:%M:%S} UTC"
     )
     ranges = [x for x in found.ranges if all_ or x.open or x.moving_to]
     hidden = len(found.ranges) - len(ranges)
-    below = [Text(f"{hidden} ranges that have ended: --all", style="dim")] if hidden else []
+    below = (
+        [Text(f"ranges that have ended: {hidden} (--all shows them)", style="dim")]
+        if hidden
+        else []
+    )
     return Group(
         Text(title, style="bold"),
         Text(_storage_in_words(found)),
@@ -334,4 +338,4 @@ def _producers_in_words(found: LogStatus) -> str:
         return "no producer has sent anything in this era"
     newest = found.producers[0]
     ago = max(found.at.timestamp() - newest.seen_us / 1e6, 0)
-    return f"{len(found.producers)} producers in this era, the last one {ago:,.0f} s ago"
+    return f"producers in this era: {len(found.producers)}, the last record {ago:,.0f} s ago"

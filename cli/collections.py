@@ -68,11 +68,10 @@ def move(
     """
     with exit_on_error():
         found = on_brokers(address, lambda x: x.move(_range(range_), to))
-        ids = [x for x in found.partitions if x.last is not None]
-        which = range_ or f"{len(ids)} ranges that have ended"
-        where = f"to {to}" if to else "back to where brokers have them"
+        which = range_ or "what has ended"
+        where = f"to {to}" if to else "to where brokers have it"
         typer.echo(
-            f"collection {found.collection}: {which} will move {where}, some at a time; "
+            f"collection {found.collection}: {which} moves {where} in the background; "
             f"changefeed log status shows it"
         )
 

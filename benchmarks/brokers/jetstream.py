@@ -58,7 +58,12 @@ def _program() -> Path:
         environment = {**os.environ, "GOFLAGS": "-mod=mod", "GOBIN": str(_BUILT)}
         built.parent.mkdir(parents=True, exist_ok=True)
         command = [go, "install", _MODULE]
-        subprocess.run(command, check=True, env=environment, capture_output=True, timeout=600)
+        done = subprocess.run(
+            command, check=False, env=environment, capture_output=True, timeout=600, text=True
+        )
+        if done.returncode:
+            why = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise FileNotFoundError(f"Go could not build its server: {why}")
     return built
 
 

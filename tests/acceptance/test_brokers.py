@@ -92,7 +92,7 @@ async def a_status_is_watched_while_ranges_move(cwd: Path, where: str) -> None:
         await asyncio.to_thread(log, cwd, "split", where)
         await watching.reaches(lambda: now()["ranges"][-1]["open"] and len(now()["ranges"]) > 4)
         said = await asyncio.to_thread(log, cwd, "move", where, "--to=b-2")
-        assert "ranges that have ended will move to b-2" in said
+        assert "what has ended moves to b-2" in said
         await watching.reaches(lambda: {x["home"] for x in now()["ranges"][:4]} == {"b-2"})
         watching.process.send_signal(signal.SIGINT)
         assert await watching.ends() == 0

@@ -110,13 +110,13 @@ def row(text: str, name: str) -> list[str]:
 
 def test_what_is_stored_is_shown_in_sum_and_by_range() -> None:
     text = text_of(found())
-    assert "era 2, 1 parts, 43 records, 1 ranges are moving" in text
+    assert "era 2, 1 parts, 43 records, ranges that move: 1" in text
     assert "4.3 kB of records; in segments: 2 with 1.5 kB" in text
     assert "collections share: 3 with 9.0 kB" in text
     assert row(text, NEW) == [NEW, "open", *["broker-2"] * 2, "1", "3", "300 bytes", "0", "2"]
     moving = "broker-1 → broker-2 (chosen: broker-2)"
     assert row(text, OLD) == [OLD, "ended", "broker-1", moving, "11", "50", "4.0 kB", "2", ""]
-    assert "2 producers in this era, the last one 9 s ago" in text
+    assert "producers in this era: 2, the last record 9 s ago" in text
 
 
 def test_each_broker_is_shown_with_what_it_does_and_one_that_does_not_answer() -> None:
@@ -134,7 +134,7 @@ def test_ended_ranges_that_stay_where_they_are_are_counted_and_shown_if_asked_fo
     topology = msgspec.structs.replace(TOPOLOGY, partitions=(still, TOPOLOGY.partitions[1]))
     status = log_status(topology, ENDS, {}, STORAGE)
     assert OLD not in text_of(status)
-    assert "1 ranges that have ended: --all" in text_of(status)
+    assert "ranges that have ended: 1 (--all shows them)" in text_of(status)
     assert OLD in text_of(status, all_=True)
 
 
