@@ -334,9 +334,10 @@ class Host:
         while not self._stop.requested.is_set():
             jitter = self._random.uniform(0.9, 1.1)
             try:
-                await rebalancer.run_once()
+                left = await rebalancer.run_once()
                 self._listed_at = clock()
                 wait = self._balancer.next_listing(now=clock(), jitter=jitter)
+                wait = 0.0 if left else wait
             except ContainerUnavailable as error:
                 wait = self._settings.leases.balance_interval * jitter
                 self._events.retrying("balance", error, wait)

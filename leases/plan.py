@@ -13,7 +13,9 @@ balances by load. A lease that is on its way to another host counts as owned by 
 """
 
 import enum
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
+from itertools import accumulate
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Lease
@@ -33,7 +35,7 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
     """
     leases = list(leases)
     ended = {x.range_id for x in leases if x.ended}
-    read = [x.range for x in leases if x.epoch and not x.ended]
+    read = _Bounds(x.range for x in leases if x.epoch and not x.ended)
     return [
         x
         for x in leases
@@ -43,11 +45,23 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
     ]
 
 
-def _may_begin(
-    found: FeedRange, ended: Collection[RangeId], read: Collection[FeedRange]
-) -> bool:
+class _Bounds:
+    """The keys of many ranges: each of thousands is compared with all the others."""
+
+    def __init__(self, ranges: Iterable[FeedRange]) -> None:
+        bounds = sorted((x.low, x.high) for x in ranges)
+        self._lows = [low for low, _ in bounds]
+        self._highest = [*accumulate((high for _, high in bounds), max)]
+
+    def share_keys_with(self, found: FeedRange) -> bool:
+        """Whether one of them is known to hold some key of another range."""
+        below = bisect_left(self._lows, found.high)
+        return below > 0 and found.low < self._highest[below - 1]
+
+
+def _may_begin(found: FeedRange, ended: Collection[RangeId], read: _Bounds) -> bool:
     parents_ended = all(x in ended for x in found.parents)
-    return parents_ended and not any(found.shares_keys_with(x) for x in read)
+    return parents_ended and not read.share_keys_with(found)
 
 
 def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:

@@ -1,7 +1,10 @@
 """A round of balancing: list leases and members, and do this host's actions of the plan.
 
 Every write here is one attempt. What another host won, or what got no answer, is listed
-again in the next round: a claim without an answer is unknown, never owned.
+again in the next round: a claim without an answer is unknown, never owned. A round that has
+much to do (a host that starts over thousands of ranges) begins nothing more after
+``balance_interval``, and the next one follows at once: what an owner must see in its listing
+of the leases that it has already may not wait for those that are still to come.
 """
 
 import asyncio
@@ -76,12 +79,17 @@ class Rebalancer:
         self._epochs: Mapping[RangeId, int] = {}
         self._clock = clock
         self._listing = LeaseListing(container, clock)
+        self._round_ends = clock()
+        self._left = False
         self._fencing = asyncio.Lock()
         self._fenced: set[tuple[HostName | None, Incarnation | None]] = set()
 
-    async def run_once(self) -> None:
-        """Do one round. Raise what container and feed raise."""
+    async def run_once(self) -> bool:
+        """Do one round; return whether something was left for the next. Raise what container
+        and feed raise.
+        """
         asked = self._clock()
+        self._round_ends, self._left = asked + self._settings.leases.balance_interval, False
         leases, members = await asyncio.gather(self._listing.list(), self._container.members())
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         self._look_for_vanished(leases)
@@ -109,6 +117,7 @@ class Rebalancer:
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
         self._events.balanced(sum(not x.ended for x in leases))
+        return self._left
 
     def _look_for_vanished(self, leases: Sequence[Lease]) -> None:
         if not self._unended <= {x.range_id for x in leases}:
@@ -142,6 +151,9 @@ class Rebalancer:
     async def _in_turn(self, planned: tuple[Action, Lease], members: Sequence[Member]) -> None:
         action, lease = planned
         if self._stopping():
+            return
+        if self._clock() >= self._round_ends:
+            self._left = True
             return
         try:
             await self._do(action, lease, members)

@@ -6,7 +6,7 @@ change is looked at; others are asked range by range, a few at a time.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Never, Protocol
 
@@ -19,18 +19,16 @@ from changefeed.runtime.for_each import for_each
 _AT_ONCE = 16
 _MOMENT = 0.1  # in it, more ranges may be acquired
 
-Positions = Mapping[RangeId, Continuation]
-
 
 class Reading(Protocol):
     """What a host reads."""
 
     @property
-    def reached(self) -> Positions:
-        """Below which positions everything is done, by range."""
-        ...
+    def ranges(self) -> Collection[RangeId]: ...
 
-    def reads(self, range_id: RangeId) -> bool: ...
+    def reached(self, range_id: RangeId) -> Continuation | None:
+        """Return the position below which everything is done; ``None`` if it is not read."""
+        ...
 
 
 class LagMeter:
@@ -48,25 +46,24 @@ class LagMeter:
         self._every = every
         self._events = events
         self._wall = wall
+        self._new: set[RangeId] = set()
         self._acquired = asyncio.Event()
 
-    def acquired(self) -> None:
-        """Measure what is new soon."""
+    def acquired(self, range_id: RangeId) -> None:
+        """Measure it soon."""
+        self._new.add(range_id)
         self._acquired.set()
 
     async def run(self, reading: Reading) -> Never:
         """Measure what is read, for as long as the host works."""
         clock = asyncio.get_running_loop().time
-        measured: set[RangeId] = set()
         due_at = clock()
         while True:
+            ranges, self._new = self._new, set()
             if clock() >= due_at:
-                measured.clear()
-                due_at = clock() + self._every
-            positions = {x: y for x, y in reading.reached.items() if x not in measured}
-            measured |= positions.keys()
+                ranges, due_at = {*reading.ranges}, clock() + self._every
             try:
-                await self._measure(positions, reading)
+                await self._measure(ranges, reading)
             except FeedError as error:
                 self._events.retrying("lag", error, max(0.0, due_at - clock()))
             with suppress(TimeoutError):
@@ -75,8 +72,10 @@ class LagMeter:
                     await asyncio.sleep(_MOMENT)
             self._acquired.clear()
 
-    async def _measure(self, positions: Positions, reading: Reading) -> None:
+    async def _measure(self, ranges: Collection[RangeId], reading: Reading) -> None:
         """Measure each; then raise the first of what was raised."""
+        reached = {x: reading.reached(x) for x in ranges}
+        positions = {x: y for x, y in reached.items() if y is not None}
         counts: Mapping[RangeId, int] = {}
         if isinstance(self._feed, AnswersForMany) and positions:
             counts = await self._feed.lags(positions)
@@ -88,7 +87,7 @@ class LagMeter:
             except FeedError as error:
                 failed.append(error)
             else:
-                if reading.reads(range_id):
+                if reading.reached(range_id) is not None:
                     lag = Lag(found.changes, found.seconds(self._wall()))
                     self._events.lag(range_id, lag)
 

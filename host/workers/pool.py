@@ -30,7 +30,7 @@ class WorkerPool:
         *,
         group: asyncio.TaskGroup,
         failed: Callable[[Exception], None],
-        started: Callable[[], None] = lambda: None,
+        started: Callable[[RangeId], None] = lambda _: None,
         ended: Callable[[], None],
     ) -> None:
         self._make_worker = make_worker
@@ -53,13 +53,15 @@ class WorkerPool:
         """The leases that have a worker, as last written."""
         return {name: worker.lease for name, worker in self._workers.items()}
 
-    @property
-    def reached(self) -> Mapping[RangeId, Continuation]:
-        """The positions below which everything is done, by range."""
-        return {name: worker.reached for name, worker in self._workers.items()}
+    def reached(self, range_id: RangeId) -> Continuation | None:
+        """Return the position below which everything is done; ``None`` without a worker."""
+        worker = self._workers.get(range_id)
+        return None if worker is None else worker.reached
 
-    def reads(self, range_id: RangeId) -> bool:
-        return range_id in self._workers
+    @property
+    def ranges(self) -> Collection[RangeId]:
+        """Those that have a worker."""
+        return self._workers.keys()
 
     @property
     def may_act_on(self) -> Collection[Lease]:
@@ -70,7 +72,7 @@ class WorkerPool:
         """Put a worker to a lease that was just acquired."""
         worker = self._make_worker(owned)
         self._workers[owned.range_id] = worker
-        self._started()
+        self._started(owned.range_id)
         self._tasks[self._group.create_task(self._run(worker))] = worker
         if self._draining is not None:  # acquired while the host stops
             worker.stop(self._draining)

@@ -495,7 +495,7 @@ FLEET = (
     Mutant(
         name="a lease that came back is taken beside a range that is read with its keys",
         file="leases/plan.py",
-        before="return parents_ended and not any(found.shares_keys_with(x) for x in read)",
+        before="return parents_ended and not read.share_keys_with(found)",
         after="return parents_ended",
         rule=9,
         tests=("tests/unit/leases/test_plan.py",),
@@ -660,6 +660,14 @@ FLEET = (
         before="or any(renewal_of(x) is None and",
         after="or any(renewal_of(x) is not None and False and",
         rule=1,
+        tests=(_HEARTBEATS,),
+    ),
+    Mutant(
+        name="a round that takes long holds up what owners must see",
+        file="host/balancing/rebalance.py",
+        before="        if self._clock() >= self._round_ends:\n",
+        after="        if self._round_ends < 0:\n",
+        rule=5,
         tests=(_HEARTBEATS,),
     ),
     Mutant(

@@ -100,4 +100,12 @@ PLANNING = (
         rule=9,
         tests=(_STORIES,),
     ),
+    Mutant(
+        name="of the ranges below only the next one is compared",
+        file="leases/plan.py",
+        before="accumulate((high for _, high in bounds), max)",
+        after="(high for _, high in bounds)",
+        rule=9,
+        tests=("tests/unit/leases/test_plan.py",),
+    ),
 )

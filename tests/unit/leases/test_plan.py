@@ -228,3 +228,20 @@ def test_a_child_waits_for_a_parent_that_is_paused() -> None:
     parent = Lease(range=FeedRange(id=RangeId("p"))).paused_because("poison")
     child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"),)))
     assert assignable([parent, child]) == []
+
+
+BOUNDS = ["", "a", "b", "c", "d", "e"]
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(BOUNDS)] * 2, st.booleans()), max_size=7))
+def test_what_was_never_owned_is_assignable_unless_others_are_read_with_its_keys(
+    found: list[tuple[str, str, bool]],
+) -> None:
+    leases = [
+        Lease(range=FeedRange(id=RangeId(f"r{n}"), low=low, high=high), epoch=int(owned))
+        for n, (low, high, owned) in enumerate(found)
+    ]
+    read = [x.range for x in leases if x.epoch]
+    assert assignable(leases) == [
+        x for x in leases if x.epoch or not any(x.range.shares_keys_with(y) for y in read)
+    ]

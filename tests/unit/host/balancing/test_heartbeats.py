@@ -29,10 +29,12 @@ class Counted:
         self.feed = MemoryFeed(ranges)
         self.calls: Counter[str] = Counter()
         self.failing: set[str] = set()
+        self.lasting: dict[str, float] = {}
         self.fleet = Fleet(self.feed, proxied(self.leases, self._count), parts=BY_HEARTBEAT)
 
     async def _count(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         self.calls[name] += 1
+        await asyncio.sleep(self.lasting.get(name, 0.0))
         if name in self.failing:
             raise ContainerUnavailable("not now")
         return await call()
@@ -148,3 +150,15 @@ async def test_a_host_whose_record_was_deleted_keeps_its_leases() -> None:
         await asyncio.sleep(100)
         assert (await counted.lease()).epoch == before.epoch
         assert len(await counted.leases.members()) == 1
+
+
+async def test_a_host_that_takes_many_leases_lists_meanwhile_those_that_it_has() -> None:
+    counted = Counted(ranges=16 * 60)
+    counted.lasting = {"acquire": 1.0}
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(70)
+        assert len(fleet.hosts["a"].leases) == 16 * 60
+        assert counted.calls["members"] >= 10
+        assert counted.calls["acquire"] == 16 * 60
+        assert counted.calls["replace"] == 0

@@ -1,0 +1,251 @@
+"""A large fleet: ten thousand ranges on one host, the plan of 500 hosts, many hosts at once.
+
+The host is a process of its own over an event log and leases in SQLite, with the default
+settings but for ``leases.renewal = "host"``. Its processor time and its memory are those that
+the system counts (Linux only), so they are right on a busy machine too; seconds are not. What
+it asks of its lease container is counted in virtual time.
+"""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+from changefeed.feeds.eventlog import create, create_log
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.addresses import open_container
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.load import HostLimits
+from changefeed.leases.load_plan import plan_by_load
+from tests.support.fleet import Parts
+
+from .fleets import WatchedFleet, in_virtual_time
+from .result import Result, at_most
+
+_RANGES = 10_000
+_COUNTED = 1_000  # calls at rest do not depend on it
+_STARTS_WITHIN, _STOPS_WITHIN = 30.0, 30.0
+_AT_REST = 30.0
+_SETTLES = 20.0
+_PATIENCE = 900.0
+_MOST_CORES, _MOST_MB, _MOST_CALLS, _MOST_PLAN_MS = 0.5, 400.0, 20.0, 50.0
+_PLAN_HOSTS, _PLANS = 500, 5
+_FILE_HOSTS, _FILE_LEASES = 64, 256
+_VIRTUAL_HOSTS, _VIRTUAL_LEASES = 300, 900
+_BY_HOST: Parts = {"leases": {"renewal": "host"}}
+_ROOT = Path(__file__).parents[1]
+
+
+def measure() -> Sequence[Result]:
+    return [
+        *asyncio.run(_one_host()),
+        *in_virtual_time(_calls_at_rest),
+        _plan(),
+        *asyncio.run(_on_one_file()),
+        *in_virtual_time(_many_hosts),
+    ]
+
+
+async def idle(changes: object) -> None:
+    """The observer of ranges that nothing is appended to."""
+
+
+# one host
+
+
+async def _one_host() -> Sequence[Result]:
+    with TemporaryDirectory(prefix="bench-") as directory:
+        place = Path(directory)
+        with patch.object(create, "MOST_PARTS", _RANGES):  # what partitions cost is the same
+            await create_log(place / "log", _RANGES)
+        began = time.monotonic()
+        process = await _start(place)
+        try:
+            await _until_owned(place / "leases.db", process)
+            started = time.monotonic() - began
+            spent = _cpu(process)
+            await asyncio.sleep(_SETTLES)
+            before, at = _cpu(process), time.monotonic()
+            await asyncio.sleep(_AT_REST)
+            cores = (_cpu(process) - before) / (time.monotonic() - at)
+            megabytes = _megabytes(process)
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            await process.wait()
+            stopped = time.monotonic() - began
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        left = _owned(place / "leases.db")
+    return [
+        _result("one_host.cores_at_rest", cores, "of a core", _MOST_CORES),
+        _result("one_host.memory", megabytes, "MB", _MOST_MB),
+        _result("one_host.start", started, "s", _STARTS_WITHIN),
+        Result(name="scale.one_host.start_cpu", value=spent, unit="s of a core"),
+        _result("one_host.stop", stopped, "s", _STOPS_WITHIN),
+        _result("one_host.left_to_expire", left, "leases", 0.0),
+    ]
+
+
+async def _start(place: Path) -> Process:
+    with (place / "log.txt").open("wb") as log:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "changefeed", "run", "--name=bench"),
+            *(f"--feed=eventlog:{place / 'log'}", f"--leases=sqlite:{place / 'leases.db'}"),
+            "--observer=benchmarks.scale:idle",
+            *("--set=leases.renewal=host", "--set=web.enabled=false"),
+            f"--set=host.stop_timeout={_STOPS_WITHIN:g}",
+            cwd=_ROOT,
+            env={x: v for x, v in os.environ.items() if not x.startswith("CHANGEFEED_")},
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=log,
+        )
+
+
+async def _until_owned(leases: Path, process: Process) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        while _owned(leases) < _RANGES:
+            assert process.returncode is None, "the host has ended"
+            await asyncio.sleep(0.5)
+
+
+def _owned(leases: Path) -> int:
+    try:
+        with closing(sqlite3.connect(f"file:{leases}?mode=ro", uri=True)) as plain:
+            rows = plain.execute("SELECT count(*) FROM leases WHERE owner IS NOT NULL")
+            return int(rows.fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0  # not there yet
+
+
+def _cpu(process: Process) -> float:
+    """Return the seconds of a processor that it has used."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _megabytes(process: Process) -> float:
+    status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    (resident,) = (x.split()[1] for x in status if x.startswith("VmRSS"))
+    return int(resident) / 1024
+
+
+async def _calls_at_rest() -> Sequence[Result]:
+    minutes = 5
+    async with WatchedFleet(_COUNTED, settings=_BY_HOST) as fleet:
+        fleet.start_watched("h0")
+        await fleet.until_even(_COUNTED)
+        await asyncio.sleep(60.0)
+        calls = fleet.watched["h0"].calls
+        before = calls.total()
+        await asyncio.sleep(60.0 * minutes)
+        each = (calls.total() - before) / minutes
+    return [_result("one_host.calls_at_rest", each, "calls/min", _MOST_CALLS)]
+
+
+# the plan
+
+
+def _plan() -> Result:
+    """One host joins 499 others that are even: all but the work is done already."""
+    random = Random(1)
+    hosts = [HostName(f"h{n}") for n in range(_PLAN_HOSTS)]
+    leases = [
+        Lease(
+            range=FeedRange(id=RangeId(f"r{n}")),
+            owner=hosts[n % (_PLAN_HOSTS - 1)],
+            incarnation=Incarnation("1"),
+            epoch=1,
+            load=round(random.random() ** 3 * 20) / 20,
+            continuation=Continuation("0"),
+        )
+        for n in range(_RANGES)
+    ]
+    limits = {x: HostLimits() for x in hosts}
+    took: list[float] = []
+    for _ in range(_PLANS):
+        began = time.process_time()
+        plan_by_load(leases, limits)
+        took.append(time.process_time() - began)
+    return _result("plan_by_load", min(took) * 1000, "ms", _MOST_PLAN_MS)
+
+
+# many hosts
+
+
+async def _on_one_file() -> Sequence[Result]:
+    """Start 64 hosts over one SQLite file, each with a connection of its own, on one loop."""
+    async with AsyncExitStack() as opened:
+        place = opened.enter_context(TemporaryDirectory(prefix="bench-"))
+
+        async def client() -> LeaseContainer:
+            address = f"sqlite:{place}/leases.db"
+            return await opened.enter_async_context(open_container(address))
+
+        fleet = WatchedFleet(_FILE_LEASES, await client(), _BY_HOST)
+        await opened.enter_async_context(fleet)
+        began = time.monotonic()
+        for n in range(_FILE_HOSTS):
+            fleet.start_with(f"h{n:02}", await client())
+        async with asyncio.timeout(_PATIENCE):
+            await fleet.until_even(_FILE_LEASES)
+        seconds = time.monotonic() - began
+        await asyncio.sleep(_SETTLES)
+        calls, failures = _asked(fleet)
+        spent = time.process_time()
+        await asyncio.sleep(_AT_REST)
+        cores = (time.process_time() - spent) / _AT_REST
+        more, lost = _asked(fleet)
+        each = (more - calls) / _FILE_HOSTS / _AT_REST * 60.0
+        left = await fleet.stop_all()
+    place = f"{_FILE_HOSTS}_hosts_on_one_file"
+    return [
+        Result(name=f"scale.{place}.even", value=seconds, unit="s"),
+        Result(name=f"scale.{place}.cores_at_rest", value=cores, unit="cores, all hosts"),
+        _result(f"{place}.calls_at_rest", each, "calls/host/min", _MOST_CALLS),
+        _result(f"{place}.failures", lost - failures, "calls without an answer", 0.0),
+        _result(f"{place}.left_to_expire", left, "leases", 0.0),
+    ]
+
+
+async def _many_hosts() -> Sequence[Result]:
+    """Start 300 hosts at once in memory and in virtual time; see how long until all is even."""
+    clock = asyncio.get_running_loop().time
+    async with WatchedFleet(_VIRTUAL_LEASES, settings=_BY_HOST) as fleet:
+        fleet.start_watched(*(f"h{n:03}" for n in range(_VIRTUAL_HOSTS)))
+        await fleet.until_even(_VIRTUAL_LEASES)
+        seconds = clock()
+        moves = fleet.acquisitions - _VIRTUAL_LEASES
+        await asyncio.sleep(30.0)
+        before, _ = _asked(fleet)
+        await asyncio.sleep(60.0)
+        after, _ = _asked(fleet)
+    place = f"{_VIRTUAL_HOSTS}_hosts"
+    each = (after - before) / _VIRTUAL_HOSTS
+    return [
+        Result(name=f"scale.{place}.even", value=seconds, unit="virtual s"),
+        Result(name=f"scale.{place}.moves", value=moves, unit="leases acquired twice"),
+        _result(f"{place}.calls_at_rest", each, "calls/host/min", _MOST_CALLS),
+    ]
+
+
+def _asked(fleet: WatchedFleet) -> tuple[int, int]:
+    """Return how many calls all hosts have made, and how many writes got no answer."""
+    watched = fleet.watched.values()
+    return sum(x.calls.total() for x in watched), sum(x.failures for x in watched)
+
+
+def _result(name: str, value: float, unit: str, most: float) -> Result:
+    return Result(name=f"scale.{name}", value=value, unit=unit, goal=at_most(value, most))
