@@ -137,7 +137,7 @@ def test_what_a_split_that_was_cut_off_has_left_refuses_no_range_in_a_cosmos_con
 def test_nothing_is_lost_or_repeated_where_people_split_ranges_and_merge_them(
     wild: bool,  # noqa: FBT001 - whether people do more than that
 ) -> None:
-    outcome = simulate(26, "cosmos", wild=wild, splits=True)
+    outcome = simulate(28, "cosmos", wild=wild, splits=True)
     assert any("done by hand" in x for x in outcome.story)
 
 
