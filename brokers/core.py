@@ -5,6 +5,7 @@ partitions that are its own, serves reads of any partition, and acts as master w
 the first in name of those alive.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from changefeed.brokers.batches import check_batch
+from changefeed.brokers.catalog_watch import CatalogWatch
 from changefeed.brokers.compactor import Compactor
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_master import EraMaster
@@ -100,6 +102,7 @@ class BrokerCore:
         self.cluster = cluster
         self.wall_us = wall_us
         self.catalogs = CatalogStore(store, cluster, clock)
+        self.watch = CatalogWatch(self.catalogs, settings.catalog_interval, clock)
         self._clock = clock
         self._store = store
         self.readers = RowReaders(store, cluster.identity, settings.cache_bytes)
@@ -171,6 +174,7 @@ class BrokerCore:
         for batch in batches:
             check_batch(batch)
         await self._look_for(collection, *(x.partition for x in batches))
+        await self._follow()
         answers: list[Awaitable[Answer]] = [self._submit(collection, x) for x in batches]
         return [await x for x in answers]
 
@@ -337,6 +341,13 @@ class BrokerCore:
             compaction_failures=done.failures,
             objects_deleted=self.retention.deleted,
         )
+
+    async def _follow(self) -> None:
+        """Wait until the newest catalog is followed: then what it opens here takes records."""
+        until = asyncio.get_running_loop().time() + self.settings.catalog_interval
+        while self.writer.followed < self.catalog.number:
+            if not await self.writer.changed.wait(until):
+                return
 
     async def wait_until_writing(self) -> None:
         """Wait until this broker takes records in the newest era."""

@@ -55,6 +55,7 @@ class EraMaster:
         self._wall_us = wall_us
         self._ending: tuple[int, float] = (0, 0.0)
         self._homes_planned = 0
+        self._looked_at = 0
         self._reshaping: tuple[int, bool] = (0, False)
 
     def membership(self) -> Membership:
@@ -62,8 +63,14 @@ class EraMaster:
         placed = {x.broker: x.incarnation for x in era.rows} if era is not None else {}
         return self._members.membership(placed)
 
+    async def run(self) -> None:
+        """Do what there is to be done, until nothing is left that can be done now."""
+        while await self.step() or self._catalogs.newest.number != self._looked_at:
+            pass
+
     async def step(self) -> bool:
         """Do what a master does next; return whether anything was done."""
+        self._looked_at = self._catalogs.newest.number
         membership = self.membership()
         self.acting = is_master(self._members.sign.name, membership)
         if not self.acting:
@@ -75,12 +82,12 @@ class EraMaster:
             membership,
             self._settings,
             reshaping=self._needs_reshaping(catalog),
-            sealed=await self._sealed(catalog, membership),
+            sealed=await self._sealed(catalog),
             ending_for=self._ending_for(era),
         )
         if step is None:
             return await self._plan_homes(catalog)
-        await self._do(step, catalog, membership)
+        await self._do(step, catalog)
         return True
 
     async def _plan_homes(self, catalog: Catalog) -> bool:
@@ -106,7 +113,7 @@ class EraMaster:
             self._ending = (era.number, self._clock())
         return self._clock() - self._ending[1]
 
-    async def _sealed(self, catalog: Catalog, membership: Membership) -> set[str]:
+    async def _sealed(self, catalog: Catalog) -> set[str]:
         """Return the brokers of an ending era whose rows have their seals."""
         era = catalog.era
         if era is None or era.state != "ending":
@@ -114,16 +121,17 @@ class EraMaster:
         found = set()
         for row in era.rows:
             reader = self._readers.row(catalog, era.number, row.broker)
-            await reader.tail(self._hint(era, row.broker, membership))
+            await reader.tail(self._hint(era, row.broker))
             if reader.sealed_at is not None:
                 found.add(row.broker)
         return found
 
-    def _hint(self, era: Era, broker: str, membership: Membership) -> int:
-        sign = membership.living.get(broker)
+    def _hint(self, era: Era, broker: str) -> int:
+        """Return what a broker has acknowledged, as it said; it may be dead by now."""
+        sign = self._members.seen.get(broker)
         return sign.durable if sign is not None and sign.era == era.number else 0
 
-    async def _do(self, step: Step, catalog: Catalog, membership: Membership) -> None:
+    async def _do(self, step: Step, catalog: Catalog) -> None:
         """Do a step that was decided on a catalog, whatever the newest is by now."""
         _log.info("broker.master_step", extra={"step": str(step)})
         now_us = self._wall_us()
@@ -134,7 +142,7 @@ class EraMaster:
                 await self._catalogs.change(lambda x: begin_ending(x, number, planned))
             case SealRows(brokers=brokers):
                 for broker in brokers:
-                    await self._seal(catalog, broker, membership)
+                    await self._seal(catalog, broker)
             case CloseAndOpen(era=number):
                 sealed = await self._ends(catalog)
                 await self._catalogs.change(lambda x: close_and_open(x, number, sealed, now_us))
@@ -148,12 +156,12 @@ class EraMaster:
             found[row.broker] = (reader.sealed_at, await reader.ends())
         return found
 
-    async def _seal(self, catalog: Catalog, broker: str, membership: Membership) -> None:
+    async def _seal(self, catalog: Catalog, broker: str) -> None:
         """End the row of a broker at the first number that is free."""
         era = catalog.era
         assert era is not None
         reader = self._readers.row(catalog, era.number, broker)
-        await reader.tail(self._hint(era, broker, membership))
+        await reader.tail(self._hint(era, broker))
         while reader.sealed_at is None:
             number = reader.known + 1
             seal = encode_flush(

@@ -43,7 +43,8 @@ class EraWriter:
         self._settings = settings
         self._readers = readers
         self._wall_us = wall_us
-        self._catalog = 0
+        self.followed = 0
+        """The number of the catalog that this was last adapted to."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def writer(self, era: int) -> RowWriter | None:
@@ -54,9 +55,11 @@ class EraWriter:
     def follow(self, catalog: Catalog, tasks: asyncio.TaskGroup) -> None:
         """Adapt to a catalog; call it with each that is newer."""
         era = catalog.era
-        if era is None or catalog.number <= self._catalog:
+        if catalog.number <= self.followed:
             return
-        self._catalog = catalog.number
+        self.followed = catalog.number
+        if era is None:
+            return
         if self.row is not None and self.row.place.era < era.number:
             self.row.lose()
             self.row = None

@@ -72,7 +72,7 @@ def next_step(
     """
     era = catalog.era
     wanted = _wanted(membership.living)
-    settled = membership.quiet_for >= settings.settle
+    settled = membership.quiet_for >= settings.settle or _is_cut_short(era, membership)
     if era is None:
         return OpenFirstEra(rows=wanted) if wanted and settled else None
     if era.state == "open":
@@ -103,6 +103,15 @@ def _must_end(era: Era, wanted: tuple[Row, ...], living: Mapping[str, Sign]) -> 
     there = {(x.broker, x.incarnation) for x in era.rows}
     return {(x.broker, x.incarnation) for x in wanted} != there or any(
         x.lost == era.number for x in living.values()
+    )
+
+
+def _is_cut_short(era: Era | None, membership: Membership) -> bool:
+    """Whether partitions have nobody, and waiting is unlikely to show another change."""
+    return (
+        era is not None
+        and membership.steady
+        and not all(_is_alive(x, membership.living) for x in era.rows)
     )
 
 

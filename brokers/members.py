@@ -21,6 +21,8 @@ from changefeed.runtime.errors import UserError
 
 _log = logging.getLogger(__name__)
 
+_SHORTEST_REST = 0.01
+
 
 class NameTaken(UserError):
     """Another broker, with the same name, is alive."""
@@ -67,11 +69,14 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
 class Membership:
     """Who is there, as one broker sees it.
 
-    ``quiet_for`` are the seconds from the last change to the last look.
+    ``quiet_for`` are the seconds from the last change to the last look. ``steady``: this broker
+    has a place in the newest era, sees nobody who may be about to come, and has seen all who
+    live move a moment ago: so a change is likely to be the only one.
     """
 
     living: Mapping[str, Sign]
     quiet_for: float
+    steady: bool = False
 
 
 class Members:
@@ -84,15 +89,18 @@ class Members:
         self._store = store
         self._clock = clock
         self._heartbeat = settings.heartbeat
+        self._settle = settings.settle
         self._watch: ExpiryWatch[str] = ExpiryWatch(
             expiration=settings.expiration,
             max_clock_skew=0.0,
             renew_interval=settings.heartbeat,
         )
         self._shown = False
-        self._signs: dict[str, Sign] = {}
+        self.seen: dict[str, Sign] = {}
+        """The signs of the last look, those of the dead too."""
         self._first_seen: dict[tuple[str, str], tuple[int, float]] = {}
         self._moved: set[tuple[str, str]] = set()
+        self._moved_at: dict[str, float] = {}
         self._expired: set[str] = set()
         self._changed_at = clock()
         self._looked_at = self._changed_at
@@ -130,25 +138,38 @@ class Members:
         await self._store.put(key, msgspec.json.encode(self.sign))
         self._shown = True
 
-    async def look(self) -> None:
-        """Read the signs of all."""
+    async def look(self) -> bool:
+        """Read the signs of all; return whether there is news besides heartbeats."""
         asked = self._clock()
         listed = await self._store.list(BROKERS)
-        signs = {}
-        for key, _ in listed:
-            sign = await self._read(key)
-            if sign is not None:
-                signs[sign.name] = sign
-        self._signs = signs
+        found = await asyncio.gather(*(self._read(key) for key, _ in listed))
+        signs = {x.name: x for x in found if x is not None}
+        answered = self._clock()
+        before, expired_before = self.seen, self._expired
+        self.seen = signs
         self._looked_at = asked
         self._expired = self._watch.expired(
-            signs, Moment(asked=asked, answered=self._clock(), wall=0.0)
+            signs, Moment(asked=asked, answered=answered, wall=0.0)
         )
         for name, sign in signs.items():
             start = (name, sign.incarnation)
-            beat, _ = self._first_seen.setdefault(start, (sign.beat, self._clock()))
+            beat, _ = self._first_seen.setdefault(start, (sign.beat, answered))
             if sign.beat != beat:
                 self._moved.add(start)
+            if name not in before or before[name].sign_of_life != sign.sign_of_life:
+                self._moved_at[name] = answered
+        return self._expired != expired_before or _news(before) != _news(signs)
+
+    def rest(self) -> float:
+        """Return after how many seconds to look again.
+
+        A heartbeat, or less where somebody would be dead, or membership have stood still for
+        long enough, before that.
+        """
+        now, settled = self._clock(), self._changed_at + self._settle
+        moments = [now + self._heartbeat, self._watch.next_expiry(), settled]
+        due = min(x for x in moments if x is not None and x > self._looked_at)
+        return max(due - now, _SHORTEST_REST)
 
     def _is_uncertain(self, sign: Sign) -> bool:
         """Whether a sign is too new to say if it moves: three heartbeats."""
@@ -165,7 +186,7 @@ class Members:
         """Return who is alive; ``placed`` are the incarnations in the newest era by name."""
         living = {
             name: sign
-            for name, sign in {**self._signs, self.sign.name: self.sign}.items()
+            for name, sign in {**self.seen, self.sign.name: self.sign}.items()
             if name == self.sign.name
             or (
                 name not in self._expired
@@ -178,11 +199,22 @@ class Members:
         now = frozenset((x.name, x.incarnation, x.leaving) for x in living.values())
         uncertain = any(
             self._is_uncertain(x) and placed.get(x.name) != x.incarnation
-            for x in self._signs.values()
+            for x in self.seen.values()
         )
         if now != self._was or uncertain:
             self._was, self._changed_at = now, self._clock()
-        return Membership(living=living, quiet_for=max(0.0, self._looked_at - self._changed_at))
+        return Membership(
+            living=living,
+            quiet_for=max(0.0, self._looked_at - self._changed_at),
+            steady=not uncertain
+            and placed.get(self.sign.name) == self.sign.incarnation
+            and all(self._moves(x) for x in living if x != self.sign.name),
+        )
+
+    def _moves(self, name: str) -> bool:
+        """Whether a sign was seen to move within the last three heartbeats."""
+        moved_at = self._moved_at.get(name)
+        return moved_at is not None and self._looked_at - moved_at < 3 * self._heartbeat
 
     async def leave(self) -> None:
         """Take our own sign of life away."""
@@ -204,3 +236,8 @@ class Members:
         except msgspec.MsgspecError as error:
             _log.warning("broker.sign_unreadable", extra={"key": key, "error": str(error)})
             return None
+
+
+def _news(signs: Mapping[str, Sign]) -> frozenset[tuple[str, str, bool, int]]:
+    """Return what of signs others have to act on."""
+    return frozenset((x.name, x.incarnation, x.leaving, x.lost) for x in signs.values())

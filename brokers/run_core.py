@@ -50,20 +50,18 @@ async def open_core(
     await core.members.claim_name()
     await core.catalogs.load()
     async with asyncio.TaskGroup() as tasks:
-        interval, pause = settings.catalog_interval, settings.retention_interval
-        running = [
-            tasks.create_task(_every(interval, "homes", core.homes.step)),
-            tasks.create_task(_every(pause, "retention", lambda: _retain(core))),
-            tasks.create_task(_every(settings.heartbeat, "beat", lambda: _beat(core))),
-            tasks.create_task(
-                _every(settings.catalog_interval, "follow", lambda: _follow(core, tasks))
-            ),
+        loops = [
+            _every(_sleep(settings.catalog_interval), "homes", core.homes.step),
+            _every(_sleep(settings.retention_interval), "retention", lambda: _retain(core)),
+            _every(_sleep(settings.heartbeat), "beat", lambda: _beat(core)),
+            _every(lambda: asyncio.sleep(core.members.rest()), "look", lambda: _look(core)),
+            _every(core.watch.rest, "follow", lambda: _follow(core, tasks)),
+            _every(core.watch.rest, "master", core.master.run),
         ]
         if settings.compaction and _can_compact():
-            pause = settings.compaction_interval
-            running.append(
-                tasks.create_task(_every(pause, "compaction", lambda: _compact(core)))
-            )
+            pause = _sleep(settings.compaction_interval)
+            loops.append(_every(pause, "compaction", lambda: _compact(core)))
+        running = [tasks.create_task(x) for x in loops]
         try:
             yield core
         finally:
@@ -77,6 +75,7 @@ async def leave(core: BrokerCore) -> None:
     The last broker of a cluster ends its row and goes; the next to come goes on from there.
     """
     await _beat(core, leaving=True)
+    await _look(core)
     while True:
         era, others = core.catalog.era, core.master.membership().living.values()
         ours = era is not None and era.row(core.name)
@@ -100,15 +99,20 @@ async def _beat(core: BrokerCore, *, leaving: bool = False) -> None:
         durable=0 if row is None else row.durable,
         lost=core.writer.lost,
     )
-    await core.members.look()
+
+
+async def _look(core: BrokerCore) -> None:
+    if await core.members.look():
+        core.watch.news.beat()
 
 
 async def _follow(core: BrokerCore, tasks: asyncio.TaskGroup) -> None:
-    """Follow the catalog, and act as master while there is something to do."""
-    await core.catalogs.refresh()
-    core.writer.follow(core.catalog, tasks)
-    while await core.master.step():
+    """Follow the catalogs that others found, then look for the next until there is none."""
+    while True:
         core.writer.follow(core.catalog, tasks)
+        await core.catalogs.refresh()
+        if core.writer.followed == core.catalog.number:
+            return
 
 
 async def _retain(core: BrokerCore) -> None:
@@ -130,7 +134,13 @@ def _can_compact() -> bool:
     return True
 
 
-async def _every(seconds: float, what: str, act: Callable[[], Awaitable[None]]) -> None:
+def _sleep(seconds: float) -> Callable[[], Awaitable[None]]:
+    return lambda: asyncio.sleep(seconds)
+
+
+async def _every(
+    rest: Callable[[], Awaitable[None]], what: str, act: Callable[[], Awaitable[None]]
+) -> None:
     """Do something again and again; what the store cannot do now is tried the next time."""
     while True:
         try:
@@ -139,4 +149,4 @@ async def _every(seconds: float, what: str, act: Callable[[], Awaitable[None]]) 
             _log.warning("broker.store_unavailable", extra={"doing": what, "error": str(error)})
         except (RowDamaged, RangeDamaged) as error:
             _log.exception("broker.row_damaged", extra={"doing": what, "error": str(error)})
-        await asyncio.sleep(seconds)
+        await rest()

@@ -2,7 +2,7 @@
 
     GET  /livez  /readyz  /metrics                       open to all who reach the address
     GET  /v1/status                                      the cluster as this broker sees it
-    GET  /v1/collections/C                               the topology
+    GET  /v1/collections/C                               the topology; waits for a newer one
     POST /v1/collections/C/records                       append batches
     GET  /v1/collections/C/partitions/P/records          read, and wait for a first record
     GET  /v1/collections/C/partitions/P/end              the last sequence, and what is gone
@@ -214,6 +214,10 @@ class BrokerServer:
         at_least = number_in(request.query, "at_least", 0)
         if self._core.catalog.number < at_least:
             await self._core.catalogs.refresh()
+        newer_than = number_in(request.query, "newer_than", 0)
+        wait = min(seconds_in(request.query, "wait"), _LONGEST_WAIT)
+        self._core.watch.hear_of(newer_than)
+        await self._core.watch.wait_for_newer(newer_than, wait)
         self._core.check_sight()
         collection = collection_of(request)
         await self._identity(collection)
@@ -227,6 +231,7 @@ class BrokerServer:
                 f"records come as {CONTENT_TYPE}, not {request.content_type}",
             )
         collection = await self._checked(request)
+        self._core.watch.hear_of(number_in(request.query, "catalog", 0))
         began = asyncio.get_running_loop().time()
         batches = parsed_append(await request.read())
         if not batches:

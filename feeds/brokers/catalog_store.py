@@ -54,13 +54,15 @@ class CatalogStore:
     """The newest catalog that this process knows, and how to change it.
 
     Many tasks may use it: whatever they do is decided by the store. ``confirmed_at`` is when,
-    by ``clock``, the store was last known to have no newer one.
+    by ``clock``, the store was last known to have no newer one. ``on_newer`` is called when
+    there is one.
     """
 
     def __init__(
         self, store: ObjectStore, cluster: Cluster, clock: Callable[[], float] = elapsed_time
     ) -> None:
         self.confirmed_at = clock()
+        self.on_newer: Callable[[], None] = lambda: None
         self._store = store
         self._cluster = cluster
         self._clock = clock
@@ -119,3 +121,4 @@ class CatalogStore:
     def _take(self, catalog: Catalog) -> None:
         if catalog.number > self.newest.number:
             self.newest = catalog
+            self.on_newer()

@@ -87,28 +87,34 @@ class BrokerClient:
         """The brokers of the newest topology that was seen, and those of the address."""
         return self._urls
 
-    async def routes(self, *, at_least: int = 0) -> Routes:
+    async def routes(
+        self, *, at_least: int = 0, newer_than: int = 0, wait: float = 0.0
+    ) -> Routes:
         """Return the topology that one of the brokers knows.
 
-        One that knows an older catalog than ``at_least`` looks for a newer one first.
+        One that knows an older catalog than ``at_least`` looks for a newer one first. One that
+        knows none ``newer_than`` that waits for it, for so many seconds.
         """
-        wanted = {"at_least": str(at_least)} if at_least else {}
-        body = await self._ask("GET", self._urls, self._path(), wanted)
+        asked = {"at_least": str(at_least)} if at_least else {}
+        if wait:
+            asked |= {"newer_than": str(newer_than), "wait": f"{wait:g}"}
+        body = await self._ask("GET", self._urls, self._path(), asked, seconds=wait + _ANSWER)
         found = Routes(_decoded(body, Topology), self._address.urls[0].partition(":")[0])
         self._urls = tuple(dict.fromkeys((*found.urls, *self._address.urls)))
         return found
 
     async def append(
-        self, url: str, log: str, batches: Sequence[Batch], *, seconds: float
+        self, url: str, log: str, batches: Sequence[Batch], *, catalog: int, seconds: float
     ) -> Sequence[Answer]:
         """Send batches to one broker; return what became of each.
 
-        Raise ``FeedUnavailable`` where their fate is unknown.
+        ``catalog`` is the newest that is known here: a broker that knows an older one looks for
+        it. Raise ``FeedUnavailable`` where the fate of batches is unknown.
         """
         answer = await self._once(
             "POST",
             f"{url}{self._path('records')}",
-            {"log": log},
+            {"log": log, "catalog": str(catalog)},
             body=BytesIO(b"".join(framed_append(batches))),
             seconds=seconds,
         )

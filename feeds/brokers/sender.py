@@ -7,8 +7,9 @@ has, and the rest moves on.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -198,20 +199,29 @@ class Sender:
                 url,
                 self._lanes.routes.identity,
                 [x.batch(self._id) for x in lanes],
+                catalog=self._lanes.routes.topology.catalog,
                 seconds=self._options.request_timeout,
             )
         )
+        closing: asyncio.Task[None] | None = None
         try:
-            while not (await asyncio.wait({asking}, timeout=_LOOK))[0]:
-                try:
-                    await self._look()
-                except FeedUnavailable:
-                    continue
-                if all(x.is_closed for x in lanes):
-                    raise FeedUnavailable("it is not in charge any more")
+            if not (await asyncio.wait({asking}, timeout=_LOOK))[0]:
+                closing = asyncio.create_task(self._until_closed(lanes))
+                await asyncio.wait({asking, closing}, return_when=asyncio.FIRST_COMPLETED)
+            if closing is not None and not asking.done():
+                closing.result()
+                raise FeedUnavailable("it is not in charge any more")
             return asking.result()
         finally:
             asking.cancel()
+            if closing is not None:
+                closing.cancel()
+
+    async def _until_closed(self, lanes: Sequence[Lane]) -> None:
+        """Look at the catalog until the partitions of all these are closed."""
+        while not all(x.is_closed for x in lanes):
+            with suppress(FeedUnavailable):
+                await self._look_within(_LOOK)
 
     def _take_answers(self, lanes: Sequence[Lane], answers: Sequence[Answer]) -> Sequence[Lane]:
         """Settle what was stored; return the lanes to set aside."""
@@ -244,12 +254,12 @@ class Sender:
         """Look at the catalog until every lane can be sent again, or was given up."""
         try:
             while self._aside:
-                await asyncio.sleep(_pause(min(x.attempts for x in self._aside)))
+                pause = _pause(min(x.attempts for x in self._aside))
                 for lane in self._aside:
                     lane.attempts += 1
                 self._give_up_what_is_too_old()
                 try:
-                    await self._look()
+                    await self._look_within(pause)
                     await self._settle()
                 except FeedUnavailable as error:
                     _log.debug("producer.waits", reason=str(error))
@@ -263,31 +273,39 @@ class Sender:
 
     async def _settle(self) -> None:
         """Let those lanes go on whose next step is known."""
+        await self._ask_closed([x for x in self._aside if x.is_closed and x.sent])
         for lane in [*self._aside]:
             if not lane.is_closed:
                 if self._lanes.routes.to_write(lane.partition):
                     del self._aside[lane]
                     self._make_ready([lane])
                 continue
-            if lane.sent is not None:
-                await self._ask_closed(lane)
             if lane.sent is None and self._lanes.routes.topology.catalog >= lane.closed_in:
                 moved = self._lanes.move_on(lane)
                 del self._aside[lane]
                 self._make_ready(moved)
 
-    async def _ask_closed(self, lane: Lane) -> None:
-        """Learn how much of its last batch a closed partition has: any broker knows."""
-        identity, batch = self._lanes.routes.identity, [lane.batch(self._id)]
-        for url in sorted(self._lanes.routes.urls, key=lambda x: x == lane.sent_to):
-            try:
-                answers = await self._client.append(url, identity, batch, seconds=_ANSWER)
-            except FeedUnavailable as error:
-                _log.debug("producer.unanswered", broker=url, reason=str(error))
-                continue
-            self._take_answers([lane], answers)
-            if lane.sent is None:
-                return
+    async def _ask_closed(self, lanes: Sequence[Lane]) -> None:
+        """Learn how much of their last batches closed partitions have: any broker knows."""
+        asked = Counter(x.sent_to for x in lanes)
+        for url in sorted(self._lanes.routes.urls, key=lambda x: asked[x]):
+            unknown = [x for x in lanes if x.sent is not None]
+            for some in _requests(unknown):
+                try:
+                    answers = await self._ask_once(url, some)
+                except FeedUnavailable as error:
+                    _log.debug("producer.unanswered", broker=url, reason=str(error))
+                    break
+                self._take_answers(some, answers)
+
+    async def _ask_once(self, url: str, lanes: Sequence[Lane]) -> Sequence[Answer]:
+        return await self._client.append(
+            url,
+            self._lanes.routes.identity,
+            [x.batch(self._id) for x in lanes],
+            catalog=self._lanes.routes.topology.catalog,
+            seconds=_ANSWER,
+        )
 
     def _give_up_what_is_too_old(self) -> None:
         limit = self._options.delivery_timeout
@@ -302,11 +320,23 @@ class Sender:
             if not lane.has_work and not lane.is_closed:
                 del self._aside[lane]
 
-    async def _look(self) -> None:
+    async def _look_within(self, seconds: float) -> None:
+        """Look, and return as soon as there is a newer catalog, or after so many seconds."""
+        loop, known = asyncio.get_running_loop(), self._lanes.routes.topology.catalog
+        until = loop.time() + seconds
+        try:
+            await self._look(wait=seconds)
+        except FeedUnavailable:
+            await asyncio.sleep(until - loop.time())
+            raise
+        if self._lanes.routes.topology.catalog == known:
+            await asyncio.sleep(until - loop.time())
+
+    async def _look(self, *, wait: float) -> None:
         """Learn the newest topology; what lies ready is sorted by it."""
         known = self._lanes.routes.topology
         wanted = max((x.closed_in for x in self._aside), default=0)
-        found = await self._client.routes(at_least=wanted)
+        found = await self._client.routes(at_least=wanted, newer_than=known.catalog, wait=wait)
         if found.identity != known.identity:
             raise FeedRefused(
                 f"the collection {known.collection!r} was deleted and created again: open "
@@ -320,6 +350,20 @@ class Sender:
         idle = [x for x in self._lanes if not x.in_flight]
         self._set_aside(x for x in idle if x.is_closed)
         self._make_ready(idle)
+
+
+def _requests(lanes: Sequence[Lane]) -> Iterator[Sequence[Lane]]:
+    """Share lanes out to requests of a size that brokers take."""
+    taken: list[Lane] = []
+    size = 0
+    for lane in lanes:
+        if taken and size + lane.next_bytes > REQUEST_BYTES:
+            yield taken
+            taken, size = [], 0
+        taken.append(lane)
+        size += lane.next_bytes
+    if taken:
+        yield taken
 
 
 def _pause(attempts: int) -> float:

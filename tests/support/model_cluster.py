@@ -6,6 +6,7 @@ It stores batches, numbers included, and answers as ``feeds.brokers.protocol`` s
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -64,6 +65,7 @@ class ModelCluster:
         self.faults = faults
         self.frozen: set[str] = set()
         self.catalog = 0
+        self._era_began = asyncio.Event()
         self.requests = 0
         self.behind = 0
         """So many of the next topologies are older: their broker has not seen the last era."""
@@ -89,6 +91,8 @@ class ModelCluster:
             x.closed = True
         self._era, self._brokers = self._era + 1, brokers
         self.catalog += 1
+        self._era_began.set()
+        self._era_began = asyncio.Event()
         for part, lows in enumerate(self.cuts):
             for low, end in zip(lows, [*lows[1:], 256], strict=True):
                 name = range_id(era=self._era, part=part + 1, low=low, high=end - 1)
@@ -115,9 +119,15 @@ class ModelCluster:
         """Return all that was stored, the partitions of older eras first."""
         return [x for partition in self.partitions for x in partition.changes]
 
-    async def routes(self, *, at_least: int = 0) -> Routes:
+    async def routes(
+        self, *, at_least: int = 0, newer_than: int = 0, wait: float = 0.0
+    ) -> Routes:
         self.asked_for.append(at_least)
         await self._travel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                while self.catalog <= newer_than:
+                    await self._era_began.wait()
         if self._before is not None and (self.behind or self._random.random() < self.faults):
             self.behind = max(self.behind - 1, 0)
             return Routes(self._before, "http")
@@ -140,9 +150,10 @@ class ModelCluster:
         )
 
     async def append(
-        self, url: str, log: str, batches: Sequence[Batch], *, seconds: float
+        self, url: str, log: str, batches: Sequence[Batch], *, catalog: int, seconds: float
     ) -> Sequence[Answer]:
         assert log == IDENTITY
+        assert catalog <= self.catalog
         self.requests += 1
         if url.removeprefix("http://") in self.frozen:
             await asyncio.sleep(seconds)

@@ -202,10 +202,10 @@ async def test_any_bytes_are_answered_with_a_refusal_and_the_broker_goes_on(
 async def append_once_open(client: BrokerClient, url: str, log: str) -> Answer:
     """Append a batch; its partition is open a moment after the collection was made."""
     async with asyncio.timeout(20):
-        (answer,) = await client.append(url, log, [batch()], seconds=5)
+        (answer,) = await client.append(url, log, [batch()], catalog=0, seconds=5)
         while isinstance(answer, NotAppended) and answer.reason == "moving":
             await asyncio.sleep(answer.retry_after)
-            (answer,) = await client.append(url, log, [batch()], seconds=5)
+            (answer,) = await client.append(url, log, [batch()], catalog=0, seconds=5)
     return answer
 
 
@@ -214,7 +214,7 @@ async def test_a_batch_that_is_sent_twice_is_stored_once(given: Given) -> None:
         log = (await client.routes()).identity
         url = f"http://{given.address}"
         first = await append_once_open(client, url, log)
-        (again,) = await client.append(url, log, [batch()], seconds=5)
+        (again,) = await client.append(url, log, [batch()], catalog=0, seconds=5)
     assert isinstance(first, Appended)
     assert isinstance(again, Appended)
     assert (first.first, first.duplicate) == (1, False)
@@ -322,6 +322,21 @@ async def test_positions_of_another_cluster_are_refused(given: Given) -> None:
         (r, *_) = await feed.ranges()
         with pytest.raises(RangeRefused, match="another log"):
             await feed.read(r.id, Continuation("00000000/3"), 10)
+
+
+async def test_the_topology_is_shown_as_soon_as_there_is_a_newer_one(given: Given) -> None:
+    loop = asyncio.get_running_loop()
+    known = given.core.catalog.number
+    began = loop.time()
+    status, shown = await given.asks("GET", f"?newer_than={known}&wait=0.2")
+    assert (status, shown["catalog"]) == (200, known)
+    assert loop.time() - began >= 0.2
+    waiting = asyncio.create_task(given.asks("GET", f"?newer_than={known}&wait=30"))
+    await asyncio.sleep(0.1)
+    await operations.split(given.core.catalogs, COLLECTION)
+    status, shown = await waiting
+    assert (status, shown["catalog"] > known) == (200, True)
+    assert loop.time() - began < 20
 
 
 async def test_no_broker_at_the_address_is_unavailable_and_a_stranger_is_refused(

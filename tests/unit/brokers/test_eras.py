@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, merge, split
@@ -224,3 +225,66 @@ async def test_the_newest_catalog_is_found_also_from_far_behind() -> None:
         await create_collection(writer, f"c{n}")
     assert (await reader.load()).number == 5
     assert (await reader.refresh()).collections == writer.newest.collections
+
+
+async def test_after_a_crash_records_are_taken_once_the_broker_has_expired_and_no_later() -> (
+    None
+):
+    """Seen a heartbeat late at most; the rest is a few looks at the catalog."""
+    store, loop = MemoryStore(), asyncio.get_running_loop()
+    async with first_broker(store) as first, AsyncExitStack() as killed:
+        second = await killed.enter_async_context(open_core(store, "broker-2", settings=QUICK))
+        await in_era(second, 2)
+        await asyncio.sleep(5)  # both are seen to move
+        await killed.aclose()
+        died = loop.time()
+        await in_era(first, 3)
+        late = loop.time() - died - QUICK.expiration
+        assert -QUICK.heartbeat <= late < QUICK.heartbeat + 0.1
+
+
+async def test_while_an_era_is_ending_the_brokers_look_for_the_next_all_the_time() -> None:
+    store, loop = MemoryStore(), asyncio.get_running_loop()
+    slow = replace(QUICK, catalog_interval=5.0)
+    async with (
+        open_core(store, "broker-1", settings=slow) as first,
+        open_core(store, "broker-2", settings=slow) as second,
+    ):
+        await create_collection(first.catalogs, "orders")
+        await in_era(first, 1)
+        await in_era(second, 1)
+        await split(first.catalogs, "orders")
+        async with asyncio.timeout(60):
+            while (era := first.catalog.era) is None or era.state != "ending":
+                await first.watch.wait_for_newer(first.catalog.number, 60.0)
+        began = loop.time()
+        second.watch.hear_of(first.catalog.number)  # as each request of a producer says
+        await in_era(first, 2)
+        await in_era(second, 2)
+        assert loop.time() - began < 0.2
+
+
+async def test_a_batch_for_a_partition_that_was_opened_a_moment_ago_is_taken() -> None:
+    store = MemoryStore()
+    slow = replace(QUICK, catalog_interval=5.0)
+    async with open_core(store, "broker-1", settings=slow) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        elsewhere = CatalogStore(store, await open_cluster(store))
+        await create_collection(elsewhere, "payments", parts=1)
+        assert await put(core, "payments", batch("e1.p01.v00-ff", "a")) == [1]
+
+
+async def test_who_waits_for_a_newer_catalog_has_it_at_once() -> None:
+    store, loop = MemoryStore(), asyncio.get_running_loop()
+    async with first_broker(store) as core:
+        began = loop.time()
+        await core.watch.wait_for_newer(core.catalog.number, 1.0)
+        assert loop.time() - began == 1.0
+        waiting = asyncio.create_task(core.watch.wait_for_newer(core.catalog.number, 60.0))
+        await asyncio.sleep(1)
+        await create_collection(core.catalogs, "payments")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert waiting.done()
+        assert loop.time() - began == 2.0

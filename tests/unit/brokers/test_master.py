@@ -33,8 +33,8 @@ def sign(name: str, incarnation: str = "i", *, leaving: bool = False, lost: int 
     return Sign(name=name, incarnation=incarnation, beat=1, leaving=leaving, lost=lost)
 
 
-def there(*signs: Sign, quiet_for: float = 1.0) -> Membership:
-    return Membership(living={x.name: x for x in signs}, quiet_for=quiet_for)
+def there(*signs: Sign, quiet_for: float = 1.0, steady: bool = False) -> Membership:
+    return Membership(living={x.name: x for x in signs}, quiet_for=quiet_for, steady=steady)
 
 
 def row(name: str, incarnation: str = "i") -> Row:
@@ -64,6 +64,16 @@ def test_an_era_ends_when_a_broker_joins_or_dies_once_membership_stands_still() 
     assert step(catalog, there(sign("a"))) == BeginEnding(era=1, planned=(row("a"),))
     three = there(sign("a"), sign("b"), sign("c"))
     assert step(catalog, three) == BeginEnding(era=1, planned=(row("a"), row("b"), row("c")))
+
+
+def test_an_era_ends_at_once_where_a_broker_died_and_no_other_change_is_in_sight() -> None:
+    catalog = in_era(row("a"), row("b"))
+    dead = there(sign("a"), quiet_for=0.0, steady=True)
+    assert step(catalog, dead) == BeginEnding(era=1, planned=(row("a"),))
+    joins = there(sign("a"), sign("b"), sign("c"), quiet_for=0.0, steady=True)
+    assert step(catalog, joins) is None
+    empty = first_catalog(Cluster(identity="c" * 32))
+    assert step(empty, dead) is None
 
 
 def test_a_broker_that_leaves_has_no_place_in_the_next_era() -> None:

@@ -72,6 +72,63 @@ async def test_membership_is_not_quiet_while_a_new_sign_may_be_one_that_moves() 
     assert me.membership({}).quiet_for > 0
 
 
+async def test_membership_is_steady_while_all_that_live_are_seen_to_move() -> None:
+    store = MemoryStore()
+    me, other = member(store, "a", "1"), member(store, "b", "1")
+    era = {"a": "1", "b": "1"}
+    await other.beat(0)
+    await me.look()
+    await other.beat(0)
+    await me.look()
+    assert me.membership(era).steady
+    assert not me.membership({"b": "1"}).steady  # no place in the era: it has just started
+    await asyncio.sleep(3 * QUICK.heartbeat)
+    await me.look()
+    assert not me.membership(era).steady  # b may be dead, too
+    await other.beat(0)
+    await member(store, "c", "1").beat(0)
+    await me.look()
+    assert not me.membership(era).steady  # c may be about to come
+
+
+async def test_the_next_look_is_when_somebody_would_be_dead_or_a_change_be_settled() -> None:
+    store = MemoryStore()
+    me, other = member(store, "a", "1"), member(store, "b", "1")
+    await me.look()
+    me.membership({})
+    await asyncio.sleep(QUICK.settle)
+    await other.beat(0)
+    await me.look()
+    assert me.rest() == QUICK.heartbeat
+    await asyncio.sleep(QUICK.expiration - 0.1)
+    await me.look()
+    assert me.rest() == pytest.approx(0.1)
+    await asyncio.sleep(me.rest())
+    await me.look()
+    assert "b" in me.dead()
+    assert me.rest() == QUICK.heartbeat
+    await me.beat(0, leaving=True)
+    me.membership({})
+    await asyncio.sleep(QUICK.settle - 0.2)
+    assert me.rest() == pytest.approx(0.2)
+
+
+async def test_a_look_has_news_when_brokers_come_leave_die_or_lose_their_rows() -> None:
+    store = MemoryStore()
+    me, other = member(store, "a", "1"), member(store, "b", "1")
+    await other.beat(0)
+    assert await me.look()
+    await other.beat(0)
+    assert not await me.look()  # a heartbeat
+    await other.beat(0, lost=1)
+    assert await me.look()
+    await other.beat(0, leaving=True)
+    assert await me.look()
+    await asyncio.sleep(QUICK.expiration)
+    assert await me.look()
+    assert not await me.look()
+
+
 async def test_the_broker_that_started_later_keeps_the_name() -> None:
     store = MemoryStore()
     old, new = member(store, "a", "1"), member(store, "a", "2")

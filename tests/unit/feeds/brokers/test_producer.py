@@ -102,6 +102,54 @@ async def test_a_frozen_broker_holds_up_its_keys_until_the_era_ends_and_no_longe
     assert stored(cluster) == {f"k{k}": [0, 1] for k in range(20)}
 
 
+async def test_a_producer_that_waits_goes_on_as_soon_as_there_is_a_next_era() -> None:
+    cluster = ModelCluster(4, 2, Random(3))
+    loop = asyncio.get_running_loop()
+    records = [Record(key=f"k{k}", body=b"0") for k in range(20)]
+    async with producing(cluster) as producer:
+        await producer.send_many(records)
+        cluster.begin_era(2)
+        for x in cluster.partitions:
+            x.closed = True
+        done = await producer.submit(records)
+        await asyncio.sleep(9.7)  # its pauses are the longest that there are by now
+        assert not done.done()
+        cluster.begin_era(2)
+        began = loop.time()
+        await done
+        assert loop.time() - began < 0.2
+
+
+async def test_a_broker_that_is_silent_is_left_as_soon_as_there_is_a_next_era() -> None:
+    cluster = ModelCluster(4, 2, Random(3))
+    loop = asyncio.get_running_loop()
+    records = [Record(key=f"k{k}", body=b"0") for k in range(20)]
+    async with producing(cluster) as producer:
+        await producer.send_many(records)
+        cluster.frozen = {"b0"}
+        done = await producer.submit(records)
+        await asyncio.sleep(5.3)
+        cluster.begin_era(2)
+        for x in cluster.partitions:
+            x.broker = "b1"
+        began = loop.time()
+        await done
+        assert loop.time() - began < 0.2
+
+
+async def test_what_closed_partitions_have_is_asked_for_in_one_request() -> None:
+    cluster = ModelCluster(12, 1, Random(3))
+    records = [Record(key=f"k{k}", body=b"0") for k in range(100)]
+    async with producing(cluster) as producer:
+        await producer.send_many(records)
+        cluster.lost_answers, before = 1, cluster.requests
+        done = await producer.submit(records)
+        await asyncio.sleep(0.02)
+        cluster.begin_era(1)
+        await done
+        assert cluster.requests - before <= 4  # lost, asked, sent; one may be under way
+
+
 async def test_what_no_broker_takes_in_time_is_given_up_and_what_follows_is_stored() -> None:
     cluster = ModelCluster(2, 1, Random(1))
     async with producing(cluster, delivery_timeout=3.0, request_timeout=1.0) as producer:
