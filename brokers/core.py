@@ -142,7 +142,7 @@ class BrokerCore:
         self._reads = Reads(lambda: self.index, self.readers, partitions, self.writer, settings)
         self._index = CatalogIndex(self.catalogs.newest)
         self._shown_of = self._index
-        self._shown: dict[str, Topology] = {}
+        self._shown: dict[tuple[str, int], Topology] = {}
 
     @property
     def name(self) -> str:
@@ -206,7 +206,8 @@ class BrokerCore:
     async def _moved(self, collection: str, batch: Batch) -> Answer:
         try:
             reached = await self._reads.reached(collection, batch.partition, batch.producer)
-        except RangeDamaged as error:  # it may be restored; batches beside this one go on
+        except (RangeDamaged, StoreUnavailable) as error:
+            # It may be restored, or answer by then; batches beside this one go on.
             _log.warning("broker.reached_unknown", extra={"error": str(error)})
             return await self._not(batch, "moving")
         return NotAppended(
@@ -234,10 +235,10 @@ class BrokerCore:
         ``RangeRefused`` for a position behind the end.
         """
         await self._look_for(collection, partition)
+        before = self.catalog.number
         try:
             found = await self._reads.read(collection, partition, after, max_bytes, wait)
         except RangeDamaged:
-            before = self.catalog.number
             if (await self.catalogs.refresh()).number == before:
                 raise
             found = await self._reads.read(collection, partition, after, max_bytes, wait)
@@ -302,17 +303,20 @@ class BrokerCore:
         """Return the identity of a collection; waits for nothing."""
         return self.index.collection(collection).collection.identity
 
-    def topology(self, collection: str) -> Topology:
+    def topology(self, collection: str, *, since_era: int = 0) -> Topology:
         """Return a collection as the newest catalog here says; waits for nothing.
 
-        Made once for each catalog: it takes the longer the more partitions there ever were.
+        With the partitions of an era and of those after it, of the newest one at least: it
+        takes the longer the more there are, and is made once for each catalog.
         """
         index = self.index
         if self._shown_of is not index:
             self._shown_of, self._shown = index, {}
-        found = self._shown.get(collection)
+        since = min(since_era, index.collection(collection).newest_era)
+        found = self._shown.get((collection, since))
         if found is None:
-            found = self._shown[collection] = topology_of(index, collection)
+            found = topology_of(index, collection, since_era=since)
+            self._shown[collection, since] = found
         return found
 
     def status(self) -> CoreStatus:
@@ -357,9 +361,9 @@ class BrokerCore:
     async def _look_for(self, collection: str, *partitions: RangeId) -> None:
         """Look for a newer catalog where this one does not have what is asked for."""
         try:
-            known = self.index.collection(collection).by_id
+            known = self.index.collection(collection)
         except CollectionUnknown:
             await self.catalogs.refresh()
-            known = self.index.collection(collection).by_id
-        if not all(x in known for x in partitions):
+            known = self.index.collection(collection)
+        if not all(known.has(x) for x in partitions):
             await self.catalogs.refresh()

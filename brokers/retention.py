@@ -105,7 +105,7 @@ class Retention:
                 kept_from[row] = max(kept_from.get(row, 1), number)
         if cuts or kept_from:
             await self._catalogs.change(
-                lambda x: with_cuts(x, cuts, kept_from) if _asks_the_same(catalog, x) else x
+                lambda x: with_cuts(x, cuts, kept_from) if is_as_it_was(catalog, x) else x
             )
         await self._delete()
         await self._delete_segments()
@@ -314,10 +314,18 @@ async def delete_segments(
             await store.delete([compacted_key(compacted.era, compacted.broker, number)])
 
 
-def _asks_the_same(before: Catalog, now: Catalog) -> bool:
-    """Whether collections are to keep what they were when it was decided what is cut."""
+def is_as_it_was(before: Catalog, now: Catalog) -> bool:
+    """Whether collections keep, and have, what they did when it was decided what is cut.
+
+    Where another master has cut meanwhile, both cuts together may be too much.
+    """
     after = {x.name: (x.retain_seconds, x.retain_bytes) for x in now.collections}
-    return all(after[x.name] == (x.retain_seconds, x.retain_bytes) for x in before.collections)
+    starts = {(x.name, p.id): p.start for x in now.collections for p in x.partitions}
+    return all(
+        after[x.name] == (x.retain_seconds, x.retain_bytes)
+        and all(starts[x.name, p.id] == p.start for p in x.partitions)
+        for x in before.collections
+    )
 
 
 def _holds_at_most(

@@ -221,7 +221,8 @@ class BrokerServer:
         self._core.check_sight()
         collection = collection_of(request)
         await self._identity(collection)
-        return _json(self._core.topology(collection))
+        since_era = number_in(request.query, "since_era", 0)
+        return _json(self._core.topology(collection, since_era=since_era))
 
     async def _append(self, request: web.Request) -> web.Response:
         if request.content_type != CONTENT_TYPE:

@@ -86,7 +86,15 @@ def _costs(catalog: Catalog, eras: int) -> Sequence[Result]:
         time_of("next era", lambda: next_era(catalog)),
         time_of("topology", lambda: topology_of(CatalogIndex(catalog), COLLECTION)),
         _result("topology size", eras, len(shown) / 1e6, "MB"),
+        time_of("topology, newest era", lambda: _newest(catalog)),
+        _result("topology size, newest era", eras, len(_newest(catalog)) / 1e6, "MB"),
     ]
+
+
+def _newest(catalog: Catalog) -> bytes:
+    """Return what a producer is sent, and hosts when an era has ended."""
+    found = topology_of(CatalogIndex(catalog), COLLECTION, since_era=len(catalog.eras))
+    return msgspec.json.encode(found)
 
 
 def _result(what: str, eras: int, value: float, unit: str) -> Result:

@@ -1,12 +1,30 @@
-"""Looking things up in one collection of a catalog, which may have many thousand partitions."""
+"""Looking things up in one collection of a catalog, which may have many thousand partitions.
 
+A catalog is looked at anew with each change, and most of what is asked concerns a few eras. So
+an index is made for an era when something of it is asked for, not for all there ever were.
+"""
+
+import re
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import FeedRange, RangeId
+
+_ERA = re.compile(r"e([0-9]{1,9})\.")
+
+
+class _InEra:
+    """Partitions of one era, by their ids, and by part in the order of their keys."""
+
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        self.by_id: Mapping[RangeId, Partition] = {x.id: x for x in partitions}
+        self.by_part: dict[int, list[Partition]] = defaultdict(list)
+        for partition in sorted(partitions, key=lambda x: x.low):
+            self.by_part[partition.part].append(partition)
 
 
 class CollectionIndex:
@@ -14,29 +32,31 @@ class CollectionIndex:
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
-
-    @cached_property
-    def by_id(self) -> dict[RangeId, Partition]:
-        return {x.id: x for x in self.collection.partitions}
+        self._eras: dict[int, _InEra] = {}
 
     @cached_property
     def open(self) -> tuple[Partition, ...]:
-        return self.collection.open_partitions()
+        return tuple(x for x in self.since(self.newest_era) if x.is_open)
 
-    @cached_property
-    def _by_part(self) -> dict[tuple[int, int], list[Partition]]:
-        found: dict[tuple[int, int], list[Partition]] = defaultdict(list)
-        for partition in self.collection.partitions:
-            found[partition.era, partition.part].append(partition)
-        for partitions in found.values():
-            partitions.sort(key=lambda x: x.low)
-        return dict(found)
+    @property
+    def newest_era(self) -> int:
+        """The era of its newest partitions; 0 if there are none."""
+        partitions = self.collection.partitions
+        return partitions[-1].era if partitions else 0
+
+    def since(self, era: int) -> Sequence[Partition]:
+        """Return the partitions of an era and later ones: catalogs have them in order."""
+        partitions = self.collection.partitions
+        return partitions[bisect_left(partitions, era, key=lambda x: x.era) :]
 
     def partition(self, wanted: RangeId) -> Partition:
-        found = self.by_id.get(wanted)
+        found = self._find(wanted)
         if found is None:
             raise RangeUnknown(wanted)
         return found
+
+    def has(self, wanted: RangeId) -> bool:
+        return self._find(wanted) is not None
 
     def parents(self, child: Partition) -> tuple[Partition, ...]:
         return self._sharing_keys(child, child.era - 1)
@@ -48,16 +68,6 @@ class CollectionIndex:
         """Return the partitions of an era that hold keys of another's partition."""
         return self._sharing_keys(of, era)
 
-    def _sharing_keys(self, of: Partition, era: int) -> tuple[Partition, ...]:
-        there = self._by_part.get((era, of.part), [])
-        first = bisect_left(there, of.low, key=lambda x: x.high)
-        found = []
-        for partition in there[first:]:
-            if partition.low > of.high:
-                break
-            found.append(partition)
-        return tuple(found)
-
     def as_range(self, partition: Partition) -> FeedRange:
         """Bounds are those of the event log: a part and a virtual part, as texts that sort."""
         part = partition.part + 1
@@ -67,6 +77,33 @@ class CollectionIndex:
             high=f"p{part:02}.v{partition.high + 1:03x}",
             parents=tuple(x.id for x in self.parents(partition)),
         )
+
+    def _find(self, wanted: RangeId) -> Partition | None:
+        era = _ERA.match(wanted)
+        return None if era is None else self._in(int(era[1])).by_id.get(wanted)
+
+    def _in(self, era: int) -> _InEra:
+        found = self._eras.get(era)
+        if found is None:
+            after = self.since(era)
+            there = after[: bisect_left(after, era + 1, key=lambda x: x.era)]
+            if not there:
+                return _NONE
+            found = self._eras[era] = _InEra(there)
+        return found
+
+    def _sharing_keys(self, of: Partition, era: int) -> tuple[Partition, ...]:
+        there = self._in(era).by_part.get(of.part, [])
+        first = bisect_left(there, of.low, key=lambda x: x.high)
+        found = []
+        for partition in there[first:]:
+            if partition.low > of.high:
+                break
+            found.append(partition)
+        return tuple(found)
+
+
+_NONE = _InEra(())
 
 
 class CatalogIndex:

@@ -89,7 +89,8 @@ class CompactedRow:
         for number in reversed(numbers):
             run = await self._run(number)
             if run is not None:
-                self._starts += [x for x in numbers if x < number]
+                known = self._starts[-1] if self._starts else 0  # others look meanwhile
+                self._starts += [x for x in numbers if known < x < number]
                 self._take(run)
                 return True
         return False
@@ -172,14 +173,15 @@ class CompactedRow:
 
     async def _first(self, holds: Callable[[KnownRun], bool]) -> KnownRun | None:
         """Return the first run of which something holds that holds of all after it."""
-        low, high = 0, len(self._starts)
+        starts = self.starts  # others look, and find some deleted, meanwhile
+        low, high = 0, len(starts)
         found = None
         while low < high:
             middle = (low + high) // 2
-            run = await self._run(self._starts[middle])
+            run = await self._run(starts[middle])
             if run is None:  # deleted, with all before it
-                del self._starts[: middle + 1]
-                low, high = 0, high - middle - 1
+                self._starts = [x for x in self._starts if x > starts[middle]]
+                low = middle + 1
             elif holds(run):
                 found, high = run, middle
             else:

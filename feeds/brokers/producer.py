@@ -23,7 +23,7 @@ from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.lanes import Delivery, Lanes
-from changefeed.feeds.brokers.routes import Place, Routes
+from changefeed.feeds.brokers.routes import NEWEST, Place, Routes
 from changefeed.feeds.brokers.sender import ProducerOptions, Sender
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.hashing import place_of
@@ -132,7 +132,7 @@ async def open_brokers_producer(
     A block that is left by an error waits for nothing.
     """
     async with BrokerClient.open(address, access) as client:
-        routes = await client.routes()
+        routes = await client.routes(since_era=NEWEST)
         producer = BrokersProducer(client, routes, options or ProducerOptions(), clock=clock)
         try:
             yield producer

@@ -148,6 +148,8 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """One collection as a catalog says. Partitions of older eras come first.
 
+    It may have been asked for without those of old eras: then they are not in ``partitions``.
+
     ``identity`` is the collection's: positions begin with it. ``ending``: the newest era is
     ending, its partitions take no records, and those of the next will be there soon.
     """

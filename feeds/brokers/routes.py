@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from changefeed.feeds.brokers.protocol import PartitionInfo, Topology
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import FeedRange, RangeId
 
+NEWEST = 2**31
+"""An era after all that there are: asked for what is since then, brokers name the newest."""
 Place = tuple[int, int]
 """A part, counted from 0, and a virtual part."""
 
@@ -16,7 +20,15 @@ class Routes:
 
     def __init__(self, topology: Topology, scheme: str) -> None:
         self.topology = topology
+        self._scheme = scheme
         self._urls = {x.name: f"{scheme}://{x.address}" for x in topology.brokers}
+
+    def with_older(self, known: "Routes") -> "Routes":
+        """Add what an earlier topology has of eras that this one was asked for without."""
+        first = min((x.era for x in self.topology.partitions), default=0)
+        older = (x for x in known.topology.partitions if x.era < first)
+        partitions = (*older, *self.topology.partitions)
+        return Routes(replace(self.topology, partitions=partitions), self._scheme)
 
     @property
     def identity(self) -> str:

@@ -336,7 +336,9 @@ class Sender:
         """Learn the newest topology; what lies ready is sorted by it."""
         known = self._lanes.routes.topology
         wanted = max((x.closed_in for x in self._aside), default=0)
-        found = await self._client.routes(at_least=wanted, newer_than=known.catalog, wait=wait)
+        found = await self._client.routes(
+            at_least=wanted, newer_than=known.catalog, wait=wait, since_era=known.era
+        )
         if found.identity != known.identity:
             raise FeedRefused(
                 f"the collection {known.collection!r} was deleted and created again: open "

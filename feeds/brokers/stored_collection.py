@@ -165,11 +165,11 @@ class StoredCollection:
         """Return the last sequence in segments, of the partitions that have such."""
         with _answers_of_feeds():
             listed = await self._store.list(f"{SEGMENTS}{self._name}/")
-        known = self.collection().by_id
+        known = self.collection()
         found: dict[RangeId, int] = {}
         for key, _ in listed:
             name, bounds = RangeId(key.split("/")[-2]), bounds_of(key)
-            if bounds is not None and name in known:
+            if bounds is not None and known.has(name):
                 found[name] = max(bounds.last, found.get(name, 0))
         return found
 

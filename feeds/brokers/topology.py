@@ -4,7 +4,8 @@ from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo, Topology
 
 
-def topology_of(index: CatalogIndex, name: str) -> Topology:
+def topology_of(index: CatalogIndex, name: str, *, since_era: int = 0) -> Topology:
+    """Show the partitions of this era and of those after it, those of the newest at least."""
     found = index.collection(name)
     collection, era = found.collection, index.catalog.era
     return Topology(
@@ -28,7 +29,7 @@ def topology_of(index: CatalogIndex, name: str) -> Topology:
                 last=x.last,
                 moving_to=x.moving_to,
             )
-            for x in collection.partitions
+            for x in found.since(min(since_era, found.newest_era))
         ),
         brokers=tuple(
             BrokerInfo(name=x.broker, incarnation=x.incarnation, address=x.address)

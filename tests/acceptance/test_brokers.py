@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from tests.support.broker_processes import QUICK_BROKER, ready
 from tests.support.commands import QUICK, Running, changefeed, running
-from tests.support.emulator_process import free_port
+from tests.support.ports import free_port, free_ports
 
 pytestmark = pytest.mark.real_time
 
@@ -40,8 +41,8 @@ def address(*ports: int) -> str:
 
 async def test_a_host_follows_a_collection_through_an_era(tmp_path: Path) -> None:
     port = free_port()
-    async with broker(tmp_path, "broker-1", port):
-        await ready(port)
+    async with broker(tmp_path, "broker-1", port) as process:
+        await ready(port, process)
         where = address(port)
         await asyncio.to_thread(log, tmp_path, "create", where, "--parts=2")
         lines = "".join(f'{{"k": "key-{n % 7}", "n": {n}}}\n' for n in range(300))
@@ -68,11 +69,11 @@ def delivered(cwd: Path) -> int:
 async def test_several_brokers_run_under_one_supervisor_and_stop_in_order(
     tmp_path: Path,
 ) -> None:
-    port = free_port()
+    port = free_ports(2)
     flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--port={port}")
     async with running("brokers", "2", *flags, *QUICK_BROKER, cwd=tmp_path) as both:
-        await ready(port)
-        await ready(port + 1)
+        await ready(port, both)
+        await ready(port + 1, both)
         await asyncio.to_thread(log, tmp_path, "create", address(port), "--parts=4")
         shown = await asyncio.to_thread(log, tmp_path, "status", address(port + 1), "--json")
         assert set(json.loads(shown)["brokers"]) == {"b-1", "b-2"}
@@ -99,6 +100,20 @@ async def a_status_is_watched_while_ranges_move(cwd: Path, where: str) -> None:
     shown = await asyncio.to_thread(log, cwd, "status", where, "--all")
     assert shown.count("b-2 (chosen)") == 4
     assert "broker" in await asyncio.to_thread(wrong, "log", "move", where, "--to=c", cwd=cwd)
+
+
+async def test_several_brokers_end_with_2_where_another_program_has_one_of_their_ports(
+    tmp_path: Path,
+) -> None:
+    port = free_ports(2)
+    flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--port={port}")
+    with socket.create_server(("127.0.0.1", port + 1)):
+        async with running("brokers", "2", *flags, *QUICK_BROKER, cwd=tmp_path) as both:
+            assert await both.ends() == 2
+            assert (
+                f"another program has the port (web.bind '127.0.0.1', web.port {port + 1})"
+                in (both.said)
+            )
 
 
 def wrong(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> str:
@@ -167,8 +182,9 @@ async def test_a_broker_says_at_readyz_that_its_store_is_away(tmp_path: Path) ->
 async def test_a_token_is_wanted_of_all_who_produce_read_and_change(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "token").write_text("open sesame\n")
-    async with broker(tmp_path, "broker-1", port, "--set=web.token_file=token"):
-        await ready(port)
+    token = "--set=web.token_file=token"
+    async with broker(tmp_path, "broker-1", port, token) as process:
+        await ready(port, process)
         where = address(port)
         said = await asyncio.to_thread(wrong, "log", "create", where, cwd=tmp_path)
         assert "CHANGEFEED_BACKENDS__BROKERS__TOKEN" in said
@@ -187,8 +203,8 @@ async def test_a_broker_that_was_killed_and_is_started_again_does_not_wait_to_ex
     port = free_port()
     patient = "--set=membership.expiration=600"
     async with broker(tmp_path, "broker-1", port, patient) as first:
-        await ready(port)
+        await ready(port, first)
         first.process.kill()
         await first.process.wait()
-        async with broker(tmp_path, "broker-1", port, patient):
-            await ready(port)
+        async with broker(tmp_path, "broker-1", port, patient) as again:
+            await ready(port, again)

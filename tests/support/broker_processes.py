@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -32,15 +32,26 @@ T = TypeVar("T")
 KEYS = 40
 
 
-async def ready(port: int) -> None:
-    """Wait until a broker takes records."""
-    async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as session:
-        while True:
-            with suppress(aiohttp.ClientError):
-                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                    if answer.status == 200:
-                        return
-            await asyncio.sleep(0.05)
+async def ready(port: int, command: Running) -> None:
+    """Wait until a broker takes records, as long as its command runs."""
+    said = "nothing"
+    limit = aiohttp.ClientTimeout(total=5)
+    try:
+        async with asyncio.timeout(PATIENCE), aiohttp.ClientSession(timeout=limit) as session:
+            while True:
+                try:
+                    async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                        said = await answer.text()
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    said = repr(error)
+                assert command.process.returncode is None, command.said
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(
+            f"port {port} says {said}; the broker says {command.said}"
+        ) from None
 
 
 class BrokerProcesses:
@@ -76,7 +87,7 @@ class BrokerProcesses:
                     env=found.environment,
                 )
             )
-        await asyncio.gather(*(ready(self.ports[x]) for x in names))
+        await asyncio.gather(*(ready(self.ports[x], self.running[x]) for x in names))
 
     def signal(self, name: str, number: int) -> None:
         self.running[name].process.send_signal(number)

@@ -1,7 +1,6 @@
 """The emulator as users run it: ``changefeed emulator``, in a process of its own."""
 
 import re
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from tests.support.commands import Running, running
+from tests.support.ports import free_port as free_port  # noqa: PLC0414 - with it, tests choose one
 
 
 @asynccontextmanager
@@ -22,13 +22,6 @@ async def emulator_process(
         found = re.search(r"http\S+", process.printed)
         assert found is not None
         yield process, found[0]
-
-
-def free_port() -> int:
-    """Return a port nobody uses, for an emulator that is to come back under its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def control(url: str, verb: str, path: str, **body: Any) -> Any:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
+from msgspec.structs import replace
+
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Appended,
@@ -120,7 +122,12 @@ class ModelCluster:
         return [x for partition in self.partitions for x in partition.changes]
 
     async def routes(
-        self, *, at_least: int = 0, newer_than: int = 0, wait: float = 0.0
+        self,
+        *,
+        at_least: int = 0,
+        newer_than: int = 0,
+        wait: float = 0.0,
+        since_era: int = 0,
     ) -> Routes:
         self.asked_for.append(at_least)
         await self._travel()
@@ -130,8 +137,8 @@ class ModelCluster:
                     await self._era_began.wait()
         if self._before is not None and (self.behind or self._random.random() < self.faults):
             self.behind = max(self.behind - 1, 0)
-            return Routes(self._before, "http")
-        return Routes(self._topology(), "http")
+            return Routes(_since(self._before, since_era), "http")
+        return Routes(_since(self._topology(), since_era), "http")
 
     def _topology(self) -> Topology:
         return Topology(
@@ -190,3 +197,8 @@ class ModelCluster:
         found.changes += changes_of(found.id, first, batch.count, batch.columns)
         found.reached[batch.producer] = batch.sequence + batch.count - 1
         return Appended(partition=found.id, first=first, count=batch.count)
+
+
+def _since(topology: Topology, era: int) -> Topology:
+    kept = (x for x in topology.partitions if x.era >= min(era, topology.era))
+    return replace(topology, partitions=tuple(kept))

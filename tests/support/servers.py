@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from tests.support.ports import free_port as free_port  # noqa: PLC0414 - with it, tests choose one
+
 _PATIENCE = 90.0
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -28,13 +30,6 @@ _libc = ctypes.CDLL(None)
 
 class Missing(Exception):
     """A server is not installed here. The text says what would install it."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Server(ABC):

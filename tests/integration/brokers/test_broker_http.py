@@ -339,6 +339,17 @@ async def test_the_topology_is_shown_as_soon_as_there_is_a_newer_one(given: Give
     assert loop.time() - began < 20
 
 
+async def test_the_topology_is_shown_without_eras_that_are_not_asked_for(given: Given) -> None:
+    await operations.split(given.core.catalogs, COLLECTION)
+    async with asyncio.timeout(30):
+        while given.core.status().era < 2:
+            await given.core.writer.changed.wait()
+    for query, eras in (("", {1, 2}), ("?since_era=2", {2}), (f"?since_era={2**31}", {2})):
+        status, shown = await given.asks("GET", query)
+        assert (status, {x["era"] for x in shown["partitions"]}) == (200, eras)
+    assert (await given.asks("GET", "?since_era=x"))[0] == 400
+
+
 async def test_no_broker_at_the_address_is_unavailable_and_a_stranger_is_refused(
     given: Given,
 ) -> None:

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from changefeed.brokers.operations import create_collection
+from changefeed.brokers.operations import create_collection, split
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.errors import BatchRefused, CollectionUnknown
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 
@@ -134,6 +134,33 @@ async def test_a_damaged_object_is_named_by_reads_and_read_again_once_it_is_rest
                 await core.sequence_before("orders", RangeId(P1), 0)
         store.objects[key] = whole
         assert await keys_of(core, "orders", P1) == ["a", "b"]
+
+
+async def test_clients_are_shown_the_eras_that_they_ask_for_and_the_newest_always() -> None:
+    async with first_broker(MemoryStore(), parts=2) as core:
+        for era in (1, 2):
+            await split(core.catalogs, "orders")
+            while core.status().era <= era or not core.status().writing:
+                await core.writer.changed.wait()
+        whole = core.topology("orders").partitions
+        assert [len([x for x in whole if x.era == n]) for n in (1, 2, 3)] == [2, 4, 8]
+        for since, shown in ((0, whole), (2, whole[2:]), (3, whole[6:]), (2**31, whole[6:])):
+            assert core.topology("orders", since_era=since).partitions == shown
+        for x in whole:
+            assert core.index.collection("orders").partition(x.range.id).id == x.range.id
+            parents = {y for y in whole if y.range.id in x.range.parents}
+            assert {y.era for y in parents} == ({x.era - 1} if x.era > 1 else set())
+            assert all(y.part == x.part and y.low <= x.low <= y.high for y in parents)
+
+
+@pytest.mark.parametrize(
+    "name", ["e1.p03.v00-ff", "e9.p01.v00-ff", "e1", "", "x1.p01.v00-ff", "e99999999999.p01"]
+)
+async def test_a_range_that_there_never_was_is_unknown(name: str) -> None:
+    async with first_broker(MemoryStore(), parts=2) as core:
+        assert not core.index.collection("orders").has(RangeId(name))
+        with pytest.raises(RangeUnknown):
+            await core.read("orders", RangeId(name), 0)
 
 
 async def test_what_clients_are_shown_is_made_once_for_each_catalog() -> None:

@@ -11,9 +11,21 @@ from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.flush import Place, decode_header
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, open_ids, put
+
+
+class CutStore(MemoryStore):
+    """A store that does not read what begins with ``cut``."""
+
+    cut = "-"
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        if key.startswith(self.cut):
+            raise StoreUnavailable("cut off")
+        return await super().get(key, start, end)
 
 
 def ids(era: int, parts: range) -> list[str]:
@@ -225,6 +237,25 @@ async def test_the_newest_catalog_is_found_also_from_far_behind() -> None:
         await create_collection(writer, f"c{n}")
     assert (await reader.load()).number == 5
     assert (await reader.refresh()).collections == writer.newest.collections
+
+
+async def test_where_the_store_does_not_say_what_is_stored_batches_beside_it_have_answers() -> (
+    None
+):
+    store = CutStore()
+    async with first_broker(store) as first:
+        old = "e1.p01.v00-ff"
+        await put(first, "orders", batch(old, "a"))
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            async with open_core(store, "broker-3", settings=QUICK) as third:
+                await in_era(third, 3)
+                store.cut = "wal/00000001/"
+                fresh = batch(open_ids(third, "orders")[-1], "b")
+                waits, stored = await third.append("orders", [batch(old, "a"), fresh])
+                assert isinstance(waits, NotAppended)
+                assert (waits.reason, waits.reached) == ("moving", None)
+                assert isinstance(stored, Appended)
 
 
 async def test_after_a_crash_records_are_taken_once_the_broker_has_expired_and_no_later() -> (

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.operations import create_collection, retain
+from changefeed.brokers.retention import Gone, is_as_it_was, with_cuts
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
@@ -19,7 +20,7 @@ from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 
-P1 = "e1.p01.v00-ff"
+P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 
 
 def homes(core: BrokerCore) -> dict[str, str]:
@@ -199,6 +200,17 @@ class KeptForEver(MemoryStore):
             await catalogs.load()
             await retain(catalogs, "orders", seconds=None, bytes_=None)
         return await super().create(key, data)
+
+
+async def test_what_two_masters_cut_by_one_catalog_is_cut_by_one_of_them() -> None:
+    async with first_broker(MemoryStore(), parts=2) as core:
+        await put(core, "orders", batch(P1, "a", "b"), batch(P2, "c", "d"))
+        catalog = core.catalog
+        cut = with_cuts(catalog, {("orders", RangeId(P1)): Gone(1, 9)}, {})
+        assert is_as_it_was(catalog, catalog)
+        assert not is_as_it_was(catalog, cut)
+        await create_collection(core.catalogs, "returns", parts=1)
+        assert is_as_it_was(catalog, core.catalog)
 
 
 async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before() -> None:

@@ -1,0 +1,90 @@
+"""The runs of a row, while several look for them at once and others delete them."""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from changefeed.feeds.brokers.compacted import CompactedRun, Segment, encode_run
+from changefeed.feeds.brokers.compacted_row import CompactedRow
+from changefeed.feeds.brokers.flush import PartitionEnd
+from changefeed.feeds.brokers.names import compacted_key
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import Listed
+from changefeed.feeds.eventlog.segment_rows import Group
+from changefeed.feeds.feed import RangeId
+
+P1 = RangeId("e1.p01.v00-ff")
+KEY = ("orders", P1)
+RUN = CompactedRun(
+    cluster="c",
+    era=1,
+    broker="b",
+    first=1,
+    last=1,
+    written_us=1,
+    final=False,
+    ends=(),
+    segments=(),
+)
+
+
+class SlowStore(MemoryStore):
+    """Answers a listing as it was when asked, and everything else a while later."""
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        await asyncio.sleep(1)
+        return await super().get(key, start, end)
+
+    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
+        found = await super().list(prefix, after)
+        await asyncio.sleep(5)
+        return found
+
+
+def row_of(store: MemoryStore, runs: range) -> CompactedRow:
+    """Make runs of four objects each, with a record each; none begins at object 1."""
+    for n in runs:
+        end = PartitionEnd(collection="orders", partition=P1, last=n, stored=n)
+        segment = Segment(
+            collection="orders",
+            partition=P1,
+            first=n,
+            groups=(Group(n, 4, 10, 1),),
+            size=10,
+            is_text=True,
+            tail_crc=1,
+            stored=n,
+        )
+        run = replace(RUN, first=4 * n + 1, last=4 * n + 4, ends=(end,), segments=(segment,))
+        store.objects[compacted_key(1, "b", run.first)] = encode_run(run)
+    return CompactedRow(store, "c", 1, "b")
+
+
+async def first_of(row: CompactedRow, sequence: int) -> int | None:
+    found = await row.find(KEY, sequence)
+    return None if found is None else found.first
+
+
+async def test_several_that_look_for_runs_at_once_find_each_once_and_in_order() -> None:
+    store = SlowStore()
+    row = row_of(store, range(1, 9))
+    first = asyncio.create_task(row.look(again=True))
+    await asyncio.sleep(3)
+    row_of(store, range(9, 12))
+    await asyncio.gather(first, row.look(again=True), row.look(again=True))
+    assert row.starts == tuple(4 * n + 1 for n in range(1, 12))
+    assert [await first_of(row, n) for n in range(1, 12)] == list(range(1, 12))
+
+
+async def test_runs_that_are_deleted_while_several_search_hide_none_that_are_kept() -> None:
+    store = SlowStore()
+    row = row_of(store, range(1, 30))
+    await row.look(again=True)
+    fresh = CompactedRow(store, "c", 1, "b")
+    await fresh.look(again=True)
+    for n in range(1, 20):
+        del store.objects[compacted_key(1, "b", 4 * n + 1)]
+    found = await asyncio.gather(*(first_of(fresh, n) for n in range(20, 30)))
+    assert found == list(range(20, 30))
+    assert fresh.starts == tuple(4 * n + 1 for n in range(20, 30))
