@@ -5,7 +5,7 @@ from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo, Topolog
 
 
 def topology_of(index: CatalogIndex, name: str, *, since_era: int = 0) -> Topology:
-    """Show the partitions of this era and of those after it, those of the newest at least."""
+    """Show the partitions of this era and of those after it."""
     found = index.collection(name)
     collection, era = found.collection, index.catalog.era
     return Topology(
@@ -29,7 +29,7 @@ def topology_of(index: CatalogIndex, name: str, *, since_era: int = 0) -> Topolo
                 last=x.last,
                 moving_to=x.moving_to,
             )
-            for x in found.since(min(since_era, found.newest_era))
+            for x in found.since(since_era)
         ),
         brokers=tuple(
             BrokerInfo(name=x.broker, incarnation=x.incarnation, address=x.address)

@@ -133,9 +133,9 @@ BROKERS = (
     ),
     Mutant(
         name="clients are not shown the newest era",
-        file="feeds/brokers/topology.py",
-        before="found.since(min(since_era, found.newest_era))",
-        after="found.since(since_era)",
+        file="brokers/core.py",
+        before="since = min(since_era, index.collection(collection).newest_era)",
+        after="since = since_era",
         rule=3,
         tests=(_CORE,),
     ),
@@ -465,10 +465,34 @@ BROKERS = (
     Mutant(
         name="a closed partition that is damaged refuses the batches beside it",
         file="brokers/core.py",
-        before="        except RangeDamaged as error:  # it may be restored",
-        after="        except NotImplementedError as error:  # it may be restored",
+        before="        except (RangeDamaged, StoreUnavailable) as error:\n",
+        after="        except StoreUnavailable as error:\n",
         rule=0,
         tests=(_ERAS,),
+    ),
+    Mutant(
+        name="where the store does not say what is stored batches beside it have no answers",
+        file="brokers/core.py",
+        before="        except (RangeDamaged, StoreUnavailable) as error:\n",
+        after="        except RangeDamaged as error:\n",
+        rule=0,
+        tests=(_ERAS,),
+    ),
+    Mutant(
+        name="a catalog that came while a range was read is not read by",
+        file="brokers/core.py",
+        before="""        before = self.catalog.number
+        try:
+            found = await self._reads.read(collection, partition, after, max_bytes, wait)
+        except RangeDamaged:
+""",
+        after="""        try:
+            found = await self._reads.read(collection, partition, after, max_bytes, wait)
+        except RangeDamaged:
+            before = self.catalog.number
+""",
+        rule=0,
+        tests=(_CORE,),
     ),
     Mutant(
         name="a sequence is given twice",

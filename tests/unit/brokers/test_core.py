@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, split
+from changefeed.brokers.retention import Gone, with_cuts
 from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.errors import BatchRefused, CollectionUnknown
+from changefeed.feeds.brokers.errors import BatchRefused, CollectionUnknown, PositionGone
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
@@ -151,6 +153,30 @@ async def test_clients_are_shown_the_eras_that_they_ask_for_and_the_newest_alway
             parents = {y for y in whole if y.range.id in x.range.parents}
             assert {y.era for y in parents} == ({x.era - 1} if x.era > 1 else set())
             assert all(y.part == x.part and y.low <= x.low <= y.high for y in parents)
+
+
+class Retaining(MemoryStore):
+    """Lets the broker learn, while it reads an object, that retention has deleted it."""
+
+    core: BrokerCore | None = None
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        if self.core is not None and key.startswith("wal/"):
+            core, self.core = self.core, None
+            gone = {("orders", RangeId(P1)): Gone(1, 1)}
+            await core.catalogs.change(lambda x: with_cuts(x, gone, {}))
+            await self.delete([key])
+        return await super().get(key, start, end)
+
+
+async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damage() -> None:
+    store = Retaining()
+    async with first_broker(store) as core:
+        await put(core, "orders", batch(P1, "a"))
+        core.readers.cache.drop("wal/00000001/broker-1/000000000001")
+        store.core = core
+        with pytest.raises(PositionGone):
+            await core.read("orders", RangeId(P1), 0)
 
 
 @pytest.mark.parametrize(
