@@ -14,6 +14,7 @@ import pytest
 from changefeed import Record
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore, CoreStatus
+from changefeed.brokers.retention import Gone, with_cuts
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
@@ -157,6 +158,34 @@ async def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(
     assert (found, said["error"]) == (status, error)
     assert said["message"]
     assert (given.core.catalog.number, given.written) == (catalog, before)
+
+
+async def test_what_is_gone_is_410_and_what_never_was_is_416_and_the_text_says_what(
+    given: Given,
+) -> None:
+    status, _ = await given.asks("POST", "/records", BytesIO(body(batch())), **RECORDS)
+    assert status == 200
+    gone = {(COLLECTION, RangeId("e1.p01.v00-ff")): Gone(1, 1)}
+    await operations.split(given.core.catalogs, COLLECTION)
+    async with asyncio.timeout(30):
+        while given.core.status().era < 2:
+            await given.core.writer.changed.wait()
+    await given.core.catalogs.change(lambda x: with_cuts(x, gone, {}))
+    one = "/partitions/e1.p01.v00-ff/records"
+    status, said = await given.asks("GET", f"{one}?after=0")
+    assert (status, said["error"]) == (410, "gone")
+    assert "1" in said["message"]
+    status, said = await given.asks("GET", f"{one}?after=7")
+    assert (status, said["error"]) == (416, "beyond")
+    assert (
+        "position 7 lies behind the end of range 'e1.p01.v00-ff', which has 1"
+        in (said["message"])
+    )
+    async with BrokersFeed.open(address_of(given.address), ACCESS) as feed:
+        r = (await feed.ranges())[0].id
+        for after in (0, 7):
+            with pytest.raises(RangeRefused):
+                await feed.read(r, feed._position(after), 10)
 
 
 async def test_a_body_larger_than_any_is_refused(given: Given) -> None:

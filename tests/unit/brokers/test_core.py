@@ -8,9 +8,16 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, split
 from changefeed.brokers.retention import Gone, with_cuts
 from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.errors import BatchRefused, CollectionUnknown, PositionGone
+from changefeed.feeds.brokers.errors import (
+    BatchRefused,
+    ClusterRefused,
+    CollectionUnknown,
+    PositionGone,
+)
+from changefeed.feeds.brokers.names import catalog_key
 from changefeed.feeds.brokers.protocol import Appended, Batch, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import StoreRefused
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
@@ -196,3 +203,65 @@ async def test_what_clients_are_shown_is_made_once_for_each_catalog() -> None:
         await create_collection(core.catalogs, "returns", parts=1)
         assert core.topology("orders").catalog == shown.catalog + 1
         assert core.topology("returns").identity == core.identity("returns")
+
+
+@pytest.mark.parametrize("place", [0, 8, 9, 100, -1])
+async def test_a_catalog_that_is_not_what_was_written_stops_brokers_and_nothing_is_written(
+    place: int,
+) -> None:
+    store = MemoryStore()
+    async with first_broker(store, parts=1) as core:
+        key = catalog_key(core.catalog.number)
+    flipped = bytearray(store.objects[key])
+    flipped[place] ^= 1
+    store.objects[key] = bytes(flipped)
+    before = dict(store.objects)
+    with pytest.raises(ClusterRefused, match=r"catalog \d+ .* restore it from a copy"):
+        async with open_core(store, "broker-2", settings=QUICK):
+            pass
+    assert store.objects == before
+
+
+async def test_a_broker_ends_with_advice_where_the_next_catalog_is_damaged() -> None:
+    store = MemoryStore()
+    with pytest.RaisesGroup(pytest.RaisesExc(ClusterRefused, match="restore it from a copy")):
+        async with first_broker(store) as core:
+            number = core.catalog.number + 1
+            store.objects[catalog_key(number)] = b"00000000\n{}"
+            await asyncio.sleep(10)
+    assert [x for x in store.objects if x.startswith("catalog/")][-1] == catalog_key(number)
+
+
+class ReadOnly(MemoryStore):
+    """A store that may be listed and read, and no more, as soon as ``locked`` is set."""
+
+    locked = False
+
+    async def create(self, key: str, data: bytes) -> bool:
+        self._check()
+        return await super().create(key, data)
+
+    async def put(self, key: str, data: bytes) -> None:
+        self._check()
+        await super().put(key, data)
+
+    def _check(self) -> None:
+        if self.locked:
+            raise StoreRefused("this user may not create objects: give it the right to")
+
+
+async def test_a_broker_that_may_not_create_ends_with_advice_and_acknowledges_nothing() -> None:
+    store = ReadOnly()
+    store.locked = True
+    with pytest.raises(StoreRefused, match="give it the right to"):
+        async with open_core(store, "broker-1", settings=QUICK):
+            pass
+    assert not store.objects
+    store.locked = False
+    with pytest.RaisesGroup(StoreRefused, flatten_subgroups=True):
+        async with first_broker(store) as core:
+            store.locked = True
+            (answer,) = await core.append("orders", [batch(P1, "a")])
+            assert isinstance(answer, NotAppended)
+            await asyncio.sleep(10)
+    assert not [x for x in store.objects if x.startswith("wal/")]
