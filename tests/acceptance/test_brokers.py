@@ -164,8 +164,8 @@ async def test_a_broker_that_does_not_reach_its_store_says_where_it_has_looked(
 
 async def test_a_broker_says_at_readyz_that_its_store_is_away(tmp_path: Path) -> None:
     port = free_port()
-    async with broker(tmp_path, "broker-1", port, "--set=membership.expiration=60"):
-        await ready(port)
+    async with broker(tmp_path, "broker-1", port, "--set=membership.expiration=60") as process:
+        await ready(port, process)
         (tmp_path / "cluster").rename(tmp_path / "elsewhere")
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             while True:
@@ -176,7 +176,7 @@ async def test_a_broker_says_at_readyz_that_its_store_is_away(tmp_path: Path) ->
                 await asyncio.sleep(0.2)
         assert mentions(problem, (f"{tmp_path}/cluster is gone", "put the directory back"))
         (tmp_path / "elsewhere").rename(tmp_path / "cluster")
-        await ready(port)
+        await ready(port, process)
 
 
 async def test_a_token_is_wanted_of_all_who_produce_read_and_change(tmp_path: Path) -> None:
