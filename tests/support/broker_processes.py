@@ -50,9 +50,8 @@ async def ready(port: int, command: Running | None = None) -> None:
                     assert command.process.returncode is None, command.said
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise AssertionError(
-            f"port {port} says {said}; the broker says {command.said}"
-        ) from None
+        log = "" if command is None else command.said
+        raise AssertionError(f"port {port} says {said}; the broker says {log}") from None
 
 
 class BrokerProcesses:
