@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -196,6 +196,25 @@ class Handing(MemoryFeed):
         return FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)
 
 
+async def end(
+    leases: MemoryLeases,
+    ended: FeedRange,
+    *successors: FeedRange,
+    at: str = "9",
+    feed: Feed | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    await create_successors(
+        ended,
+        [Successor(range=x, start=Continuation(at)) for x in successors],
+        feed=feed or MemoryFeed(1),
+        container=leases,
+        retrier=Retrier(EVENTS, Random(1)),
+        events=EVENTS,
+        check=check,
+    )
+
+
 async def superseded_by(
     *successors: FeedRange, ended: FeedRange, there: FeedRange, feed: Feed | None = None
 ) -> list[tuple[str, str]]:
@@ -203,15 +222,7 @@ async def superseded_by(
     leases = MemoryLeases()
     await leases.create(Lease(range=ended, continuation=Continuation("7")))
     await leases.create(Lease(range=there, continuation=Continuation("3")))
-    await create_successors(
-        ended,
-        [Successor(range=x, start=Continuation("7")) for x in successors],
-        feed=feed or MemoryFeed(1),
-        container=leases,
-        retrier=Retrier(EVENTS, Random(1)),
-        events=EVENTS,
-        check=lambda: None,
-    )
+    await end(leases, ended, *successors, at="7", feed=feed)
     found = [await leases.read(x.range_id) for x in await leases.list()]
     going_on = [x for x in found if x is not None and not x.ended]
     return sorted((x.range_id, x.continuation or "") for x in going_on)
@@ -219,6 +230,8 @@ async def superseded_by(
 
 WHOLE = FeedRange(id=R0, low="0", high="8")
 HALF = FeedRange(id=R1, low="0", high="4", parents=(R0,))
+QUARTER = FeedRange(id=R4, low="0", high="2", parents=(R0, R1))
+MERGED = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
 
 
 async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
@@ -226,17 +239,8 @@ async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
         raise LeaseLost(Lease(range=WHOLE), "it could not be renewed in time")
 
     leases = MemoryLeases()
-    retrier = Retrier(EVENTS, Random(1))
     with pytest.raises(LeaseLost):
-        await create_successors(
-            WHOLE,
-            [Successor(range=HALF, start=Continuation("7"))],
-            feed=MemoryFeed(1),
-            container=leases,
-            retrier=retrier,
-            events=EVENTS,
-            check=lost,
-        )
+        await end(leases, WHOLE, HALF, check=lost)
     assert await leases.list() == []
 
 
@@ -258,24 +262,12 @@ async def test_what_waited_for_a_range_that_lived_on_begins_where_that_has_ended
     assert found == [("r0", "7"), ("r1", "7")]
 
 
-QUARTER = FeedRange(id=R4, low="0", high="2", parents=(R0, R1))
-
-
 async def test_a_range_that_ends_late_does_not_move_back_what_its_half_has_read() -> None:
     leases = MemoryLeases()
     await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
     await leases.create(Lease(range=HALF, continuation=Continuation("9")))
     await end(leases, HALF, QUARTER, feed=Handing(1))  # a host of another kind had taken it
-    late = [Successor(range=QUARTER, start=Continuation("7"))]
-    await create_successors(
-        WHOLE,
-        late,
-        feed=Handing(1),
-        container=leases,
-        retrier=Retrier(EVENTS, Random(1)),
-        events=EVENTS,
-        check=lambda: None,
-    )
+    await end(leases, WHOLE, QUARTER, at="7", feed=Handing(1))
     stored = await leases.read(R4)
     assert stored is not None
     assert stored.continuation == Continuation("9")
@@ -289,24 +281,6 @@ async def test_a_merged_range_waits_for_a_late_range_whose_other_half_was_not_re
     stored = await leases.read(R3)
     assert stored is not None
     assert R0 in stored.range.parents
-
-
-async def end(
-    leases: MemoryLeases, ended: FeedRange, *successors: FeedRange, feed: Feed | None = None
-) -> None:
-    """End a range at 9."""
-    await create_successors(
-        ended,
-        [Successor(range=x, start=Continuation("9")) for x in successors],
-        feed=feed or MemoryFeed(1),
-        container=leases,
-        retrier=Retrier(EVENTS, Random(1)),
-        events=EVENTS,
-        check=lambda: None,
-    )
-
-
-MERGED = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
 
 
 async def test_a_lease_that_was_read_is_never_ended_as_superseded() -> None:
@@ -416,15 +390,7 @@ async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> N
     unbounded = FeedRange(id=R4)
     for x in (WHOLE, beside, unbounded):
         await leases.create(Lease(range=x, continuation=Continuation("7")))
-    await create_successors(
-        WHOLE,
-        [Successor(range=replace(HALF, parents=(R0, R2, R4)), start=Continuation("7"))],
-        feed=MemoryFeed(1),
-        container=leases,
-        retrier=Retrier(EVENTS, Random(1)),
-        events=EVENTS,
-        check=lambda: None,
-    )
+    await end(leases, WHOLE, replace(HALF, parents=(R0, R2, R4)))
     made = await leases.read(R1)
     assert made is not None
     assert made.range.parents == (R0, R4)
