@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.broker_processes import QUICK_BROKER, ready
+from tests.support.broker_processes import PATIENCE, QUICK_BROKER, ready
 from tests.support.commands import QUICK, Running, changefeed, running
 from tests.support.ports import free_port, free_ports
 
@@ -108,8 +108,11 @@ async def test_several_brokers_end_with_2_where_another_program_has_one_of_their
     port = free_ports(2)
     flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--port={port}")
     with socket.create_server(("127.0.0.1", port + 1)):
-        async with running("brokers", "2", *flags, *QUICK_BROKER, cwd=tmp_path) as both:
-            assert await both.ends() == 2
+        async with (
+            running("brokers", "2", *flags, *QUICK_BROKER, cwd=tmp_path) as both,
+            asyncio.timeout(PATIENCE),
+        ):
+            assert await both.process.wait() == 2
             assert (
                 f"another program has the port (web.bind '127.0.0.1', web.port {port + 1})"
                 in (both.said)
