@@ -14,9 +14,9 @@ from changefeed.cli.host_flags import FeedFlags
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.host.parts import LeasedFeed
-from changefeed.host.parts import merge as merge_ranges
-from changefeed.host.parts import split as split_range
+from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.host.parts.merging import merge as merge_ranges
+from changefeed.host.parts.splitting import split as split_range
 from changefeed.host.settings import Settings
 
 _MOST_PARTS = 256

@@ -24,7 +24,7 @@ PARTS = (
     ),
     Mutant(
         name="parts that have changes left are merged where the last of them is",
-        file="host/parts.py",
+        file="host/parts/merging.py",
         before="        if page.changes:\n            return None\n",
         after="",
         rule=12,
@@ -34,7 +34,7 @@ PARTS = (
     ),
     Mutant(
         name="parts with different ends are merged at one of these",
-        file="host/parts.py",
+        file="host/parts/merging.py",
         before="    return ends.pop() if len(ends) == 1 else None\n",
         after="    return ends.pop()\n",
         rule=12,
@@ -42,7 +42,7 @@ PARTS = (
     ),
     Mutant(
         name="a range that was resumed while it was split is ended all the same",
-        file="host/parts.py",
+        file="host/parts/stopping.py",
         before="        if stored is not None and not stored.ended:\n",
         after="        if stored is None:\n",
         rule=12,
@@ -50,7 +50,7 @@ PARTS = (
     ),
     Mutant(
         name="an owner that has not released a range is not waited for",
-        file="host/parts.py",
+        file="host/parts/stopping.py",
         before="        if stored.owner is not None and clock() < until:\n",
         after="        if stored.owner is None and clock() < 0:\n",
         rule=4,
@@ -58,7 +58,7 @@ PARTS = (
     ),
     Mutant(
         name="a split that failed leaves its range paused",
-        file="host/parts.py",
+        file="host/parts/stopping.py",
         before="    return lease.paused_because(None) if lease.paused == reason else None\n",
         after="    return None\n",
         rule=12,
@@ -66,7 +66,7 @@ PARTS = (
     ),
     Mutant(
         name="a merge that was cut off is completed though its rest was read on",
-        file="host/parts.py",
+        file="host/parts/merging.py",
         before="    kept = all(x.paused == MERGING and",
         after="    kept = all(x and True or",
         rule=12,
@@ -76,8 +76,8 @@ PARTS = (
     ),
     Mutant(
         name="a merge that fails half way leaves a part ended",
-        file="host/parts.py",
-        before="                await _reopen(container, before.range_id)\n",
+        file="host/parts/merging.py",
+        before="                await reopen(container, before.range_id)\n",
         after="                assert before\n",
         rule=12,
         tests=(
@@ -116,8 +116,8 @@ PARTS = (
     ),
     Mutant(
         name="a split takes over what an earlier one has left under the same name",
-        file="host/parts.py",
-        before="    _refuse_taken(leases, cut)\n",
+        file="host/parts/splitting.py",
+        before="    refuse_taken(leases, cut)\n",
         after="",
         rule=12,
         tests=(f"{_PARTS}::test_what_cannot_be_split_is_refused_with_its_reason",),

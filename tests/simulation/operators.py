@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import FeedRange
-from changefeed.host.parts import LeasedFeed, merge, split
+from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.host.parts.merging import merge
+from changefeed.host.parts.splitting import split
 from changefeed.host.reset import RangeInUse, carry_out, planned
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone

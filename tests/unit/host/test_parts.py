@@ -11,7 +11,9 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.rebalance import above_parents
-from changefeed.host.parts import LeasedFeed, merge, split
+from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.host.parts.merging import merge
+from changefeed.host.parts.splitting import split
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member

@@ -1,0 +1,77 @@
+"""What an operator splits and merges ranges of, and what cannot be split or merged."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from changefeed.feeds.feed import Feed, FeedRange, RangeId, ReadsParts, RemembersRanges
+from changefeed.host.settings import LeaseSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedFeed:
+    """What an operator splits and merges ranges of. The feed must read parts."""
+
+    feed: Feed
+    container: LeaseContainer
+    settings: LeaseSettings
+
+    @property
+    def parts(self) -> ReadsParts:
+        """Raise ``UserError`` for a feed that reads no parts."""
+        if not isinstance(self.feed, ReadsParts):
+            raise UserError("the ranges of this feed cannot be read in parts")
+        return self.feed
+
+    async def leases(self) -> Sequence[Lease]:
+        """List all, and let the feed look at its ranges. Raise ``UserError`` where hosts of
+        another kind own some.
+        """
+        leases = await self.container.list()
+        if isinstance(self.feed, RemembersRanges):
+            self.feed.remember_ranges(x.range for x in leases)
+        await self.feed.ranges()
+        members = {x.name for x in await self.container.members()}
+        owners = {x.owner for x in leases if x.owner and x.incarnation is None}
+        foreign = sorted(owners - members)
+        if foreign:
+            raise UserError(
+                f"{', '.join(foreign)} is a host of another kind, which would read on what was "
+                f"split or merged: stop those hosts first"
+            )
+        return leases
+
+
+def open_leases(
+    leases: Collection[Lease], range_ids: Sequence[RangeId], reason: str
+) -> Sequence[Lease]:
+    """Return the leases that are to be stopped. Raise ``UserError`` for what cannot be."""
+    known = {x.range_id: x for x in leases}
+    for name in range_ids:
+        lease = known.get(name)
+        if lease is None:
+            raise UserError(
+                f"there is no lease of a range {name!r}; changefeed status lists them"
+            )
+        if lease.ended:
+            raise UserError(f"range {name} has ended: its successors have its keys now")
+        if not lease.epoch:
+            raise UserError(
+                f"range {name} has not been read yet: try again when a host has taken it"
+            )
+        if lease.paused not in (None, reason):
+            raise UserError(f"range {name} is paused ({lease.paused}): resume it first")
+    return [known[x] for x in range_ids]
+
+
+def refuse_taken(leases: Collection[Lease], wanted: Sequence[FeedRange]) -> None:
+    """Raise ``UserError`` if a range to be has a lease from before, that was read."""
+    read = {x.range_id for x in leases if x.epoch}
+    for found in wanted:
+        if found.id in read:
+            raise UserError(
+                f"there is a lease of range {found.id} already, from an earlier split or "
+                f"merge: hosts delete it once what came of it has a checkpoint. Try again then"
+            )

@@ -1,0 +1,224 @@
+"""Merging ranges whose keys touch: parts that were split before.
+
+They must be at one position. They are where their positions are equal, or where each has been
+read to its end, and that is the same for all: positions in a feed that is being written to
+differ, and the earliest would repeat what others have checkpointed. So a merge waits for a
+moment of rest, and is given up without one. The merged lease is created there, waits, and each
+part is marked as ended. A merge that was cut off between two of these writes is completed by
+asking for it again; until then its ranges stay paused.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, ReadsParts
+from changefeed.host.parts.leased_feed import LeasedFeed, open_leases, refuse_taken
+from changefeed.host.parts.stopping import (
+    TRIES,
+    finish,
+    forget,
+    reopen,
+    resumed,
+    stopped_ranges,
+    written,
+)
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
+from changefeed.leases.lease import Lease
+from changefeed.leases.operations.pause import MERGING
+from changefeed.leases.operations.update import update_lease
+from changefeed.leases.stores import require_continuation
+from changefeed.runtime.errors import UserError
+
+_NEXT_ATTEMPT = 1.0
+
+
+async def merge(
+    leased: LeasedFeed, range_ids: Sequence[RangeId], *, patience: float
+) -> FeedRange:
+    """Replace the leases of adjacent parts by one of all their keys; return that range.
+
+    Wait for up to ``patience`` seconds until they are at one position. Raise ``UserError``
+    where they are not, or it cannot be done, and what feed and containers raise.
+    """
+    clock = asyncio.get_running_loop().time
+    until = clock() + patience
+    while True:
+        merged = await _merge_now(leased, range_ids)
+        if merged is not None:
+            return merged
+        if clock() >= until:
+            raise UserError(
+                f"ranges {', '.join(range_ids)} are at different positions: a merge waits "
+                f"until all have been read to the end, and the feed rests for a moment. They "
+                f"are read on as before; try again when their lag is 0"
+            )
+        await asyncio.sleep(_NEXT_ATTEMPT)
+
+
+async def _merge_now(leased: LeasedFeed, range_ids: Sequence[RangeId]) -> FeedRange | None:
+    """Merge parts if they are at one position."""
+    leases = await leased.leases()
+    found = {x.range_id: x for x in leases}
+    joined = _joined(leased.parts, found, range_ids)
+    begun = await _begun(leased.container, joined, found)
+    if begun is not None and any(found[x].ended for x in range_ids):
+        return joined if await _completed(leased.container, begun, range_ids) else None
+    open_leases(leases, range_ids, MERGING)
+    if begun is None:
+        refuse_taken(leases, [joined])
+    stored = [await leased.container.read(x) for x in range_ids]
+    if await _position_of_all(leased.feed, [x for x in stored if x is not None]) is None:
+        return None  # without stopping any
+    stopped = await _at_one_position(leased, joined, range_ids, leases)
+    if stopped is None:
+        return None
+    await _finish_all(leased.container, stopped)
+    return joined
+
+
+async def _at_one_position(
+    leased: LeasedFeed,
+    joined: FeedRange,
+    range_ids: Sequence[RangeId],
+    leases: Collection[Lease],
+) -> Sequence[Lease] | None:
+    """Stop parts, and create the lease that goes on where they are; or let them go on."""
+    aligned: Sequence[Lease] | None = None
+    with suppress(_Apart):
+        async with stopped_ranges(leased, range_ids, MERGING) as stopped:
+            position = await _position_of_all(leased.feed, stopped)
+            if position is None:
+                raise _Apart
+            aligned = [await _advanced(leased.container, x, position) for x in stopped]
+            for lease in leases:
+                if _is_left_over(lease, joined, range_ids):
+                    await _end_left_over(leased.container, lease)
+            await _create_merged(leased.container, Lease(range=joined, continuation=position))
+    return aligned
+
+
+async def _finish_all(container: LeaseContainer, stopped: Sequence[Lease]) -> None:
+    """End all of them; where others have written to one, let all go on as before."""
+    for n, lease in enumerate(stopped):
+        try:
+            await finish(container, lease)
+        except (LeaseConflict, LeaseGone):
+            for before in stopped[:n]:
+                await reopen(container, before.range_id)
+            for after in stopped[n:]:
+                with suppress(ContainerUnavailable, LeaseConflict):
+                    await update_lease(container, after.range_id, partial(resumed, MERGING))
+            raise
+
+
+async def _completed(
+    container: LeaseContainer, begun: Lease, range_ids: Sequence[RangeId]
+) -> bool:
+    """End the rest of the parts of a merge that was cut off, if they are where it has left
+    them; else let all of them go on as before.
+    """
+    stored = [await container.read(x) for x in range_ids]
+    rest = [x for x in stored if x is not None and not x.ended]
+    kept = all(x.paused == MERGING and x.continuation == begun.continuation for x in rest)
+    if kept and None not in stored:
+        for lease in rest:
+            await finish(container, lease)
+        return True
+    for range_id in range_ids:
+        await reopen(container, range_id)
+    return False
+
+
+class _Apart(Exception):
+    """The parts are not at one position."""
+
+
+async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Continuation | None:
+    """Return the position at which all parts are: the same, or the end of each.
+
+    Raise ``UserError`` for a range that goes on in others.
+    """
+    positions = {require_continuation(x) for x in leases}
+    if len(positions) == 1:
+        return positions.pop()
+    ends = set[Continuation]()
+    for lease in leases:
+        try:
+            page = await feed.read(lease.range_id, require_continuation(lease), 1)
+        except RangeEnded as ended:
+            raise UserError(f"{ended}, as its reader is about to find out") from ended
+        if page.changes:
+            return None
+        ends.add(page.continuation)
+    return ends.pop() if len(ends) == 1 else None
+
+
+def _joined(
+    feed: ReadsParts, found: dict[RangeId, Lease], range_ids: Sequence[RangeId]
+) -> FeedRange:
+    """Raise ``UserError`` for ranges that do not touch, and those whose keys are not known."""
+    missing = [x for x in range_ids if x not in found]
+    if missing:
+        raise UserError(
+            f"there is no lease of a range {missing[0]!r}; changefeed status lists them"
+        )
+    parts = sorted((found[x].range for x in range_ids), key=lambda x: x.low)
+    touching = [x.high == y.low for x, y in pairwise(parts)]
+    if not touching or not all(touching) or not parts[0].high:
+        raise UserError("name two or more ranges whose keys touch; changefeed status has them")
+    return replace(feed.joined(parts), parents=tuple(x.id for x in parts))
+
+
+async def _begun(
+    container: LeaseContainer, joined: FeedRange, found: dict[RangeId, Lease]
+) -> Lease | None:
+    """Return the lease of a merge of these very parts that was cut off, whole."""
+    lease = found.get(joined.id)
+    if lease is None or lease.epoch or lease.ended or lease.range.parents != joined.parents:
+        return None
+    return await container.read(joined.id)
+
+
+def _is_left_over(lease: Lease, joined: FeedRange, merged: Collection[RangeId]) -> bool:
+    """Whether a lease waits for one of the parts that are merged: an attempt was cut off."""
+    waits = not (lease.epoch or lease.ended) and not set(merged).isdisjoint(lease.range.parents)
+    return waits and lease.range_id != joined.id and lease.range.shares_keys_with(joined)
+
+
+async def _end_left_over(container: LeaseContainer, lease: Lease) -> None:
+    await update_lease(container, lease.range_id, lambda x: None if x.epoch else x.finished())
+
+
+async def _create_merged(container: LeaseContainer, wanted: Lease) -> None:
+    """Create a lease that waits, or let that of an earlier attempt begin where it should."""
+    for _ in range(TRIES):
+        await container.create(wanted)
+        stored = await container.read(wanted.range_id)
+        if stored is not None:
+            if stored.epoch:
+                await forget(container, stored)
+                raise UserError(
+                    f"others have written the lease of {wanted.range_id}: try again"
+                )
+            if not stored.ended and _place(stored) == _place(wanted):
+                return
+            begun = replace(stored.begun_at(require_continuation(wanted)), range=wanted.range)
+            with suppress(LeaseConflict, LeaseGone):
+                await container.replace(begun)
+    raise LeaseConflict(wanted, f"others wrote it {TRIES} times in a row")
+
+
+def _place(lease: Lease) -> object:
+    return lease.continuation, lease.range
+
+
+async def _advanced(container: LeaseContainer, lease: Lease, position: Continuation) -> Lease:
+    """Checkpoint a stopped part where all of them are: what goes on then agrees with each."""
+    if lease.continuation == position:
+        return lease
+    return await container.checkpoint(written(lease.advanced_to(position)))

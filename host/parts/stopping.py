@@ -1,0 +1,130 @@
+"""How ranges are stopped from outside of any host, to be split or merged, and then ended.
+
+A range is paused first: its owner finishes what it has in hand, checkpoints and releases it. A
+new epoch without an owner follows, so that no write of a former owner counts any more. An owner
+that does not release is dead or stuck, and loses its lease as to a steal: after
+``max_handoff_time`` plus the expiration.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
+from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.operations.pause import pause
+from changefeed.leases.operations.release import vacate
+from changefeed.leases.operations.update import update_lease
+from changefeed.runtime.errors import UserError
+
+TRIES: Final = 20
+"""How often a write is tried: others write these leases, too."""
+_LOOK = 0.25
+_LONGEST_REST = 5.0
+_AGAIN = "range {} is left as it is, as the lease container does not answer: run this again"
+
+
+@asynccontextmanager
+async def stopped_ranges(
+    leased: LeasedFeed, range_ids: Sequence[RangeId], reason: str
+) -> AsyncIterator[Sequence[Lease]]:
+    """Stop ranges; yield their leases, whole, in an epoch that belongs to no host.
+
+    They stay so after the block, and are resumed if it raises.
+    """
+    container = leased.container
+    longest = leased.settings.max_handoff_time + leased.settings.expiration
+    until = asyncio.get_running_loop().time() + longest
+    try:
+        await pause(container, range_ids, reason)
+        yield [await _vacated(container, x, reason, until=until) for x in range_ids]
+    except BaseException:
+        for range_id in range_ids:
+            with suppress(ContainerUnavailable, LeaseConflict):
+                await update_lease(container, range_id, partial(resumed, reason))
+        raise
+
+
+def resumed(reason: str, lease: Lease) -> Lease | None:
+    return lease.paused_because(None) if lease.paused == reason else None
+
+
+async def _vacated(
+    container: LeaseContainer, range_id: RangeId, reason: str, *, until: float
+) -> Lease:
+    """Wait for the owner of a paused range to release it, but not past ``until``."""
+    clock = asyncio.get_running_loop().time
+    lost: list[LeaseConflict] = []
+    while len(lost) < TRIES:
+        stored = await container.read(range_id)
+        if stored is None:
+            raise LeaseGone(Lease(range=FeedRange(id=range_id)), "deleted meanwhile")
+        if stored.ended:
+            raise UserError(f"range {range_id} has ended meanwhile: others have its keys now")
+        if stored.paused != reason:
+            raise UserError(f"range {range_id} was resumed meanwhile, or paused by others")
+        if stored.owner is not None and clock() < until:
+            await asyncio.sleep(_LOOK)
+            continue
+        try:
+            return await vacate(container, stored)
+        except LeaseConflict as conflict:
+            lost.append(conflict)
+    raise lost[-1]
+
+
+async def finish(container: LeaseContainer, stopped: Lease) -> None:
+    """Mark a stopped range as ended, if no other has written to it since."""
+    ended = written(replace(stopped.finished(), paused=None).without_continuation())
+    for attempt in range(TRIES):
+        with suppress(ContainerUnavailable):
+            if await _is_ended_by(container, ended):
+                return
+        await asyncio.sleep(min(_LOOK * 2**attempt, _LONGEST_REST))
+    raise ContainerUnavailable(_AGAIN.format(stopped.range_id))
+
+
+async def reopen(container: LeaseContainer, range_id: RangeId) -> None:
+    """Let a part go on that was ended for a merge which did not come about."""
+    for attempt in range(TRIES):
+        with suppress(ContainerUnavailable, LeaseConflict):
+            stored = await container.read(range_id)
+            if stored is None or not stored.ended:
+                return
+            again = replace(stored.without_continuation(), ended=False, paused=None)
+            await container.replace(written(again))
+            return
+        await asyncio.sleep(min(_LOOK * 2**attempt, _LONGEST_REST))
+    raise ContainerUnavailable(_AGAIN.format(range_id))
+
+
+async def _is_ended_by(container: LeaseContainer, ended: Lease) -> bool:
+    """Write the end of a range; a conflict may be one with our own write, unanswered."""
+    try:
+        await container.replace(ended)
+    except LeaseConflict:
+        stored = await container.read(ended.range_id)
+        if stored is not None and not stored.ended:
+            raise
+    return True
+
+
+async def forget(container: LeaseContainer, created: Lease) -> None:
+    """Delete what we have created with an epoch that it should not have: where checkpoints are
+    kept apart, one was left behind under its name. No host may begin there.
+    """
+    if created.owner is None:
+        with suppress(LeaseConflict, LeaseGone):
+            await container.delete(created)
+
+
+def written(lease: Lease) -> Lease:
+    return lease.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
