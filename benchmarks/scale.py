@@ -41,7 +41,7 @@ _PATIENCE = 900.0
 _MOST_CORES, _MOST_MB, _MOST_CALLS, _MOST_PLAN_MS = 0.5, 400.0, 20.0, 50.0
 _PLAN_HOSTS, _PLANS = 500, 5
 _FILE_HOSTS, _FILE_LEASES = 64, 256
-_VIRTUAL_HOSTS, _VIRTUAL_LEASES = 300, 900
+_VIRTUAL_HOSTS, _VIRTUAL_LEASES = 100, 300
 _BY_HOST: Parts = {"leases": {"renewal": "host"}}
 _ROOT = Path(__file__).parents[1]
 
@@ -221,7 +221,7 @@ async def _on_one_file() -> Sequence[Result]:
 
 
 async def _many_hosts() -> Sequence[Result]:
-    """Start 300 hosts at once in memory and in virtual time; see how long until all is even."""
+    """Start 100 hosts at once in memory and in virtual time; see how long until all is even."""
     clock = asyncio.get_running_loop().time
     async with WatchedFleet(_VIRTUAL_LEASES, settings=_BY_HOST) as fleet:
         fleet.start_watched(*(f"h{n:03}" for n in range(_VIRTUAL_HOSTS)))
