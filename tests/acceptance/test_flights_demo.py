@@ -222,8 +222,9 @@ async def test_where_there_is_no_java_nothing_is_begun(tmp_path: Path) -> None:
 async def test_tables_that_are_not_awaited_any_more_leave_no_process(tmp_path: Path) -> None:
     await create_log(tmp_path / "log", parts=4)
     screen = Screen(Console(file=StringIO()))
+    before = session_leaders()  # servers of other tests
     keeping = asyncio.create_task(keep_tables(Place(directory=tmp_path), 0, screen))
-    while not (leaders := session_leaders()):  # noqa: ASYNC110 - nothing tells of their start
+    while not (leaders := session_leaders() - before):  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.05)
     keeping.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -231,10 +232,10 @@ async def test_tables_that_are_not_awaited_any_more_leave_no_process(tmp_path: P
     assert [x for x in leaders if is_alive(x)] == []
 
 
-def session_leaders() -> list[int]:
+def session_leaders() -> set[int]:
     """Return what this process has started in a session of its own."""
     children = _read(f"/proc/{os.getpid()}/task/{os.getpid()}/children").split()
-    return [int(x) for x in children if os.getsid(int(x)) == int(x)]
+    return {int(x) for x in children if os.getsid(int(x)) == int(x)}
 
 
 async def test_a_demo_that_is_told_to_stop_leaves_no_process_and_no_file(
