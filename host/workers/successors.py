@@ -94,10 +94,24 @@ class _Succession:
         """Create a lease; let one that an owner before us created begin where we are now."""
         wanted = Lease(range=found, continuation=start)
         await self._write("create", partial(self.container.create, wanted))
+        while await self._came_before(found.id):
+            await self._write("create", partial(self.container.create, wanted))
         while (stored := await self._read(found.id)) is not None:
             if not _begins_elsewhere(stored, self.ended, start, self.feed):
                 return
             await self._write("create", partial(self._replace, stored.begun_at(start)))
+
+    async def _came_before(self, range_id: RangeId) -> bool:
+        """Delete the tombstone of a parent that comes back under its name: of a part that was
+        merged, where the feed has split the merged range at the same bounds.
+        """
+        if range_id not in self.ended.parents:
+            return False
+        stored = await self._read(range_id)
+        if stored is None or not (stored.ended and stored.epoch):
+            return stored is None
+        await self._write("delete", partial(self._delete, stored))
+        return True
 
     async def _read(self, range_id: RangeId) -> Lease | None:
         return await self.retrier.call("read", partial(self.container.read, range_id))
@@ -108,6 +122,11 @@ class _Succession:
             await call()
 
         await self.retrier.call(doing, checked)
+
+    async def _delete(self, stored: Lease) -> None:
+        with suppress(LeaseConflict, LeaseGone):
+            await self.container.delete(stored)
+            self.events.deleted(stored, SUPERSEDED)
 
     async def _replace(self, wanted: Lease) -> None:
         """Write it, unless others have just written it: it is then read again."""

@@ -7,6 +7,16 @@ _SYNC = "tests/unit/host/balancing/test_range_sync.py"
 
 PARTS = (
     Mutant(
+        name="a part that was merged stays ended where the feed cuts at its bounds",
+        file="host/workers/successors.py",
+        before="        if range_id not in self.ended.parents:\n",
+        after="        if range_id:\n",
+        rule=9,
+        tests=(
+            f"{_SYNC}::test_a_part_that_was_merged_comes_back_where_the_feed_cuts_at_its_bounds",
+        ),
+    ),
+    Mutant(
         name="a listing that lacks all leases makes parts beside them",
         file="host/balancing/range_sync.py",
         before=" and not await container.list():\n",

@@ -127,6 +127,10 @@ def test_a_part_comes_back_under_its_name_with_epochs_above_those_it_had() -> No
     assert any("done by hand" in x for x in outcome.story)
 
 
+def test_parts_that_were_merged_come_back_where_the_feed_splits_at_their_bounds() -> None:
+    simulate(3066, "cosmos", wild=True, splits=True)
+
+
 def test_what_a_split_that_was_cut_off_has_left_refuses_no_range_in_a_cosmos_container() -> (
     None
 ):

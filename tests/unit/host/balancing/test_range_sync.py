@@ -652,3 +652,20 @@ async def test_a_feed_that_reads_no_parts_refuses_more_ranges_than_it_has() -> N
         FeedRefused, match=r"feed\.parallelism is 4, and this feed has 3 ranges"
     ):
         await first_leases(MemoryFeed(3), MemoryLeases(), 4)
+
+
+async def test_a_part_that_was_merged_comes_back_where_the_feed_cuts_at_its_bounds() -> None:
+    leases = MemoryLeases()
+    low, high = FeedRange(id=R1, low="", high="4"), FeedRange(id=R2, low="4", high="8")
+    for part in (low, high):
+        tombstone = replace(Lease(range=part), epoch=5, ended=True)
+        await leases.create(replace(tombstone, continuation=Continuation("3")))
+    merged = FeedRange(id=R0, low="", high="8", parents=(R1, R2))
+    await leases.create(Lease(range=merged, continuation=Continuation("7"), epoch=6))
+    parts = [replace(x, parents=(R0,)) for x in (low, high)]
+    await end(leases, merged, *parts, at="7", feed=Handing(1))
+    for name in (R1, R2):
+        stored = await leases.read(name)
+        assert stored is not None
+        assert (stored.ended, stored.epoch, stored.continuation) == (False, 0, "7")
+        assert stored.range.parents == (R0,)
