@@ -136,6 +136,37 @@ async def test_over_a_directory_brokers_die_freeze_join_and_leave(tmp_path: Path
         await damage_is_said_and_repair_is_enough(brokers, load)
 
 
+async def test_a_broker_that_is_killed_while_it_compacts_loses_and_repeats_nothing(
+    tmp_path: Path,
+) -> None:
+    cluster = tmp_path / "cluster"
+    often = ("enabled=true", "objects=64", "age=1")
+    options = [f"--set=compaction.{x}" for x in often]
+    async with BrokerProcesses(
+        tmp_path, in_directory(cluster), "broker-1", *options
+    ) as brokers:
+        await brokers.start("broker-1")
+        async with under_load(brokers, tmp_path, parts=4) as load:
+            for moment in (0.0, 0.01, 0.1):
+                await segment_begins(cluster)
+                await asyncio.sleep(moment)
+                await brokers.kill("broker-1")
+                await brokers.start("broker-1")
+                await load.goes_on()
+
+
+def segments_in(cluster: Path) -> set[Path]:
+    return {x for x in cluster.glob("segments/**/*") if x.is_file()}
+
+
+async def segment_begins(cluster: Path) -> None:
+    """Wait until a broker begins to write one, or has written it."""
+    before = segments_in(cluster)
+    async with asyncio.timeout(PATIENCE):
+        while not segments_in(cluster) - before:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.001)
+
+
 @asynccontextmanager
 async def in_azure() -> AsyncIterator[ClusterPlace]:
     """A place in a server of its own, which keeps what it holds when it is stopped."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
-from changefeed.feeds.feed import FeedRange
+from changefeed.feeds.feed import Feed, FeedRange
+from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge
 from changefeed.host.parts.splitting import split
@@ -25,6 +26,7 @@ from .checkers import OPERATOR
 if TYPE_CHECKING:
     from .world import World
 
+_TIMEOUT = 10.0
 _FAILURES = (ContainerUnavailable, FeedUnavailable, LeaseConflict, LeaseGone, RangeUnknown)
 
 
@@ -35,8 +37,11 @@ class Operators:
 
     def container(self) -> LeaseContainer:
         return BoundedContainer(
-            self._world.connect(OPERATOR), timeout=10.0, on_call=lambda _: None
+            self._world.connect(OPERATOR), timeout=_TIMEOUT, on_call=lambda _: None
         )
+
+    def feed(self) -> Feed:
+        return bounded_feed(self._world.feed_of(OPERATOR), timeout=_TIMEOUT)
 
     async def pause(self) -> None:
         """Pause one range, or the whole fleet, and resume it later."""
@@ -78,8 +83,7 @@ class Operators:
     async def _reset(self, container: LeaseContainer, lease: Lease) -> None:
         await pause(container, [lease.range_id], "to be reset")
         await asyncio.sleep(self._random.uniform(0, 20))
-        feed = self._world.feed_of(OPERATOR)
-        move = await planned(feed, container, lease.range_id, "beginning")
+        move = await planned(self.feed(), container, lease.range_id, "beginning")
         with suppress(RangeInUse):
             await carry_out(container, move)
         await resume(container, [lease.range_id])
@@ -121,7 +125,7 @@ class Operators:
 
     def _leased(self, container: LeaseContainer) -> LeasedFeed:
         return LeasedFeed(
-            feed=self._world.feed_of(OPERATOR),
+            feed=self.feed(),
             container=container,
             settings=self._world.lease_settings,
         )

@@ -57,8 +57,9 @@ async def ready(port: int, command: Running | None = None) -> None:
 class BrokerProcesses:
     """The brokers of one cluster, by their names; each has a port of its own for good."""
 
-    def __init__(self, cwd: Path, place: ClusterPlace, names: str) -> None:
+    def __init__(self, cwd: Path, place: ClusterPlace, names: str, *options: str) -> None:
         self.place = place
+        self._options = (*QUICK_BROKER, *options)
         self.ports = {x: free_port() for x in names.split()}
         self.running: dict[str, Running] = {}
         self._cwd = cwd
@@ -82,7 +83,7 @@ class BrokerProcesses:
             flags = (f"--cluster={found.address}", f"--name={name}")
             self.running[name] = await self._stack.enter_async_context(
                 running(
-                    *("broker", *flags, f"--port={self.ports[name]}", *QUICK_BROKER),
+                    *("broker", *flags, f"--port={self.ports[name]}", *self._options),
                     cwd=self._cwd,
                     env=found.environment,
                 )
