@@ -1,6 +1,6 @@
 """What an operator splits and merges ranges of, and what cannot be split or merged."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Feed, FeedRange, RangeId, ReadsParts, RemembersRanges
@@ -44,17 +44,23 @@ class LeasedFeed:
         return leases
 
 
+def leases_of(known: Mapping[RangeId, Lease], range_ids: Sequence[RangeId]) -> Sequence[Lease]:
+    """Return those of these ranges. Raise ``UserError`` for a range that has none."""
+    for name in range_ids:
+        if name not in known:
+            raise UserError(
+                f"there is no lease of a range {name!r}; changefeed status lists them"
+            )
+    return [known[x] for x in range_ids]
+
+
 def open_leases(
     leases: Collection[Lease], range_ids: Sequence[RangeId], reason: str
 ) -> Sequence[Lease]:
     """Return the leases that are to be stopped. Raise ``UserError`` for what cannot be."""
-    known = {x.range_id: x for x in leases}
-    for name in range_ids:
-        lease = known.get(name)
-        if lease is None:
-            raise UserError(
-                f"there is no lease of a range {name!r}; changefeed status lists them"
-            )
+    found = leases_of({x.range_id: x for x in leases}, range_ids)
+    for lease in found:
+        name = lease.range_id
         if lease.ended:
             raise UserError(f"range {name} has ended: its successors have its keys now")
         if not lease.epoch:
@@ -63,7 +69,7 @@ def open_leases(
             )
         if lease.paused not in (None, reason):
             raise UserError(f"range {name} is paused ({lease.paused}): resume it first")
-    return [known[x] for x in range_ids]
+    return found
 
 
 def refuse_taken(leases: Collection[Lease], wanted: Sequence[FeedRange]) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import pairwise
 
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, ReadsParts
-from changefeed.host.parts.leased_feed import LeasedFeed, open_leases, refuse_taken
+from changefeed.host.parts.leased_feed import LeasedFeed, leases_of, open_leases, refuse_taken
 from changefeed.host.parts.stopping import (
     TRIES,
     finish,
@@ -162,12 +162,7 @@ def _joined(
     feed: ReadsParts, found: dict[RangeId, Lease], range_ids: Sequence[RangeId]
 ) -> FeedRange:
     """Raise ``UserError`` for ranges that do not touch, and those whose keys are not known."""
-    missing = [x for x in range_ids if x not in found]
-    if missing:
-        raise UserError(
-            f"there is no lease of a range {missing[0]!r}; changefeed status lists them"
-        )
-    parts = sorted((found[x].range for x in range_ids), key=lambda x: x.low)
+    parts = sorted((x.range for x in leases_of(found, range_ids)), key=lambda x: x.low)
     touching = [x.high == y.low for x, y in pairwise(parts)]
     if not touching or not all(touching) or not parts[0].high:
         raise UserError("name two or more ranges whose keys touch; changefeed status has them")

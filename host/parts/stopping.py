@@ -8,12 +8,20 @@ that does not release is dead or stuck, and loses its lease as to a steal: after
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
 from uuid import uuid4
+
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed
@@ -84,29 +92,37 @@ async def _vacated(
 async def finish(container: LeaseContainer, stopped: Lease) -> None:
     """Mark a stopped range as ended, if no other has written to it since."""
     ended = written(replace(stopped.finished(), paused=None).without_continuation())
-    for attempt in range(TRIES):
-        with suppress(ContainerUnavailable):
-            if await _is_ended_by(container, ended):
-                return
-        await asyncio.sleep(min(_LOOK * 2**attempt, _LONGEST_REST))
-    raise ContainerUnavailable(_AGAIN.format(stopped.range_id))
+    end = partial(_end, container, ended)
+    await _insist(stopped.range_id, end, although=(ContainerUnavailable,))
 
 
 async def reopen(container: LeaseContainer, range_id: RangeId) -> None:
     """Let a part go on that was ended for a merge which did not come about."""
-    for attempt in range(TRIES):
-        with suppress(ContainerUnavailable, LeaseConflict):
-            stored = await container.read(range_id)
-            if stored is None or not stored.ended:
-                return
-            again = replace(stored.without_continuation(), ended=False, paused=None)
-            await container.replace(written(again))
-            return
-        await asyncio.sleep(min(_LOOK * 2**attempt, _LONGEST_REST))
-    raise ContainerUnavailable(_AGAIN.format(range_id))
+    begin = partial(_begin_again, container, range_id)
+    await _insist(range_id, begin, although=(ContainerUnavailable, LeaseConflict))
 
 
-async def _is_ended_by(container: LeaseContainer, ended: Lease) -> bool:
+async def _insist(
+    range_id: RangeId,
+    write: Callable[[], Awaitable[None]],
+    *,
+    although: tuple[type[Exception], ...],
+) -> None:
+    """Try a write again although it failed; raise ``ContainerUnavailable`` if it goes on."""
+
+    def give_up(_: RetryCallState) -> None:
+        raise ContainerUnavailable(_AGAIN.format(range_id))
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(although),
+        stop=stop_after_attempt(TRIES),
+        wait=wait_exponential(multiplier=_LOOK, max=_LONGEST_REST),
+        retry_error_callback=give_up,
+    )
+    await retrying(write)
+
+
+async def _end(container: LeaseContainer, ended: Lease) -> None:
     """Write the end of a range; a conflict may be one with our own write, unanswered."""
     try:
         await container.replace(ended)
@@ -114,7 +130,13 @@ async def _is_ended_by(container: LeaseContainer, ended: Lease) -> bool:
         stored = await container.read(ended.range_id)
         if stored is not None and not stored.ended:
             raise
-    return True
+
+
+async def _begin_again(container: LeaseContainer, range_id: RangeId) -> None:
+    stored = await container.read(range_id)
+    if stored is not None and stored.ended:
+        again = replace(stored.without_continuation(), ended=False, paused=None)
+        await container.replace(written(again))
 
 
 async def forget(container: LeaseContainer, created: Lease) -> None:
