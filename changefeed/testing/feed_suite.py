@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Protocol, cast
 
 import pytest
 
@@ -73,6 +73,18 @@ class FeedHarness(Protocol):
 def needs(given: FeedHarness, trait: FeedAbility) -> None:
     if trait not in given.can:
         pytest.skip(f"not this feed: {trait.value}")
+
+
+class FeedForMany(Feed, AnswersForMany, Protocol):
+    """A feed that answers for many ranges, too."""
+
+
+def answering_for_many(given: FeedHarness) -> FeedForMany:
+    """Return the feed as hosts have it; skip the test if it answers for one range at a time."""
+    feed = bounded_feed(given.feed, timeout=60.0)
+    if not isinstance(feed, AnswersForMany):
+        pytest.skip("not this feed: it answers for one range at a time")
+    return cast("FeedForMany", feed)
 
 
 def numbered(count: int, begin: int = 0) -> list[Record]:
@@ -220,9 +232,7 @@ async def test_the_position_of_an_empty_page_finds_what_comes_later(given: FeedH
 async def test_a_feed_that_answers_for_many_ranges_says_which_have_news_and_how_much(
     given: FeedHarness,
 ) -> None:
-    feed = bounded_feed(given.feed, timeout=60.0)
-    if not isinstance(feed, AnswersForMany):
-        pytest.skip("not this feed: it answers for one range at a time")
+    feed = answering_for_many(given)
     ranges = [x.id for x in await feed.ranges()]
     ends = {x: await feed.resolve_start(x, "beginning") for x in ranges}
     assert not await feed.news(ends)
@@ -240,9 +250,7 @@ async def test_a_feed_that_answers_for_many_ranges_says_which_have_news_and_how_
 async def test_a_feed_that_answers_for_many_ranges_leaves_what_is_odd_to_their_readers(
     given: FeedHarness,
 ) -> None:
-    feed = bounded_feed(given.feed, timeout=60.0)
-    if not isinstance(feed, AnswersForMany):
-        pytest.skip("not this feed: it answers for one range at a time")
+    feed = answering_for_many(given)
     first, second, third = [x.id for x in await feed.ranges()]
     ends = {x: await feed.resolve_start(x, "now") for x in (first, second, third)}
     await given.split(first)
