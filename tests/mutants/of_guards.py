@@ -4,8 +4,6 @@ from .mutant import Mutant
 
 _SQLITE = "tests/unit/leases/test_sqlite.py"
 _WAITING = "tests/unit/host/balancing/test_waiting_leases.py"
-_SIMULATION = "tests/simulation/test_simulation.py"
-_DELETED_PARENT = "test_a_lease_does_not_wait_for_one_that_was_deleted_by_hand"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _REMEMBERING = "tests/unit/leases/test_remembering.py"
 _REPLICAS = "tests/integration/cosmos/test_lagging_replicas.py"
@@ -107,7 +105,7 @@ GUARDS = (
         before="if not any(waits_for_ever(x, leases) for x in leases):",
         after="if True:",
         rule=12,
-        tests=(f"{_SIMULATION}::{_DELETED_PARENT}",),
+        tests=("tests/unit/host/balancing/test_range_sync.py",),
     ),
     Mutant(
         name="one torn listing lets a lease begin before its parent has ended",

@@ -384,6 +384,26 @@ async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo(
     assert len(await leases.list()) == 2
 
 
+async def test_a_lease_that_waits_for_one_that_was_deleted_waits_no_more() -> None:
+    leases = MemoryLeases()
+    await leases.create(Lease(range=HALF, continuation=Continuation("7")))
+    synchronizer = RangeSynchronizer(
+        Handing(0),
+        leases,
+        FeedSettings(),
+        events=EVENTS,
+        changed=lambda: None,
+        owned=tuple,
+        memory=LeaseMemory(),
+    )
+    running = asyncio.create_task(synchronizer.run())
+    await asyncio.sleep(1)
+    running.cancel()
+    stored = await leases.read(R1)
+    assert stored is not None
+    assert (stored.range.parents, stored.continuation) == ((), "7")
+
+
 async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> None:
     leases = MemoryLeases()
     beside = FeedRange(id=R2, low="8", high="a", parents=(R0,))

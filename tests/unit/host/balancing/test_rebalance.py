@@ -7,7 +7,7 @@ from typing import Any
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.balancing.balancer import Balancer
+from changefeed.host.balancing.balancer import Balancer, Listing, View
 from changefeed.host.balancing.rebalance import Rebalancer
 from changefeed.host.events import HostEvents
 from changefeed.host.workers.owned_lease import OwnedLease
@@ -15,6 +15,7 @@ from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
@@ -126,7 +127,9 @@ async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
 
 @asynccontextmanager
 async def rebalancer_of_c(
-    container: LeaseContainer, vanished: Callable[[], None] = lambda: None
+    container: LeaseContainer,
+    vanished: Callable[[], None] = lambda: None,
+    balancer: type[Balancer] = Balancer,
 ) -> AsyncIterator[Rebalancer]:
     """The rounds of a host c that has no workers."""
 
@@ -141,7 +144,7 @@ async def rebalancer_of_c(
             own,
             feed=MemoryFeed(1),
             container=container,
-            balancer=Balancer(C, own.leases),
+            balancer=balancer(C, own.leases),
             pool=WorkerPool(nobody, group=group, failed=_raise, ended=lambda: None),
             events=HostEvents(C),
             clock=asyncio.get_running_loop().time,
@@ -268,6 +271,26 @@ async def test_a_host_that_stops_leaves_no_request_behind() -> None:
         assert [x.next_owner for x in await container.list()].count(B) == 1
         await fleet.stop("b")
         assert [x.next_owner for x in await container.list()] == [None, None]
+
+
+async def test_what_a_listing_shows_may_be_as_old_as_the_question() -> None:
+    leases, seen = await leased_by((A, A1)), list[Moment]()
+    await alive(leases, A, C)
+
+    async def slow(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await call()
+        if name in ("list", "changes_since"):
+            await asyncio.sleep(3)
+        return answer
+
+    class Watching(Balancer):
+        def observe(self, listing: Listing, at: Moment) -> View:
+            seen.append(at)
+            return super().observe(listing, at)
+
+    async with rebalancer_of_c(proxied(leases, slow), balancer=Watching) as rounds:
+        await rounds.run_once()
+    assert [x.answered - x.asked for x in seen] == [3]
 
 
 # Asking
