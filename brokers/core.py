@@ -252,7 +252,7 @@ class BrokerCore:
         return await self._reads.end(collection, partition)
 
     def known_end(self, collection: str, partition: RangeId) -> int | None:
-        """Return the last sequence of a partition that is closed or ours; asks nobody."""
+        """Return the last sequence of a partition that is closed or ours; ``None`` else."""
         found = self.index.collection(collection).partition(partition)
         if found.last is not None:
             return found.last

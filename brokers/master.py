@@ -107,7 +107,7 @@ def _must_end(era: Era, wanted: tuple[Row, ...], living: Mapping[str, Sign]) -> 
 
 
 def _is_cut_short(era: Era | None, membership: Membership) -> bool:
-    """Whether partitions have nobody, and waiting is unlikely to show another change."""
+    """Whether partitions have no broker, and waiting is unlikely to show another change."""
     return (
         era is not None
         and membership.steady

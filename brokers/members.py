@@ -70,8 +70,8 @@ class Membership:
     """Who is there, as one broker sees it.
 
     ``quiet_for`` are the seconds from the last change to the last look. ``steady``: this broker
-    has a place in the newest era, sees nobody who may be about to come, and has seen all who
-    live move a moment ago: so a change is likely to be the only one.
+    has a place in the newest era, sees no other that may be about to come, and has seen all
+    that live move a moment ago: so a change is likely to be the only one.
     """
 
     living: Mapping[str, Sign]

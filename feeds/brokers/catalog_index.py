@@ -1,6 +1,6 @@
 """Looking things up in one collection of a catalog, which may have many thousand partitions.
 
-A catalog is looked at anew with each change, and most of what is asked concerns a few eras. So
+A new catalog comes with each change, and most of what is asked concerns a few eras. So
 an index is made for an era when something of it is asked for, not for all there ever were.
 """
 
