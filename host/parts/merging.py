@@ -5,14 +5,13 @@ read to its end, and that is the same for all: positions in a feed that is being
 differ, and the earliest would repeat what others have checkpointed. So a merge waits for a
 moment of rest, and is given up without one. The merged lease is created there, waits, and each
 part is marked as ended. A merge that was cut off between two of these writes is completed by
-asking for it again; until then its ranges stay paused.
+asking for it again; until then its ranges stay paused. One that is refused lets them go on.
 """
 
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, ReadsParts
@@ -21,8 +20,8 @@ from changefeed.host.parts.stopping import (
     TRIES,
     finish,
     forget,
+    go_on,
     reopen,
-    resumed,
     stopped_ranges,
     written,
 )
@@ -52,6 +51,7 @@ async def merge(
         if merged is not None:
             return merged
         if clock() >= until:
+            await go_on(leased.container, range_ids, MERGING)  # an attempt was cut off
             raise UserError(
                 f"ranges {', '.join(range_ids)} are at different positions: a merge waits "
                 f"until all have been read to the end, and the feed rests for a moment. They "
@@ -112,7 +112,7 @@ async def _finish_all(container: LeaseContainer, stopped: Sequence[Lease]) -> No
                 await reopen(container, before.range_id)
             for after in stopped[n:]:
                 with suppress(ContainerUnavailable, LeaseConflict):
-                    await update_lease(container, after.range_id, partial(resumed, MERGING))
+                    await go_on(container, [after.range_id], MERGING)
             raise
 
 

@@ -8,7 +8,7 @@ that does not release is dead or stuck, and loses its lease as to a steal: after
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -57,11 +57,17 @@ async def stopped_ranges(
     except BaseException:
         for range_id in range_ids:
             with suppress(ContainerUnavailable, LeaseConflict):
-                await update_lease(container, range_id, partial(resumed, reason))
+                await go_on(container, [range_id], reason)
         raise
 
 
-def resumed(reason: str, lease: Lease) -> Lease | None:
+async def go_on(container: LeaseContainer, range_ids: Iterable[RangeId], reason: str) -> None:
+    """Resume those of the ranges that are stopped for this reason."""
+    for range_id in range_ids:
+        await update_lease(container, range_id, partial(_resumed, reason))
+
+
+def _resumed(reason: str, lease: Lease) -> Lease | None:
     return lease.paused_because(None) if lease.paused == reason else None
 
 

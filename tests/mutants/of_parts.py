@@ -75,6 +75,14 @@ PARTS = (
         tests=(f"{_PARTS}::test_a_split_that_fails_leaves_the_range_to_be_read_as_before",),
     ),
     Mutant(
+        name="a merge that is refused leaves what an earlier one has stopped",
+        file="host/parts/merging.py",
+        before="            await go_on(leased.container, range_ids, MERGING)",
+        after="            pass",
+        rule=12,
+        tests=("tests/unit/host/test_parts.py",),
+    ),
+    Mutant(
         name="a merge that was cut off is completed though its rest was read on",
         file="host/parts/merging.py",
         before="    kept = all(x.paused == MERGING and",

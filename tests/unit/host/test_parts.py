@@ -18,7 +18,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.operations.pause import MERGING, resume
+from changefeed.leases.operations.pause import MERGING, pause, resume
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import UserError
 from tests.support.fleet import Fleet, Parts
@@ -216,6 +216,16 @@ async def test_parts_with_something_left_to_read_are_not_merged_and_not_stopped(
     with pytest.raises(UserError, match="are at different positions"):
         await merge(leased(store, container), [LOW, HIGH], patience=3)
     assert {x.range_id: x.version for x in await container.list()} == before
+
+
+async def test_a_merge_that_is_refused_lets_go_on_what_an_earlier_one_has_stopped() -> None:
+    store, container = written(40), MemoryLeases()
+    store.append(key_in(HIGH), b"the last")
+    await halves(container, 41, 40)
+    await pause(container, [HIGH], MERGING)  # and then it was cut off
+    with pytest.raises(UserError, match="read on as before"):
+        await merge(leased(store, container), [LOW, HIGH], patience=0)
+    assert await state(container) == {"-7F": "41", "7F-FF": "40"}
 
 
 async def test_parts_whose_ends_differ_are_not_merged() -> None:
