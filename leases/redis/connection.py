@@ -1,14 +1,18 @@
 """A client for one Redis, and what its server must promise before leases go there."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.connection import SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import RedisClusterException
 
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.redis.address import RedisAddress
@@ -24,6 +28,7 @@ _OPTIONS: dict[str, Any] = {
     "client_name": "changefeed-host",
 }
 _AT_ONCE = 16
+_ALERT_WITHIN_S = 2.0
 _TRIES = 1  # a connection that was closed while it was idle; scripts know their own write
 
 _log = get_logger("changefeed.leases")
@@ -90,13 +95,37 @@ async def connect(
 async def info(client: Any, address: RedisAddress) -> Info:
     """Ask a server about itself; in a cluster, the one that has the fleet's slot."""
     with translate_errors(str(address)):
-        if address.cluster:
-            await client.initialize()
-            node = client.get_node_from_key(address.key("ownership"))
-            answer = await client.info(target_nodes=node)
-        else:
-            answer = await client.info()
-    return dict(answer)
+        try:
+            return dict(await _asked(client, address))
+        except (NoConnection, RedisClusterException):
+            await _listen_for_alert(address)
+            raise
+
+
+async def _asked(client: Any, address: RedisAddress) -> Info:
+    if not address.cluster:
+        return cast("Info", await client.info())
+    await client.initialize()
+    node = client.get_node_from_key(address.key("ownership"))
+    return cast("Info", await client.info(target_nodes=node))
+
+
+async def _listen_for_alert(address: RedisAddress) -> None:
+    """Raise what a server has against the certificate of this client, if it is that.
+
+    With TLS 1.3 it says so after the handshake, and closes. A command that is on its way then
+    ends in a reset, which takes the server's words with it; so here nothing is sent.
+    """
+    pool: Any = Redis.from_url(address.url).connection_pool
+    connection = pool.make_connection()
+    if isinstance(connection, SSLConnection):
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(_ALERT_WITHIN_S):
+                reader, writer = await asyncio.open_connection(
+                    connection.host, connection.port, ssl=connection.ssl_context.get()
+                )
+                with contextlib.closing(writer):
+                    await reader.read(1)
 
 
 def require_fit(server: Info, address: RedisAddress) -> None:

@@ -53,6 +53,10 @@ def translate_errors(where: str) -> Iterator[None]:
     try:
         yield
     except (RedisError, RedisClusterException, OSError) as error:
+        certificate = certificate_failure(error)
+        if certificate is not None:
+            text = f"{where}: {certificate}; {_CERTIFICATE_ADVICE}"
+            raise ContainerRefused(text) from error
         raise _translated(error, where) from error
 
 
@@ -77,9 +81,6 @@ def _translated(error: BaseException, where: str) -> ContainerError:
 
 
 def _answered(error: RedisError, where: str) -> ContainerError:
-    certificate = certificate_failure(error)
-    if certificate is not None:
-        return ContainerRefused(f"{where}: {certificate}; {_CERTIFICATE_ADVICE}")
     text = _line(error)
     word = text.partition(" ")[0]
     hint = _MAY_PASS.get(word) or _MAY_PASS.get(type(error).__name__)
