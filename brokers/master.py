@@ -7,7 +7,7 @@ living brokers write their own, the master ends the others. (3) The catalog clos
 partitions at their ends and opens the next era.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -49,6 +49,23 @@ class CloseAndOpen:
 
 
 Step = OpenFirstEra | BeginEnding | SealRows | CloseAndOpen
+
+
+def fields_of(step: Step) -> Mapping[str, object]:
+    """Return a step as the fields of a log line."""
+    match step:
+        case OpenFirstEra(rows=rows):
+            return {"step": "open_first_era", "era": 1, "brokers": _brokers(rows)}
+        case BeginEnding(era=era, planned=planned):
+            return {"step": "begin_ending", "era": era, "next_brokers": _brokers(planned)}
+        case SealRows(era=era, brokers=brokers):
+            return {"step": "seal_rows", "era": era, "brokers": ", ".join(brokers)}
+        case CloseAndOpen(era=era):
+            return {"step": "close_and_open", "era": era}
+
+
+def _brokers(rows: Iterable[Row]) -> str:
+    return ", ".join(x.broker for x in rows)
 
 
 def is_master(name: str, membership: Membership) -> bool:

@@ -19,6 +19,7 @@ from changefeed.brokers.settings import BrokerSettings, WebSection
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.garbage import leave_startup_out_of_collections
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.scrape import Scrape
 from changefeed.runtime.stop import Stop
@@ -64,6 +65,7 @@ async def _be_broker(
                 problems=lambda: problems_of(core, store),
             )
             async with serving(server.application(), LIMITS, listening, tls=tls):
+                leave_startup_out_of_collections()
                 _log.info("broker.listening", address=address, name=core.name)
                 await stop.requested.wait()
                 await _leave(core, stop, settings.broker.stop_timeout)

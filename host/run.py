@@ -1,7 +1,6 @@
 """One host as a process: logs, telemetry, signals, web endpoints, and an end in time."""
 
 import asyncio
-import gc
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from changefeed.host.shutdown import StopSignals, leave_within
 from changefeed.host.web import listening_socket, serving, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.garbage import leave_startup_out_of_collections
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.telemetry import Telemetry, telemetry
 
@@ -75,18 +75,8 @@ async def _be_host(
         )
         answers.host = host
         signals.tell(host.stop)
-        _leave_startup_out_of_collections()
+        leave_startup_out_of_collections()
         await host.run()
-
-
-def _leave_startup_out_of_collections() -> None:
-    """Spare Python's garbage collector what modules and settings have made for good.
-
-    A full collection walks over all of it and stops every thread for that long: with what we
-    import some 70 ms, each time that something like a scrape makes many objects.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _leave_threads_alone() -> None:

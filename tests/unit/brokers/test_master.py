@@ -10,6 +10,7 @@ from changefeed.brokers.master import (
     OpenFirstEra,
     SealRows,
     Step,
+    fields_of,
     is_master,
     next_step,
 )
@@ -74,6 +75,15 @@ def test_an_era_ends_at_once_where_a_broker_died_and_no_other_change_is_in_sight
     assert step(catalog, joins) is None
     empty = first_catalog(Cluster(identity="c" * 32))
     assert step(empty, dead) is None
+
+
+def test_a_step_is_logged_by_the_names_of_the_brokers_it_concerns() -> None:
+    ending = BeginEnding(era=1, planned=(row("a"), row("c")))
+    assert fields_of(ending) == {"step": "begin_ending", "era": 1, "next_brokers": "a, c"}
+    seal = SealRows(era=1, brokers=("b", "c"))
+    assert fields_of(seal) == {"step": "seal_rows", "era": 1, "brokers": "b, c"}
+    assert fields_of(OpenFirstEra(rows=(row("a"),)))["brokers"] == "a"
+    assert fields_of(CloseAndOpen(era=2)) == {"step": "close_and_open", "era": 2}
 
 
 def test_a_broker_that_leaves_has_no_place_in_the_next_era() -> None:
