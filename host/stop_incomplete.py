@@ -5,6 +5,8 @@ from collections.abc import Collection
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import Failure
 
+_NAMED = 20
+
 
 class StopIncomplete(Failure):
     """The host has stopped, and not everything ended in order. Nothing is lost.
@@ -24,12 +26,19 @@ class StopIncomplete(Failure):
         parts = []
         if self.cut_off:
             parts.append(
-                f"work in hand was cut off ({', '.join(sorted(self.cut_off))}) and comes "
+                f"work in hand was cut off ({_names(self.cut_off)}) and comes "
                 f"again; give it more time (host.stop_timeout)"
             )
         if self.left_to_expire:
             parts.append(
                 f"leases could not be released, others get them when they expire "
-                f"({', '.join(sorted(self.left_to_expire))})"
+                f"({_names(self.left_to_expire)})"
             )
         return f"the host stopped, but not in order: {'; '.join(parts)}"
+
+
+def _names(ranges: Collection[RangeId]) -> str:
+    """Name the first few of them, and say how many more there are."""
+    first = ", ".join(sorted(ranges)[:_NAMED])
+    more = len(ranges) - _NAMED
+    return f"{first}, and {more} more" if more > 0 else first

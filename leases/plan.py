@@ -35,7 +35,7 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
     """
     leases = list(leases)
     ended = {x.range_id for x in leases if x.ended}
-    read = _Bounds(x.range for x in leases if x.epoch and not x.ended)
+    read = KeyBounds(x.range for x in leases if x.epoch and not x.ended)
     return [
         x
         for x in leases
@@ -45,7 +45,7 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
     ]
 
 
-class _Bounds:
+class KeyBounds:
     """The keys of many ranges: each of thousands is compared with all the others."""
 
     def __init__(self, ranges: Iterable[FeedRange]) -> None:
@@ -59,7 +59,7 @@ class _Bounds:
         return below > 0 and found.low < self._highest[below - 1]
 
 
-def _may_begin(found: FeedRange, ended: Collection[RangeId], read: _Bounds) -> bool:
+def _may_begin(found: FeedRange, ended: Collection[RangeId], read: KeyBounds) -> bool:
     parents_ended = all(x in ended for x in found.parents)
     return parents_ended and not read.share_keys_with(found)
 

@@ -23,6 +23,7 @@ from changefeed.host.workers.successors import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
+from changefeed.leases.plan import KeyBounds
 from changefeed.leases.remembering import LeaseMemory
 from changefeed.runtime.for_each import for_each
 
@@ -274,8 +275,11 @@ async def delete_echoes(
     A processor of another kind makes leases earlier, when it goes on behind a range that is
     not marked as ended yet. Their positions are known nowhere else.
     """
+    keys = KeyBounds(x.range for x in owned)
     for lease in leases:
-        if not lease.epoch and any(_echoes(lease, x) for x in owned):
+        if lease.epoch or not keys.share_keys_with(lease.range):
+            continue  # at the start, thousands are owned and thousands are not yet
+        if any(_echoes(lease, x) for x in owned):
             await delete_lease(container, lease, events, SUPERSEDED)
 
 

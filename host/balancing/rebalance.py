@@ -144,7 +144,7 @@ class Rebalancer:
         return (
             lease.owner == self._me
             and lease.incarnation in (None, self._incarnation)
-            and lease.range_id not in self._pool.leases
+            and lease.range_id not in self._pool.ranges
             and lease.range_id not in self._pool.stuck
         )
 

@@ -17,6 +17,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
 from changefeed.host.workers.owned_lease import OwnedLease
+from changefeed.runtime.light_event import LightEvent
 
 _REST = 9.0  # times as long as the write took: so writing takes a tenth of the time
 _LONGEST_REST = 0.1
@@ -62,13 +63,13 @@ class Checkpointer:
         self._written = 0
         self._changes = 0  # done since the last position that was said
         self._changes_unwritten = 0  # below that position, and not known to be stored
-        self._urgent = asyncio.Event()
+        self._urgent = LightEvent()
         self._stopped = False
         self._clock = asyncio.get_running_loop().time
-        self._idle = asyncio.Event()
+        self._idle = LightEvent()
         self._idle.set()
-        self._news = asyncio.Event()
-        self._progress = asyncio.Event()
+        self._news = LightEvent()
+        self._progress = LightEvent()
 
     @property
     def unwritten(self) -> Continuation | None:
@@ -149,7 +150,7 @@ class Checkpointer:
         self._written = number
         self._changes_unwritten -= changes
         self._progress.set()
-        self._progress = asyncio.Event()
+        self._progress = LightEvent()
 
     async def _rest(self, seconds: float) -> None:
         """Let more come together, unless a call waits for it to be written."""

@@ -8,6 +8,7 @@ from changefeed.feeds.feed import Change, Feed, FeedRange
 from changefeed.host.workers.acknowledgements import Acknowledgements
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.leases.lease import HostName, Lease
+from changefeed.runtime.light_event import LightEvent
 
 
 class WorkerContext:
@@ -31,7 +32,7 @@ class WorkerContext:
         self._thread = threading.get_ident()
         self._handing_over = False
         self._closed = False
-        self._moved = asyncio.Event()
+        self._moved = LightEvent()
 
     @property
     def range(self) -> FeedRange:

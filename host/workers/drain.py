@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.light_event import LightEvent
 
 
 class Drain:
@@ -12,7 +13,7 @@ class Drain:
 
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time
-        self._begun = asyncio.Event()
+        self._begun = LightEvent()
         self._in_hand: asyncio.Timeout | None = None
         self.reason: CloseReason | None = None
         """Why the worker winds down; ``None`` while it does not."""

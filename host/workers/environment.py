@@ -1,7 +1,8 @@
 """What the workers of one host share."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from changefeed.feeds.feed import Feed
@@ -13,12 +14,16 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.middleware.fence import ObserverMaker
 
+_GIVE_UPS_AT_ONCE = 64
+"""A host that stops gives up all its leases: ten thousand calls at once would wait for each
+other for longer than ``leases.call_timeout``, and each would count as one without an answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEnvironment:
     """``is_alive`` says whether a host is known to live: leases are handed to no others;
     ``renew_each`` whether each lease must be renewed, because not all who share them go by
-    the heartbeats of their owners.
+    the heartbeats of their owners. ``give_ups`` bounds how many leases are given up at once.
     """
 
     host: HostName
@@ -32,6 +37,9 @@ class WorkerEnvironment:
     events: HostEvents
     random: Random
     wall: Callable[[], float]
+    give_ups: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(_GIVE_UPS_AT_ONCE)
+    )
 
     @property
     def retrier(self) -> Retrier:

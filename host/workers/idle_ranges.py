@@ -15,6 +15,7 @@ from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, RangeId
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
+from changefeed.runtime.light_event import LightEvent
 
 _GROWTH = 1.5
 
@@ -29,7 +30,7 @@ class IdleRanges:
         self._settings = settings
         self._retrier = retrier
         self._random = random
-        self._waiting: dict[RangeId, tuple[Continuation, asyncio.Event]] = {}
+        self._waiting: dict[RangeId, tuple[Continuation, LightEvent]] = {}
         self._any = asyncio.Event()
 
     async def run(self) -> None:
@@ -61,7 +62,7 @@ class IdleRanges:
         if self._feed is None or not pause.at_rest():
             await self._sleep(pause.next(self._settings))
             return
-        news = asyncio.Event()
+        news = LightEvent()
         self._waiting[range_id] = after, news
         self._any.set()
         try:

@@ -33,6 +33,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
+from changefeed.runtime.light_event import LightEvent
 
 _TRIES = 5  # each lost to another host's request; more means something else is wrong
 
@@ -71,7 +72,7 @@ class OwnedLease:
         """Whether a listing does not show it as ours: only a write can tell whether it is."""
         self.lost = False
         """Whether ``LeaseLost`` or ``LeaseGone`` has been raised."""
-        self.noticed = asyncio.Event()
+        self.noticed = LightEvent()
         """Set when others have written to the lease: a request, or a pause."""
 
     @property

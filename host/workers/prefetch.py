@@ -10,6 +10,7 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.host.workers.idle_ranges import IdleRanges, Pause
 from changefeed.host.workers.load_meter import LoadMeter
+from changefeed.runtime.light_event import LightEvent
 
 
 class Prefetcher:
@@ -37,9 +38,8 @@ class Prefetcher:
         self._idle = idle
         self._pause = Pause(at_rest)
         self._meter = meter
-        self._pages: asyncio.Queue[Page | RangeEnded | RangeRefused | None] = asyncio.Queue(
-            settings.read_ahead
-        )
+        self._pages: list[Page | RangeEnded | RangeRefused] = []
+        self._moved = LightEvent()  # a page came or went, or the reading was stopped
         self._stopped = False
 
     async def next(self) -> Page | RangeEnded | None:
@@ -47,7 +47,13 @@ class Prefetcher:
 
         Raise ``RangeRefused`` where the range cannot be read on.
         """
-        page = None if self._stopped else await self._pages.get()
+        while not self._pages and not self._stopped:
+            self._moved.clear()
+            await self._moved.wait()
+        if self._stopped:
+            return None
+        page = self._pages.pop(0)
+        self._moved.set()
         if isinstance(page, RangeRefused):
             raise page
         return page
@@ -55,9 +61,8 @@ class Prefetcher:
     def stop(self) -> None:
         """Drop what was fetched; a call that waits in ``next`` gets ``None``."""
         self._stopped = True
-        while not self._pages.empty():
-            self._pages.get_nowait()
-        self._pages.put_nowait(None)
+        self._pages.clear()
+        self._moved.set()
 
     async def fill(self, after: Continuation) -> None:
         """Fetch page after page until the range ends, is refused, or the reading is stopped."""
@@ -65,12 +70,21 @@ class Prefetcher:
             try:
                 page = await self._retrier.call("read", partial(self._read, after))
             except (RangeEnded, RangeRefused) as end:
-                await self._pages.put(end)
+                await self._put(end)
                 return
-            await self._pages.put(page)
+            await self._put(page)
             after = page.continuation
             if not page.changes:
                 await self._idle.news(self._range_id, after, self._pause)
+
+    async def _put(self, page: Page | RangeEnded | RangeRefused) -> None:
+        """Wait for room; drop what comes after the reading was stopped."""
+        while len(self._pages) >= self._settings.read_ahead and not self._stopped:
+            self._moved.clear()
+            await self._moved.wait()
+        if not self._stopped:
+            self._pages.append(page)
+            self._moved.set()
 
     async def _read(self, after: Continuation) -> Page:
         clock, limit = asyncio.get_running_loop().time, self._settings.page_size

@@ -1,10 +1,10 @@
 """Whether the ranges that a host reads get on, as far as it has seen itself."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
+from changefeed.runtime.light_event import LightEvent
 
 
 class RangeHealths:
@@ -16,7 +16,7 @@ class RangeHealths:
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._ranges: dict[RangeId, RangeHealth] = {}
-        self._news: dict[RangeId, asyncio.Event] = {}
+        self._news: dict[RangeId, LightEvent] = {}
 
     @property
     def ranges(self) -> Mapping[RangeId, RangeHealth]:
@@ -29,9 +29,9 @@ class RangeHealths:
         """Go on from what the lease says: what failed for its former owner has not got on."""
         self._ranges[range_id] = health
 
-    def news(self, range_id: RangeId) -> asyncio.Event:
+    def news(self, range_id: RangeId) -> LightEvent:
         """Return what is set whenever trouble begins or ends."""
-        return self._news.setdefault(range_id, asyncio.Event())
+        return self._news.setdefault(range_id, LightEvent())
 
     def progressed(self, range_id: RangeId) -> None:
         self._become(range_id, self.of(range_id).progressed(self._wall()))

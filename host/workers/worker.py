@@ -186,8 +186,14 @@ class Worker:
         """Write the lease for the last time; it carries the last checkpoint along."""
         last = await self._checkpoints.stop()
         end = self._end_for(reason)
-        give_up = partial(self._owned.give_up, lambda x: end(self._with_health(x)), last)
+        give_up = partial(self._give_up_in_turn, end, last)
         await self._retrier.call("give up", give_up, longest_delay=_LONGEST_DELAY_AT_END)
+
+    async def _give_up_in_turn(
+        self, end: Callable[[Lease], Lease], last: Continuation | None
+    ) -> None:
+        async with self._environment.give_ups:
+            await self._owned.give_up(lambda x: end(self._with_health(x)), last)
 
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
         match reason:
@@ -218,11 +224,8 @@ class Worker:
             self.left_to_expire = "a call of the observer could not be ended"
             return reason
         self.left_to_expire = "it could not be released in time"  # until it is
-        release = partial(
-            self._owned.give_up,
-            lambda x: self._with_health(x).released(),
-            self._checkpoints.unwritten,
-        )
+        unwritten = self._checkpoints.unwritten
+        release = partial(self._give_up_in_turn, Lease.released, unwritten)
         try:
             async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
                 await self._retrier.call("release", release)

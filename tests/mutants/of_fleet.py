@@ -463,7 +463,7 @@ FLEET = (
     Mutant(
         name="a lease that a late write created again stays for ever",
         file="host/balancing/range_sync.py",
-        before="if not lease.epoch and any(_echoes(lease, x) for x in owned):",
+        before="if any(_echoes(lease, x) for x in owned):",
         after="if lease.epoch < 0:",
         rule=9,
         tests=(_RANGES,),
@@ -553,6 +553,14 @@ FLEET = (
         file="host/host.py",
         before="(self._pool.cut_off or self._pool.left_to_expire)",
         after="self._pool.left_to_expire",
+        rule=11,
+        tests=(_STORIES,),
+    ),
+    Mutant(
+        name="a host that stops gives up all its leases at once",
+        file="host/workers/environment.py",
+        before="_GIVE_UPS_AT_ONCE = 64",
+        after="_GIVE_UPS_AT_ONCE = 10_000",
         rule=11,
         tests=(_STORIES,),
     ),

@@ -125,8 +125,8 @@ LIFECYCLE = (
     Mutant(
         name="a lease that was read is deleted as an echo",
         file="host/balancing/range_sync.py",
-        before="        if not lease.epoch and any(_echoes(",
-        after="        if any(_echoes(",
+        before="if lease.epoch or not keys.share",
+        after="if not keys.share",
         rule=9,
         tests=(_RANGES,),
     ),

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,14 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName
+from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
 from tests.support.cable import Cable
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, Parts
 from tests.support.logs import captured_logs
 from tests.support.proxies import proxied
 
@@ -137,6 +139,56 @@ async def test_a_container_that_is_back_within_the_budget_of_a_stop_gets_every_r
         cable.out = False
         await stopping
         assert set((await fleet.owners()).values()) == {None}
+
+
+async def test_a_stop_releases_more_leases_than_the_container_writes_in_one_call_timeout() -> (
+    None
+):
+    feed, container, lines = MemoryFeed(800), MemoryLeases(), asyncio.Semaphore(16)
+
+    async def queue(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        async with lines:
+            await asyncio.sleep(0.01)
+            return await call()
+
+    parts: Parts = {"leases": {"call_timeout": 0.3}, "host": {"stop_timeout": 5.0}}
+    async with Fleet(feed, container, parts=parts) as fleet:
+        fleet.start("a", container=proxied(container, queue))
+        await asyncio.sleep(SETTLED)
+        assert await fleet.loads() == {"a": 800}
+        with captured_logs("WARNING") as logs:
+            await fleet.stop("a")
+        assert logs == []  # no call had to be made again
+        assert set((await fleet.owners()).values()) == {None}
+
+
+async def test_a_host_that_stops_does_not_look_through_all_leases_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copies = 0
+    copied = WorkerPool.leases.fget
+    assert copied is not None
+
+    def count(pool: WorkerPool) -> Mapping[RangeId, Lease]:
+        nonlocal copies
+        copies += 1
+        return copied(pool)
+
+    monkeypatch.setattr(WorkerPool, "leases", property(count))
+    async with Fleet(MemoryFeed(200), MemoryLeases()) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        copies = 0
+        await fleet.stop("a")
+        assert copies < 20
+
+
+async def test_a_stop_that_leaves_many_leases_names_the_first_of_them_and_their_number() -> (
+    None
+):
+    error = StopIncomplete((), [RangeId(f"r{n:04}") for n in range(9_999)])
+    assert "r0019, and 9979 more" in str(error)
+    assert "r0020" not in str(error)
 
 
 async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so() -> None:
