@@ -166,8 +166,7 @@ async def test_a_host_that_stops_does_not_look_through_all_leases_for_each_of_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copies = 0
-    copied = WorkerPool.leases.fget
-    assert copied is not None
+    copied: Callable[[WorkerPool], Mapping[RangeId, Lease]] = vars(WorkerPool)["leases"].fget
 
     def count(pool: WorkerPool) -> Mapping[RangeId, Lease]:
         nonlocal copies
