@@ -241,6 +241,14 @@ class HostEvents(FailureLog):
     def ended(self, range_id: RangeId, successors: Iterable[FeedRange]) -> None:
         self._log.info("range.ended", range=range_id, successors=[x.id for x in successors])
 
+    def split(self, lease: Lease, parts: Iterable[FeedRange]) -> None:
+        """Report that a range ends here, as it is too much for one host, and what goes on."""
+        names = [x.id for x in parts]
+        self._log.info("range.split", range=lease.range_id, load=lease.load, parts=names)
+
+    def not_split(self, range_id: RangeId, error: BaseException) -> None:
+        self._log.warning("range.not_split", range=range_id, error=str(error))
+
     def deleted(self, lease: Lease, reason: str) -> None:
         self._log.debug("lease.deleted", range=lease.range_id, reason=reason)
 

@@ -31,6 +31,7 @@ _LEASES = (
     "max_handoff_time",
     "max_clock_skew",
     "balance",
+    "split_hot",
 )
 OWN = ("leases.capacity", "leases.max_ranges")
 """The settings that each host has for itself."""
@@ -70,6 +71,7 @@ class _Balance(msgspec.Struct, frozen=True, kw_only=True):
     balance: str = msgspec.field(name="leases.balance", default="count")
     capacity: float = msgspec.field(name="leases.capacity", default=1.0)
     max_ranges: int | None = msgspec.field(name="leases.max_ranges", default=None)
+    split_hot: bool = msgspec.field(name="leases.split_hot", default=False)
 
     @property
     def limits(self) -> HostLimits:
@@ -90,6 +92,20 @@ def limits_by_load(
     found = {x: _balance_of(said.get(x, "")) for x in fleet}
     if any(x.balance != "load" for x in found.values()):
         return None
+    return {x: y.limits for x, y in found.items()}
+
+
+def limits_to_split(
+    fleet: Collection[HostName], said: Mapping[HostName, str]
+) -> Mapping[HostName, HostLimits]:
+    """Return what each host can take where all of them split hot ranges, else nothing.
+
+    So none is split in front of a host that does not know parts: of an earlier version, or of
+    another kind.
+    """
+    found = {x: _balance_of(said.get(x, "")) for x in fleet}
+    if not all(x.split_hot for x in found.values()):
+        return {}
     return {x: y.limits for x, y in found.items()}
 
 

@@ -248,7 +248,7 @@ class Host:
                 group.create_task(self._stop_on_failure(self._unread_lags().run())),
             ]
             balancing = group.create_task(
-                self._stop_on_failure(self._balance_until_asked(pool, ranges.look_now))
+                self._stop_on_failure(self._balance_until_asked(pool, ranges))
             )
             await self._stop.requested.wait()
             await self._shut_down(pool, balancing)
@@ -313,9 +313,7 @@ class Host:
             wall=self._wall,
         )
 
-    async def _balance_until_asked(
-        self, pool: WorkerPool, vanished: Callable[[], None]
-    ) -> None:
+    async def _balance_until_asked(self, pool: WorkerPool, ranges: RangeSynchronizer) -> None:
         clock = self._clock
         rebalancer = Rebalancer(
             self.name,
@@ -329,7 +327,8 @@ class Host:
             clock=clock,
             wall=self._wall,
             stopping=self._stop.requested.is_set,
-            vanished=vanished,
+            vanished=ranges.look_now,
+            ranges=lambda: ranges.ranges,
         )
         while not self._stop.requested.is_set():
             jitter = self._random.uniform(0.9, 1.1)

@@ -115,12 +115,17 @@ class LeaseSettings(Section):
     owner. As long as one host of the fleet shares by number (so does one of an earlier
     version, or of another kind), all do."""
     balance_cooldown: Seconds = 60.0
-    """By load: how long a lease that was moved stays where it is."""
+    """By load: how long a lease that was moved stays where it is. With ``split_hot``: how long
+    the parts of a range stay as they are."""
     capacity: float = Field(default=1.0, ge=0.01, le=100)
     """By load: how much this host is to have, relative to others."""
     max_ranges: int | None = Field(default=None, ge=1)
     """By load: how many ranges this host takes at most. What no host of the fleet takes is
     not read."""
+    split_hot: bool = False
+    """Split a range by itself where it alone is more than a host's fair share of the work, if
+    the feed reads parts of ranges: at a checkpoint, one lease of a range of the feed in
+    ``balance_cooldown``, up to two parts for each host. All hosts have to say so."""
     rebalance_delay: float = Field(default=5.0, ge=0)
     """How long membership must have been quiet before leases are stolen."""
     max_handoff_time: float = Field(default=30.0, ge=0)

@@ -21,11 +21,12 @@ from opentelemetry.trace import TracerProvider, get_tracer_provider
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.feed import Feed
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Feed, ReadsParts
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
-from changefeed.host.settings import ObserverSettings, Settings
+from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
 from changefeed.leases.addresses import open_container, open_stores, without_secrets
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.feed_identity import refuse_another_feed
@@ -148,6 +149,7 @@ async def wire_host(
             feed = await opened(
                 "open feed", lambda: open_feed(settings.feed.address, settings.open_options)
             )
+        refuse_to_split(settings.leases, feed)
         if leases is None:
             leases = await opened("open leases", lambda: open_leases(settings))
         await retrier.call("compare feeds", partial(refuse_another_feed, leases, feed.identity))
@@ -173,6 +175,15 @@ async def wire_host(
         kept_at = without_secrets(" with ".join(settings.leases.addresses))
         events.started(host.incarnation, settings.feed.address, kept_at)
         yield host
+
+
+def refuse_to_split(settings: LeaseSettings, feed: Feed) -> None:
+    """Raise ``FeedRefused`` where hot ranges are to be split that cannot be."""
+    if settings.split_hot and not isinstance(feed, ReadsParts):
+        raise FeedRefused(
+            "leases.split_hot is on, and the ranges of this feed cannot be read in parts: "
+            "leave the setting out"
+        )
 
 
 def _tracing(

@@ -56,7 +56,7 @@ def plan_by_load(
     ``leases`` are the assignable ones. What no host has room for (``max_ranges``) is not
     assigned, unless it has an owner. The answer depends on the values alone.
     """
-    listed = _each_once(leases)
+    listed = each_once(leases)
     if not hosts or not listed:
         return {}
     weights = _weights(listed, len(hosts))
@@ -77,8 +77,8 @@ def plan_by_load(
     return draft.assigned
 
 
-def _each_once(leases: Iterable[Lease]) -> Sequence[Lease]:
-    """Sort them; of a lease that was listed twice, keep what was written last."""
+def each_once(leases: Iterable[Lease]) -> Sequence[Lease]:
+    """Sort leases by their ranges; of one that was listed twice, keep what was written last."""
     latest: dict[RangeId, Lease] = {}
     for lease in leases:
         other = latest.setdefault(lease.range_id, lease)

@@ -5,14 +5,15 @@ returns a view; ``actions`` picks from the view, and decides nothing from memory
 """
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.balancing.sharing import Sharing
-from changefeed.host.fleet_settings import limits_by_load
+from changefeed.host.fleet_settings import limits_by_load, limits_to_split
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import ExpiryWatch, Moment
+from changefeed.leases.hot_ranges import hot_ranges
 from changefeed.leases.lease import HostName, Lease, Member
 from changefeed.leases.life import Heartbeats
 from changefeed.leases.load_plan import plan_by_load
@@ -31,11 +32,14 @@ class Steal(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What is stored, and what this host reads: one answer of the container."""
+    """What is stored, and what this host reads: one answer of the container. ``ranges`` are
+    those that the feed had when it was asked last.
+    """
 
     leases: Sequence[Lease]
     members: Sequence[Member]
     reading: Collection[RangeId]
+    ranges: Collection[FeedRange] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,8 @@ class View:
     ``fleet`` are the hosts that are alive and not stopping, ``dead`` those whose record
     no longer changes. ``planned`` is all that the plan wants of this host, in order; ``quiet``
     says whether membership has been quiet for long enough to steal; ``renew_each``, whether
-    some who share the leases do not go by the heartbeats of their owners.
+    some who share the leases do not go by the heartbeats of their owners; ``to_split``, which
+    ranges are too much for one host, and into how many parts their owners are to split them.
     """
 
     listing: Listing
@@ -54,6 +59,7 @@ class View:
     planned: Sequence[tuple[Action, Lease]]
     quiet: bool
     renew_each: bool
+    to_split: Mapping[RangeId, int]
 
 
 def actions(view: View) -> list[tuple[Action, Lease]]:
@@ -131,7 +137,15 @@ class Balancer:
             planned=planned,
             quiet=self._quiet,
             renew_each=self.renew_each,
+            to_split=self._hot(listing, fleet),
         )
+
+    def _hot(self, listing: Listing, fleet: Collection[HostName]) -> Mapping[RangeId, int]:
+        """A processor of another kind, or an earlier version, would read on what was split."""
+        if not self._settings.split_hot or self._sharing.with_others or not self._quiet:
+            return {}
+        limits = limits_to_split(fleet, self._said)
+        return hot_ranges(listing.leases, limits, listing.ranges)
 
     def _assign(
         self, leases: Sequence[Lease], fleet: Collection[HostName], members: Sequence[Member]

@@ -60,6 +60,8 @@ class RangeSynchronizer:
         self._changed = changed
         self._owned = owned
         self._now = asyncio.Event()
+        self.ranges: Sequence[FeedRange] = ()
+        """Those that the feed had when it was asked last."""
 
     def look_now(self) -> None:
         """Look without waiting for the interval: leases have vanished."""
@@ -92,7 +94,7 @@ class RangeSynchronizer:
         await delete_echoes(self._container, owned_throughout, leases, events=self._events)
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
-        ranges = await self._feed.ranges()
+        ranges = self.ranges = await self._feed.ranges()
         freed = isinstance(self._feed, RemembersRanges) and await self._free_waiting(leases)
         try:
             created = await create_missing(

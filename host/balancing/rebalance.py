@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from changefeed.feeds.feed import Feed, RangeId, ReadsParts, RemembersRanges
+from changefeed.feeds.feed import Feed, FeedRange, RangeId, ReadsParts, RemembersRanges
 from changefeed.host.balancing.balancer import (
     Balancer,
     Listing,
@@ -45,7 +45,8 @@ class Rebalancer:
     """The rounds of one host. ``stopping`` says whether to take nothing more.
 
     Calls ``vanished`` when leases are gone that were not at their end: a store that forgot
-    them (a Redis that was flushed) gets them again from the feed.
+    them (a Redis that was flushed) gets them again from the feed. ``ranges`` returns those that
+    the feed had when it was asked last.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Rebalancer:
         wall: Callable[[], float],
         stopping: Callable[[], bool],
         vanished: Callable[[], None],
+        ranges: Callable[[], Collection[FeedRange]] = lambda: (),
     ) -> None:
         self._me = me
         self._incarnation = incarnation
@@ -75,6 +77,7 @@ class Rebalancer:
         self._wall = wall
         self._stopping = stopping
         self._vanished = vanished
+        self._ranges = ranges
         self._unended: frozenset[RangeId] = frozenset()
         self._epochs: Mapping[RangeId, int] = {}
         self._clock = clock
@@ -100,10 +103,16 @@ class Rebalancer:
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         self._events.loads(self._pool.leases.values())
         fleet = self._balancer.fleet
-        listing = Listing(leases=leases, members=members, reading=self._pool.leases)
+        listing = Listing(
+            leases=leases,
+            members=members,
+            reading=self._pool.leases,
+            ranges=self._ranges(),
+        )
         renewed_each = self._balancer.renew_each
         view = self._balancer.observe(listing, at)
         self._pool.listed(leases, asked=asked)
+        self._pool.split(view.to_split)
         if view.renew_each != renewed_each:
             self._pool.look_at_renewals()
         self._fenced.clear()

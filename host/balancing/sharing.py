@@ -24,7 +24,8 @@ class Sharing:
     def __init__(self, settings: LeaseSettings) -> None:
         self._settings = settings
         self._hosts: set[HostName] = set()  # that had a record when they were seen
-        self._with_others = False
+        self.with_others = False
+        """Whether an owner of another kind was seen; it may come back."""
         self.renew_each = True
         """Whether each lease must be renewed, by what was listed last."""
 
@@ -32,9 +33,9 @@ class Sharing:
         """Take in the leases with owners, and all records: what looks dead may yet live."""
         self._hosts |= {x.name for x in members}
         if any(x.incarnation is None and x.owner not in self._hosts for x in owned):
-            self._with_others = True
+            self.with_others = True
         self.renew_each = (
             self._settings.renewal == "lease"
-            or self._with_others
+            or self.with_others
             or any(renewal_of(x) is None and not is_placeholder(x) for x in members)
         )

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from changefeed.feeds.feed import Feed, FeedRange, RangeId, ReadsParts, RemembersRanges
+from changefeed.feeds.feed import Feed, RangeId, ReadsParts, RemembersRanges
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
@@ -70,14 +70,3 @@ def open_leases(
         if lease.paused not in (None, reason):
             raise UserError(f"range {name} is paused ({lease.paused}): resume it first")
     return found
-
-
-def refuse_taken(leases: Collection[Lease], wanted: Sequence[FeedRange]) -> None:
-    """Raise ``UserError`` if a range to be has a lease from before, that was read."""
-    read = {x.range_id for x in leases if x.epoch}
-    for found in wanted:
-        if found.id in read:
-            raise UserError(
-                f"there is a lease of range {found.id} already, from an earlier split or "
-                f"merge: hosts delete it once what came of it has a checkpoint. Try again then"
-            )

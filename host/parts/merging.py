@@ -15,16 +15,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, RangeId, ReadsParts
-from changefeed.host.parts.leased_feed import LeasedFeed, leases_of, open_leases, refuse_taken
+from changefeed.host.parts.leased_feed import LeasedFeed, leases_of, open_leases
 from changefeed.host.parts.stopping import (
     TRIES,
     finish,
-    forget,
     go_on,
     reopen,
     stopped_ranges,
     written,
 )
+from changefeed.host.workers.parts import forget, refuse_taken
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease

@@ -145,14 +145,5 @@ async def _begin_again(container: LeaseContainer, range_id: RangeId) -> None:
         await container.replace(written(again))
 
 
-async def forget(container: LeaseContainer, created: Lease) -> None:
-    """Delete what we have created with an epoch that it should not have: where checkpoints are
-    kept apart, one was left behind under its name. No host may begin there.
-    """
-    if created.owner is None:
-        with suppress(LeaseConflict, LeaseGone):
-            await container.delete(created)
-
-
 def written(lease: Lease) -> Lease:
     return lease.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())

@@ -20,6 +20,7 @@ from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
 from changefeed.host.workers.context import WorkerContext
 from changefeed.host.workers.drain import Drain
 from changefeed.host.workers.environment import WorkerEnvironment
+from changefeed.host.workers.hot_split import HotSplit
 from changefeed.host.workers.lease_gate import LeaseGate
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
@@ -70,6 +71,7 @@ class Delivery:
         )
         self._policy = CheckpointPolicy(self._settings.observer, now=self._clock())
         self._pages: Prefetcher | None = None
+        self.split = HotSplit(owned, environment, checkpoints)
         self.stuck = False
         """Whether a call may still run that could not be ended: the lease must expire."""
         self.pause_reason: str | None = None
@@ -191,10 +193,17 @@ class Delivery:
                 await self._hand_over(observer, page)
             else:
                 self._pass_over(page)
+            if self.split.due and await self._splits():
+                return CloseReason.RANGE_ENDED
         assert self._drain.reason is not None, "only a drain stops the reading"
         await self._until_acknowledged()
         self._checkpoints.advance()
         return self._drain.reason
+
+    async def _splits(self) -> bool:
+        """Split the range here, if that is possible: nothing may be in hand."""
+        in_hand = self._drain.reason is not None or self._acknowledgements.unacknowledged
+        return not in_hand and await self.split.carry_out()
 
     async def _hand_over(self, observer: Observer, page: Page) -> None:
         """Hand over a page, in pieces that there is room for."""

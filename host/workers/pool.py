@@ -82,6 +82,11 @@ class WorkerPool:
         if range_id in self._workers:
             self._workers[range_id].stop(reason)
 
+    def split(self, into: Mapping[RangeId, int]) -> None:
+        """Have these ranges split into so many parts, and no others."""
+        for range_id, worker in self._workers.items():
+            worker.split(into.get(range_id))
+
     async def clear_request(self, lease: Lease) -> None:
         """Clear the request that a lease was listed with, if its worker is there."""
         worker = self._workers.get(lease.range_id)

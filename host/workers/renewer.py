@@ -49,7 +49,7 @@ class Renewer:
         self._random = environment.random
         self._renew_each = environment.renew_each
         self._interval = leases.renew_interval
-        self._by_load = leases.balance == "load"
+        self._by_load = leases.balance == "load" or leases.split_hot
         held_for = leases.expiration - leases.fence_margin
         self._reserve = max(self._interval, held_for / _LARGEST_PART)
         self._reserve *= self._random.uniform(1.0, _SPREAD)  # not all at once

@@ -31,9 +31,11 @@ async def create_successors(
     retrier: Retrier,
     events: HostEvents,
     check: Callable[[], None],
+    load: float | None = None,
 ) -> None:
     """Create the leases of the ranges that an ended one goes on in, if they are missing.
 
+    Parts that an owner splits off say their ``load``, and that they came a short while ago.
     ``check`` raises once the ended range may be another's, and nothing is written then.
     A range that was merged waits for its other parents: for those that have a lease and
     have not ended, and for those whose lease is yet to come, because they can still be
@@ -42,8 +44,9 @@ async def create_successors(
     their positions, for one that handed its own to the ended range before it could end: hosts
     of other kinds do not wait for parents, and its late end would move what goes on back.
     """
-    after = _Succession(ended, feed, container, retrier, events, check)
     leases = await retrier.call("list", container.list)
+    ancestors = _ancestors(ended, leases)
+    after = _Succession(ended, ancestors, feed, container, retrier, events, check)
     going_on = {x.range.id for x in successors}
     waiting = [x for x in leases if _waits_for(ended, x) and x.range_id not in going_on]
     gone = {x.range_id for x in waiting if await after.end_superseded(x.range_id)}
@@ -59,7 +62,13 @@ async def create_successors(
             for x, y in unfinished.items()
             if _may_share_keys(y, found) and not after.has_handed_on(y, found)
         }
-        await after.create(with_unfinished_parents(found, before), successor.start)
+        wanted = Lease(
+            range=with_unfinished_parents(found, before),
+            continuation=successor.start,
+            load=load,
+            moved=load is not None,
+        )
+        await after.create(wanted, successor.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class _Succession:
     """What the reader of an ended range writes into other leases."""
 
     ended: FeedRange
+    ancestors: Collection[RangeId]
     feed: Feed
     container: LeaseContainer
     retrier: Retrier
@@ -90,9 +100,9 @@ class _Succession:
             self.events.deleted(stored, SUPERSEDED)
         return True
 
-    async def create(self, found: FeedRange, start: Continuation) -> None:
+    async def create(self, wanted: Lease, start: Continuation) -> None:
         """Create a lease; let one that an owner before us created begin where we are now."""
-        wanted = Lease(range=found, continuation=start)
+        found = wanted.range
         await self._write("create", partial(self.container.create, wanted))
         while await self._came_before(found.id):
             await self._write("create", partial(self.container.create, wanted))
@@ -102,10 +112,10 @@ class _Succession:
             await self._write("create", partial(self._replace, stored.begun_at(start)))
 
     async def _came_before(self, range_id: RangeId) -> bool:
-        """Delete the tombstone of a parent that comes back under its name: of a part that was
-        merged, where the feed has split the merged range at the same bounds.
+        """Delete the tombstone of an ancestor that comes back under its name: of a part that
+        was merged, where the feed has split the merged range at the same bounds.
         """
-        if range_id not in self.ended.parents:
+        if range_id not in self.ancestors:
             return False
         stored = await self._read(range_id)
         if stored is None or not (stored.ended and stored.epoch):
@@ -156,6 +166,17 @@ def _begins_elsewhere(stored: Lease, ended: FeedRange, start: Continuation, feed
         return True
     moved_on = isinstance(feed, RemembersRanges) and stored.continuation != start
     return moved_on and _waits_for(ended, stored)
+
+
+def _ancestors(found: FeedRange, leases: Collection[Lease]) -> Collection[RangeId]:
+    """Return the parents of a range, theirs, and so on, as far as these still have leases."""
+    parents = {x.range_id: x.range.parents for x in leases}
+    known = set[RangeId]()
+    next_ones = {*found.parents}
+    while next_ones:
+        known |= next_ones
+        next_ones = {y for x in next_ones for y in parents.get(x, ())} - known
+    return known - {found.id}
 
 
 def _may_share_keys(a: FeedRange, b: FeedRange) -> bool:

@@ -101,6 +101,10 @@ class Worker:
             self._events.draining(self.lease, reason)
         self._delivery.stop()
 
+    def split(self, into: int | None) -> None:
+        """Split the range into so many parts at the next checkpoint, or go on with it whole."""
+        self._delivery.split.into = into
+
     async def clear_request(self, asker: HostName) -> None:
         """Clear the request of a host that is gone; to give the lease up clears it as well."""
         if self._drain.reason is None:

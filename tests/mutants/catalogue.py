@@ -9,6 +9,7 @@ from .of_guards import GUARDS
 from .of_health import HEALTH
 from .of_holding import HOLDING
 from .of_homes import HOMES
+from .of_hot_ranges import HOT_RANGES
 from .of_idle import IDLE
 from .of_leases import LEASES
 from .of_lifecycle import LIFECYCLE
@@ -40,4 +41,5 @@ MUTANTS = (
     *HOMES,
     *PAGE,
     *PARTS,
+    *HOT_RANGES,
 )

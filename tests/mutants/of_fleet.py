@@ -681,7 +681,7 @@ FLEET = (
     Mutant(
         name="processors of another kind see no renewals",
         file="host/balancing/sharing.py",
-        before="            self._with_others = True\n",
+        before="            self.with_others = True\n",
         after="            pass\n",
         rule=1,
         tests=(_HEARTBEATS,),

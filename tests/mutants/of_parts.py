@@ -9,7 +9,7 @@ PARTS = (
     Mutant(
         name="a part that was merged stays ended where the feed cuts at its bounds",
         file="host/workers/successors.py",
-        before="        if range_id not in self.ended.parents:\n",
+        before="        if range_id not in self.ancestors:\n",
         after="        if range_id:\n",
         rule=9,
         tests=(

@@ -5,7 +5,8 @@ interfere, is said apart. Two of three are lived through over the feed in memory
 over one whose ranges come and go as those of Cosmos DB; every second world is wild; half of
 them keep their leases in memory, a quarter each in documents of Cosmos DB and in SQLite. In
 two of 32 hosts of another kind share the leases, as the .NET change feed processor does, and in
-six people split and merge ranges that the feed has not.
+six people split and merge ranges that the feed has not. Hosts split hot ranges by themselves
+where the seed says so and the feed reads parts.
 
 Exit code 1 if any of them violates an invariant; each is printed with its story and the
 command that tells it again.

@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
-from changefeed.feeds.feed import Feed
+from changefeed.feeds.feed import Feed, ReadsParts
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -48,13 +48,15 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
 }
 _KEYS = 40
 _HOSTS, _MANY_HOSTS = 6, 24
+_SPLIT_HOT = 0.6
 
 
 class World:
     """Everything a seed decides. ``graceful`` worlds know no failures, only moves; ``wild``
     ones know people who interfere, odd observers, and worse networks; ``mixed`` ones know
     hosts of another kind, which share the leases in Cosmos DB as long as clocks are right;
-    in those that have ``splits``, people split and merge ranges that the feed has not.
+    in those that have ``splits``, people split and merge ranges that the feed has not. Hosts
+    do that by themselves in some of those whose feed reads parts, as the loads have it.
     """
 
     def __init__(
@@ -123,6 +125,9 @@ class World:
         if splits:
             aside = Random(f"parallelism {seed}")  # without a draw: seeds keep their stories
             self._parts["feed"]["parallelism"] = aside.choice([1, 1, 4, 9])
+        if isinstance(self.source.reader(), ReadsParts) and not mixed:
+            aside = Random(f"split hot {seed}")
+            self._parts["leases"]["split_hot"] = aside.random() < _SPLIT_HOT
         self.checker.most_unstored = cast("int", self._parts["observer"]["max_unacknowledged"])
 
     @property

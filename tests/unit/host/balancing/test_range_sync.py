@@ -689,3 +689,18 @@ async def test_a_part_that_was_merged_comes_back_where_the_feed_cuts_at_its_boun
         assert stored is not None
         assert (stored.ended, stored.epoch, stored.continuation) == (False, 0, "7")
         assert stored.range.parents == (R0,)
+
+
+async def test_a_part_comes_back_too_where_the_feed_has_split_and_merged_in_between() -> None:
+    leases = MemoryLeases()
+    low, high = FeedRange(id=R1, low="", high="4"), FeedRange(id=R2, low="4", high="8")
+    merged = FeedRange(id=R0, low="", high="8", parents=(R1, R2))
+    half = FeedRange(id=RangeId("6"), low="", high="4", parents=(R0,))
+    for found in (low, high, merged):
+        tombstone = replace(Lease(range=found), epoch=5, ended=True)
+        await leases.create(replace(tombstone, continuation=Continuation("3")))
+    await leases.create(Lease(range=half, continuation=Continuation("7"), epoch=6))
+    await end(leases, half, replace(low, parents=(half.id,)), at="7", feed=Handing(1))
+    stored = await leases.read(R1)
+    assert stored is not None
+    assert (stored.ended, stored.epoch, stored.continuation) == (False, 0, "7")

@@ -42,6 +42,7 @@ def view(
         planned=(),
         quiet=True,
         renew_each=False,
+        to_split={},
     )
 
 

@@ -1,0 +1,230 @@
+"""Ranges that hosts split by themselves, because one of them alone has too much of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from changefeed.feeds.cosmos.positions import position
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Change, Feed, RangeId
+from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.host.parts.splitting import split
+from changefeed.host.wiring import open_host
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.observer import CloseReason, Context
+from tests.support.fleet import Fleet, Parts, settings
+from tests.support.proxies import proxied
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
+
+ZERO, LOW, HIGH = RangeId("0"), RangeId("-7F"), RangeId("7F-FF")
+COOLDOWN = 20.0
+HOT: Parts = {
+    "leases": {
+        "split_hot": True,
+        "balance": "load",
+        "balance_cooldown": COOLDOWN,
+        "rebalance_delay": 2.0,
+    },
+    "feed": {"start": "beginning", "page_size": 10, "poll_interval": 1.0},
+}
+WHOLE: Parts = {**HOT, "leases": {"split_hot": False}}
+
+
+def written(changes: int) -> ShiftingStore:
+    store = ShiftingStore()
+    for n in range(changes):
+        store.append(f"k{n % 40}", b"%d" % n)
+    return store
+
+
+def hot_fleet(store: ShiftingStore, container: MemoryLeases, **more: Any) -> Fleet:
+    return Fleet(ShiftingReader(store), container, parts=HOT, **{"pace": 0.05, **more})
+
+
+async def within(seconds: float, true: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(seconds):
+        while not await true():  # noqa: ASYNC110 - it is looked up in leases
+            await asyncio.sleep(0.5)
+
+
+def sent(fleet: Fleet, changes: int) -> Callable[[], Awaitable[bool]]:
+    async def true() -> bool:
+        await asyncio.sleep(0)
+        return len(fleet.log.changes) >= changes
+
+    return true
+
+
+def in_order(changes: Sequence[Change]) -> bool:
+    of_keys: dict[str, list[int]] = {}
+    for change in changes:
+        of_keys.setdefault(change.key, []).append(int(change.body))
+    return all(x == sorted(x) for x in of_keys.values())
+
+
+async def test_a_range_that_is_too_much_for_one_host_is_split_and_shared() -> None:
+    store, container = written(3000), MemoryLeases()
+    async with hot_fleet(store, container) as fleet:
+        for name in ("a", "b", "c"):
+            fleet.start(name)
+        await asyncio.sleep(COOLDOWN)
+        assert set(await fleet.owners()) == {ZERO}  # it may only be behind
+        await within(110 - COOLDOWN, sent(fleet, 3000))  # 150 s of work for one
+        owners = await fleet.owners()
+        assert (len(fleet.log.changes), fleet.log.repeats) == (3000, 0)
+        assert in_order(fleet.log.changes)
+        assert 3 <= len(owners) <= 6
+        assert set(owners.values()) == {"a", "b", "c"}
+        closed = [x for x in fleet.log.closed if x[1] == ZERO]
+        assert [reason for _, _, reason in closed] == [CloseReason.RANGE_ENDED]
+
+
+async def test_a_range_that_one_host_can_do_beside_others_is_left_whole() -> None:
+    store, container = written(0), MemoryLeases()
+    async with hot_fleet(store, container) as fleet:
+        for name in ("a", "b", "c"):
+            fleet.start(name)
+        for n in range(360):
+            store.append(f"k{n % 40}", b"%d" % n)
+            await asyncio.sleep(0.25)  # a fifth of what one can do
+        await within(100, sent(fleet, 360))
+        assert set(await fleet.owners()) == {ZERO}
+
+
+async def test_nothing_is_split_while_one_host_does_not_say_that_it_splits() -> None:
+    store, container = written(3000), MemoryLeases()
+    async with hot_fleet(store, container) as fleet:
+        fleet.start("a")
+        await within(20, sent(fleet, 1))
+        fleet.use(None, settings=WHOLE)
+        fleet.start("b")
+        await within(200, sent(fleet, 2000))
+        assert set(await fleet.owners()) == {ZERO}
+        await fleet.stop("b")
+        fleet.use(None, settings=HOT)
+        fleet.start("b")
+        await within(200, sent(fleet, 3000))
+        assert len(await fleet.owners()) > 1
+
+
+async def test_a_processor_of_another_kind_that_was_seen_keeps_ranges_whole() -> None:
+    store, container = written(2000), MemoryLeases()
+    async with hot_fleet(store, container) as fleet:
+        fleet.start("a")
+        await within(20, sent(fleet, 1))
+        found = replace((await fleet.feed.ranges())[0], id=RangeId("x"), parents=(ZERO,))
+        other = Lease(range=found, continuation=position(0), owner=HostName("dotnet"))
+        await container.create(other)
+        await asyncio.sleep(6)
+        await container.delete(next(x for x in await container.list() if x.range_id == "x"))
+        fleet.start("b")
+        await within(200, sent(fleet, 2000))
+        assert set(await fleet.owners()) == {ZERO}
+
+
+class Later:
+    """Acknowledges each batch when the next one is there."""
+
+    def __init__(self) -> None:
+        self._before: Change | None = None
+
+    async def open(self, context: Context) -> None: ...
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        if self._before is not None:
+            context.acknowledge(self._before)
+        self._before = changes[-1]
+
+    async def close(self, context: Context, reason: CloseReason) -> None: ...
+
+
+async def test_a_range_with_something_unacknowledged_is_read_on_whole() -> None:
+    store, container = written(2000), MemoryLeases()
+    manual: Parts = {**HOT, "observer": {"checkpoint": "manual"}}
+    fleet = Fleet(ShiftingReader(store), container, parts=manual, observer=Later, pace=0.05)
+    async with fleet:
+        for name in ("a", "b"):
+            fleet.start(name)
+        await within(150, sent(fleet, 2000))
+        assert fleet.log.repeats == 0
+        assert set(await fleet.owners()) == {ZERO}
+
+
+async def test_parts_with_leases_that_were_read_are_not_made_until_those_are_gone() -> None:
+    store, container = written(4000), MemoryLeases()
+    (whole,) = await ShiftingReader(store).ranges()
+    gone = Lease(range=replace(whole, id=LOW, high="7F"), epoch=3, continuation=position(0))
+    waiting = Lease(range=replace(whole, id=RangeId("x"), high="01", parents=(LOW, ZERO)))
+    async with hot_fleet(store, container) as fleet:
+        fleet.start("a")
+        await within(20, sent(fleet, 1))
+        await container.create(replace(gone, ended=True))
+        await container.create(replace(waiting, continuation=position(0)))  # else it is deleted
+        fleet.start("b")
+        await within(100, sent(fleet, 1200))
+        assert set(await fleet.owners()) == {ZERO, "x"}
+        await container.delete(next(x for x in await container.list() if x.range_id == LOW))
+        await within(COOLDOWN + 10, lambda: owned_are(fleet, {LOW, HIGH}))
+        await within(200, sent(fleet, 4000))
+        assert (len(fleet.log.changes), in_order(fleet.log.changes)) == (4000, True)
+
+
+async def said(true: object) -> bool:
+    await asyncio.sleep(0)
+    return bool(true)
+
+
+async def owned_are(fleet: Fleet, wanted: set[RangeId]) -> bool:
+    return set(await fleet.owners()) == wanted
+
+
+async def test_an_owner_that_dies_between_the_parts_and_the_end_leaves_the_range_whole() -> (
+    None
+):
+    store, container = written(3000), MemoryLeases()
+    fleet = hot_fleet(store, container)
+    parts_made, all_ = asyncio.Event(), set(range(3000))
+
+    async def until_made(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "replace" and len(await container.list()) == 3:
+            parts_made.set()
+            await asyncio.sleep(3600)
+        return await call()
+
+    async with fleet:
+        fleet.start("a", container=proxied(container, until_made))
+        await within(10, sent(fleet, 1))
+        fleet.start("b", container=proxied(container, until_made))
+        await asyncio.wait_for(parts_made.wait(), 60)
+        (owner,) = (x.owner for x in await container.list() if x.owner)
+        await fleet.kill(str(owner))
+        fleet.start("c")
+        await within(300, lambda: said({int(x.body) for x in fleet.log.changes} == all_))
+
+
+async def test_parts_share_the_load_of_the_range_and_stay_for_a_cooldown() -> None:
+    store, container = written(9), MemoryLeases()
+    (whole,) = await ShiftingReader(store).ranges()
+    await container.create(Lease(range=whole, epoch=3, load=1.0, continuation=position(5)))
+    leased = LeasedFeed(
+        feed=ShiftingReader(store), container=container, settings=settings("x", HOT).leases
+    )
+    await split(leased, ZERO, 3)
+    made = [x for x in await container.list() if not x.ended]
+    assert [(x.load, x.moved, x.epoch) for x in made] == [(0.35, True, 0)] * 3
+
+
+class WholeRanges:
+    identity = "whole"
+
+
+async def test_a_feed_without_parts_is_refused_at_the_start() -> None:
+    hot = settings("a", HOT)
+    feed = cast("Feed", WholeRanges())
+    with pytest.raises(FeedRefused, match=r"leases\.split_hot is on"):
+        async with open_host(hot, Later, feed=feed, leases=MemoryLeases()):
+            pass

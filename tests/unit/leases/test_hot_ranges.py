@@ -1,0 +1,210 @@
+"""Which ranges are split because one host alone has too much of them."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.leases.hot_ranges import LEAST_BUSY, PARTS_EACH, hot_ranges
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.load import HostLimits, known
+from changefeed.leases.load_plan import TOLERANCE
+
+WIDTH = 1 << 16
+
+
+def hosts(count: int) -> Mapping[HostName, HostLimits]:
+    return {HostName(f"h{n}"): HostLimits() for n in range(count)}
+
+
+def span(low: int, high: int) -> FeedRange:
+    return FeedRange(id=RangeId(f"{low:05x}-{high:05x}"), low=f"{low:05x}", high=f"{high:05x}")
+
+
+def feed(count: int) -> list[FeedRange]:
+    return [span(WIDTH * n // count, WIDTH * (n + 1) // count) for n in range(count)]
+
+
+def lease(found: FeedRange, load: float | None, *, owner: str = "h0", epoch: int = 1) -> Lease:
+    return Lease(range=found, owner=HostName(owner), epoch=epoch, load=load)
+
+
+def leases(ranges: Sequence[FeedRange], *loads: float | None) -> list[Lease]:
+    return [lease(x, load) for x, load in zip(ranges, loads, strict=True)]
+
+
+def test_a_range_that_is_more_than_a_fair_share_is_split_into_so_many_shares() -> None:
+    four = feed(4)
+    listed = leases(four, 1.0, 0.25, 0.25, 0.25)
+    assert hot_ranges(listed, hosts(4), four) == {four[0].id: 3}
+    assert hot_ranges(leases(four, *[1.0] * 4), hosts(8), four) == {x.id: 2 for x in four}
+
+
+def test_even_loads_are_left_as_they_are() -> None:
+    for count in (2, 4, 32):
+        ranges = feed(count)
+        for fleet in (1, 2):
+            listed = leases(ranges, *[1.0] * count)
+            assert hot_ranges(listed, hosts(fleet), ranges) == {}
+
+
+@pytest.mark.parametrize(
+    ("load", "into"), [(LEAST_BUSY - 0.05, {}), (LEAST_BUSY, {"00000-10000": 4})]
+)
+def test_a_range_that_is_hardly_busy_is_not_split(load: float, into: dict[str, int]) -> None:
+    whole = feed(1)
+    assert hot_ranges(leases(whole, load), hosts(4), whole) == into
+
+
+def test_the_largest_host_may_have_more_than_others() -> None:
+    two = feed(2)
+    fleet = {HostName("h0"): HostLimits(capacity=4.0), HostName("h1"): HostLimits()}
+    assert hot_ranges(leases(two, 1.0, 0.3), fleet, two) == {}
+    assert hot_ranges(leases(two, 1.0, 0.3), hosts(2), two) == {two[0].id: 2}
+
+
+def test_nothing_is_split_where_the_ranges_of_the_feed_are_not_known() -> None:
+    assert hot_ranges(leases(feed(1), 1.0), hosts(4), ()) == {}
+    assert hot_ranges(leases(feed(1), 1.0), {}, feed(1)) == {}
+
+
+def test_of_one_range_of_the_feed_one_lease_is_split_at_a_time_the_heaviest() -> None:
+    (whole,) = feed(1)
+    parts = leases(feed(4), 0.9, 0.95, 1.0, 0.9)
+    assert hot_ranges(parts, hosts(8), [whole]) == {parts[2].range_id: 3}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"moved": True},
+        {"paused": "being merged"},
+        {"next_owner": HostName("h1")},
+        {"epoch": 0, "owner": None},
+        {"owner": None},
+    ],
+    ids=lambda x: next(iter(x)),
+)
+def test_no_part_is_split_while_another_of_its_range_is_not_settled(
+    changed: dict[str, object],
+) -> None:
+    ranges, halves = feed(2), feed(4)[:2]
+    busy, beside = leases(halves, 1.0, 0.1)
+    other = lease(ranges[1], 0.1)
+    fleet = hosts(4)
+    assert hot_ranges([busy, beside, other], fleet, ranges) == {busy.range_id: 4}
+    assert hot_ranges([busy, replace(beside, **changed), other], fleet, ranges) == {}  # type: ignore[arg-type]
+    assert hot_ranges([busy, beside, replace(other, **changed)], fleet, ranges) == {  # type: ignore[arg-type]
+        busy.range_id: 4
+    }
+
+
+def test_what_a_split_that_was_cut_off_has_left_stands_in_no_way() -> None:
+    whole, parts = feed(1)[0], feed(2)
+    waiting = [Lease(range=replace(x, parents=(whole.id,))) for x in parts]
+    assert hot_ranges([lease(whole, 1.0), *waiting], hosts(4), [whole]) == {whole.id: 4}
+
+
+def test_there_are_no_more_parts_than_two_for_each_host() -> None:
+    (whole,) = feed(1)
+    three, four = feed(3), feed(4)
+    assert hot_ranges(leases(three, 0.1, 0.1, 2.0), hosts(2), [whole]) == {three[2].id: 2}
+    assert hot_ranges(leases(four, 0.1, 0.1, 0.1, 2.0), hosts(2), [whole]) == {}
+    assert PARTS_EACH == 2
+
+
+NO_LOADS = [None, math.nan, math.inf, -math.inf, -1.0, 1e300]
+LOADS = [*NO_LOADS, 0.0, 0.05, 0.5, 0.8, 1.0, 1.0, 2.0]
+
+
+def halves(found: FeedRange) -> list[FeedRange]:
+    low, high = int(found.low, 16), int(found.high, 16)
+    return [span(low, (low + high) // 2), span((low + high) // 2, high)]
+
+
+def some_listing(random: Random) -> tuple[list[FeedRange], list[Lease]]:
+    """Make ranges of a feed, and leases of them, some of which are of parts of parts."""
+    ranges = feed(random.randint(1, 5))
+    found = list(ranges)
+    for _ in range(random.randint(0, 4)):
+        chosen = random.choice(found)
+        found.remove(chosen)
+        found += halves(chosen)
+    listed = [lease(x, random.choice(LOADS)) for x in found]
+    return ranges, [replace(x, moved=random.random() < 0.1) for x in listed]
+
+
+def eligible(listed: Sequence[Lease], fleet: int, ranges: Sequence[FeedRange]) -> list[Lease]:
+    """Pick what the rules allow to split, if it were alone."""
+    sure = [x for x in (known(y.load) for y in listed) if x is not None]
+    total = sum(sure) + (len(listed) - len(sure)) * (sum(sure) / len(sure) if sure else 0.0)
+    busy = [x for x in listed if (known(x.load) or 0.0) >= LEAST_BUSY]
+    heavy = [x for x in busy if (known(x.load) or 0.0) * fleet > TOLERANCE * total]
+    fresh = [whole_of(x, ranges) for x in listed if x.moved]
+    return [x for x in heavy if whole_of(x, ranges) not in fresh]
+
+
+def whole_of(found: Lease, ranges: Sequence[FeedRange]) -> RangeId:
+    (whole,) = [x for x in ranges if x.covers(found.range)]
+    return whole.id
+
+
+@given(seed=st.integers(0, 1_000_000), fleet=st.integers(1, 8))
+def test_beside_all_that_the_rules_allow_the_heaviest_of_each_range_are_split(
+    seed: int, fleet: int
+) -> None:
+    random = Random(seed)
+    ranges, listed = some_listing(random)
+    allowed = eligible(listed, fleet, ranges)
+    found = hot_ranges(listed, hosts(fleet), ranges)
+    assert found == hot_ranges(random.sample(listed, len(listed)), hosts(fleet), ranges)
+    chosen = [x for x in listed if x.range_id in found]
+    assert all(x in allowed and found[x.range_id] >= 2 for x in chosen)
+    wholes = [whole_of(x, ranges) for x in chosen]
+    assert len(wholes) == len(set(wholes))
+    of_parts = sum(x.range not in ranges for x in listed)
+    made = sum(y - (x not in {z.id for z in ranges}) for x, y in found.items())
+    room = PARTS_EACH * fleet - of_parts - made
+    assert not found or room >= 0
+    for x in allowed:
+        heavier = [y for y in chosen if whole_of(y, ranges) == whole_of(x, ranges)]
+        load = known(x.load) or 0.0
+        assert all((known(y.load) or 0.0) >= load for y in heavier)
+        assert heavier or room + (x.range not in ranges) < 2  # else there was room for two
+
+
+@given(seed=st.integers(0, 1_000_000), fleet=st.integers(2, 8))
+def test_loads_that_say_anything_at_any_time_end_with_two_parts_for_each_host(
+    seed: int, fleet: int
+) -> None:
+    random = Random(seed)
+    ranges = feed(random.randint(1, 4))
+    listed = [lease(x, None) for x in ranges]
+    splits = 0
+    for _ in range(200):
+        listed = [replace(x, load=random.choice(LOADS), moved=False) for x in listed]
+        found = hot_ranges(listed, hosts(fleet), ranges)
+        for range_id, into in found.items():
+            (whole,) = [x for x in listed if x.range_id == range_id]
+            cut = [whole.range]
+            while len(cut) < into:
+                cut = [*cut[1:], *halves(cut[0])]
+            listed = [x for x in listed if x is not whole] + [lease(x, 1.0) for x in cut]
+            splits += 1
+    assert sum(x.range not in ranges for x in listed) <= PARTS_EACH * fleet
+    assert splits <= PARTS_EACH * fleet
+
+
+def test_a_large_fleet_is_looked_at_within_milliseconds() -> None:
+    ranges = feed(10_000)
+    random = Random(1)
+    listed = [lease(x, random.random() ** 3, owner=f"h{n % 500}") for n, x in enumerate(ranges)]
+    began = time.process_time()
+    assert hot_ranges(listed, hosts(500), ranges) == {}
+    assert time.process_time() - began < 0.5
