@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _CHANGES = 500_000
+_BACKLOG = 1_000_000  # a whole batch of the default size
 _RANGES = 8
 _ROUNDS = 5  # after one to warm up
 _BATCHES = 30
@@ -113,13 +114,13 @@ def _backlog(spark: "SparkSession", home: Path) -> Iterator[Result]:
 def _filled(spark: "SparkSession", home: Path) -> Iterator[Result]:
     """Filling tables from a sealed log, by turns with the same rows as one Parquet table.
 
-    Each is one batch, as Spark times it. That of Parquet is a stream of files into files of
-    the same kind; for ``latest`` into the same merge.
+    Each is one batch of the default size, as Spark times it. That of Parquet is a stream of
+    files into files of the same kind; for ``latest`` into the same merge.
     """
-    parquet = str(home / "parquet-generation")
-    read(spark, f"eventlog:{home / 'sealed'}", columns=",".join(EVERYTHING)).write.parquet(
-        parquet
-    )
+    parquet, log = str(home / "parquet-generation"), home / "backlog"
+    asyncio.run(make_log(log, parts=_RANGES, changes=_BACKLOG))
+    asyncio.run(_seal(log))
+    read(spark, f"eventlog:{log}", columns=",".join(EVERYTHING)).write.parquet(parquet)
     for name in ("changes", "latest"):
         rounds = [
             _fill_round(spark, home, name, parquet, home / f"fill-{name}-{n}")
@@ -134,14 +135,14 @@ def _filled(spark: "SparkSession", home: Path) -> Iterator[Result]:
 def _fill_round(
     spark: "SparkSession", home: Path, name: str, parquet: str, directory: Path
 ) -> Rates:
-    settings = _settings(home / "sealed", directory, name)
+    settings = _settings(home / "backlog", directory, name)
     keeping = Keeping(spark=spark, settings=settings)
     keeping.starters()
     filler = keeping.fillers()[name]
     query = filler()
     assert query is not None, "there is nothing to fill"
     filled = _took(query)
-    other = _settings(home / "sealed", directory.with_name(f"{directory.name}-parquet"), name)
+    other = _settings(home / "backlog", directory.with_name(f"{directory.name}-parquet"), name)
     keeping = Keeping(spark=spark, settings=other)
     keeping.starters()
     filler = keeping.fillers()[name]
@@ -152,7 +153,7 @@ def _fill_round(
         .trigger(availableNow=True)
         .start()
     )
-    return {f"{name}_filled": _CHANGES / filled, f"{name}_of_parquet": _CHANGES / plain}
+    return {f"{name}_filled": _BACKLOG / filled, f"{name}_of_parquet": _BACKLOG / plain}
 
 
 def _took(query: "StreamingQuery") -> float:

@@ -137,7 +137,7 @@ class PipelineSettings(AllSettings):
     body_schema: str | None = Field(default=None, examples=["kind STRING, total DOUBLE"])
     """The columns of bodies in Spark's DDL, or ``variant``; without it they are JSON text.
     What does not fit is in the column ``rescued``."""
-    max_changes: int = Field(default=500_000, ge=1, le=MOST)
+    max_changes: int = Field(default=1_000_000, ge=1, le=MOST)
     """How many changes a batch has at most."""
     master: str | None = "local[2,4]"
     """Where Spark runs. For a pipeline that is submitted, spark-submit says it."""

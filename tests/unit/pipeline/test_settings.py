@@ -167,7 +167,7 @@ def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
 
 def test_settings_that_are_made_look_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHANGEFEED_PIPELINE__MAX_CHANGES", "6")
-    assert PipelineSettings(feed="f", directory="d").max_changes == 500_000
+    assert PipelineSettings(feed="f", directory="d").max_changes == 1_000_000
 
 
 def test_an_option_of_the_observer_is_the_same_by_either_flag() -> None:
