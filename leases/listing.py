@@ -4,7 +4,9 @@ Every host lists every lease every few seconds, and at rest hardly one of them h
 container that can say what was written since (a version that grows, a transaction's number)
 answers with that alone, and with how many leases there are: a lease that was deleted is noticed
 by the count, and then all are listed again. So they are at the start, and every minute: a
-server that was restored from a backup may have gone back behind what was said.
+server that was restored from a backup may have gone back behind what was said. A container that
+cannot count without reading all leaves deleted leases in for that long, or until a write finds
+one gone.
 
 What is missed or late costs a write that is refused, and a new plan: every write names the
 version that it is meant for.
@@ -27,13 +29,13 @@ _WHOLE_EVERY = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedChanges:
-    """Leases without their continuations; ``total`` is how many there are.
+    """Leases without their continuations; ``total`` is how many there are, if that is known.
 
-    ``token`` is where the next question begins.
+    ``token`` is where the next question begins; ``WHOLE`` where all are to be listed again.
     """
 
     leases: Sequence[Lease]
-    total: int
+    total: int | None
     token: str
 
 
@@ -60,6 +62,10 @@ class LeaseListing:
         self._token = WHOLE
         self._whole_due = clock()
 
+    def doubt(self) -> None:
+        """List all leases the next time: one that is known turned out to be gone."""
+        self._whole_due = self._clock()
+
     async def list(self) -> Sequence[Lease]:
         """Return every lease, without continuations. Raise as the container does."""
         if self._changes is None:
@@ -71,7 +77,7 @@ class LeaseListing:
             return await self._container.list()
         known = self._known if token else dict[RangeId, Lease]()
         known.update((x.range_id, x) for x in changes.leases)
-        if len(known) != changes.total and token:
+        if token and changes.total not in (None, len(known)):
             self._token, self._whole_due = WHOLE, now  # should the next call fail
             return await self.list()
         if not token:

@@ -166,7 +166,9 @@ class Rebalancer:
             return
         try:
             await self._do(action, lease, members)
-        except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict):
+        except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict) as error:
+            if isinstance(error, LeaseGone):
+                self._listing.doubt()
             self._events.conflict(lease, action.name.lower())
 
     async def _do(self, action: Action, lease: Lease, members: Sequence[Member]) -> None:

@@ -8,6 +8,12 @@ The client sends a write again when its answer was lost. So on a conflict the do
 read: if it names this very attempt, the write had got through. If another host has
 written after it, the conflict is raised, and the caller reads the lease again.
 
+Where hosts of this kind alone share the leases, a listing asks the container's change feed for
+what was written since (``changes_since``). It shows no deletes; ours are of leases that are not
+needed any more, and seen within a minute, or when a write finds the lease gone. A processor of
+another kind deletes the lease of a range that was split while it goes on in others, so beside
+one all are listed, as they are where it has begun a lease without a position.
+
 Limits: accounts that take writes in several regions resolve conflicts afterwards, and
 two hosts in two regions would both win. All hosts must write in the same region.
 """
@@ -19,6 +25,7 @@ from uuid import uuid4
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.cosmos import documents
+from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.creation_lock import Markers
 from changefeed.leases.cosmos.documents import Document, Form, Operation, VersionToken
 from changefeed.leases.cosmos.items import ItemExists, ItemNotFound, Items, PreconditionFailed
@@ -30,6 +37,7 @@ from changefeed.leases.errors import (
     LeaseGone,
 )
 from changefeed.leases.lease import Lease
+from changefeed.leases.listing import WHOLE, ListedChanges
 from changefeed.leases.stores import require_continuation
 from changefeed.runtime.logs import get_logger
 
@@ -45,9 +53,18 @@ class CosmosLeases(CosmosMembers):
     With ``only_look``, leases of a Java processor are returned as well, and nothing written.
     """
 
-    def __init__(self, items: Items, form: Form, *, only_look: bool = False) -> None:
+    def __init__(
+        self,
+        items: Items,
+        form: Form,
+        *,
+        only_look: bool = False,
+        changes: LeaseChanges | None = None,
+    ) -> None:
         super().__init__(items, form.names)
         self._items = items
+        self._changes = changes
+        self._shared = False  # with processors of another kind, when last listed
         self._form = form
         self._markers = Markers(items, form.names)
         self._parts: Sequence[Lease] = ()
@@ -57,6 +74,7 @@ class CosmosLeases(CosmosMembers):
     async def list(self) -> Sequence[Lease]:
         found = await self._items.query(documents.LISTED, begin=self._form.names.leases)
         self._warn_of_forgetful_neighbours(found)
+        self._shared = not all(map(_is_ours_alone, found))
         leases = [documents.lease_in(self._ours(x)) for x in found if documents.started(x)]
         # What waits for a parent was not read yet: .NET knows no parents.
         read = [x for x in leases if x.epoch or not x.range.parents]
@@ -65,6 +83,25 @@ class CosmosLeases(CosmosMembers):
             # A host that lists has created what was missing at its last look.
             await self._markers.finish()
         return leases
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        if self._changes is None:
+            return None
+        if not token:
+            begin = await self._changes.now()  # before the listing: what comes twice is no harm
+            leases = await self.list()
+            next_token = WHOLE if self._shared or begin is None else begin
+            return ListedChanges(leases=leases, total=None, token=next_token)
+        written = await self._changes.since(token)
+        if written is None:
+            return None
+        documents_since, next_token = written
+        begin_of_id = self._form.names.leases
+        found = [x for x in documents_since if str(x["id"]).startswith(begin_of_id)]
+        if not all(map(_is_ours_alone, found)):
+            return None
+        listed = [documents.lease_in(self._ours(x)).without_continuation() for x in found]
+        return ListedChanges(leases=listed, total=None, token=next_token)
 
     async def read(self, range_id: RangeId) -> Lease | None:
         found = await self._items.read(self._form.names.lease(range_id))
@@ -217,6 +254,10 @@ class CosmosLeases(CosmosMembers):
 
     def _name(self, lease: Lease) -> str:
         return self._form.names.lease(lease.range_id)
+
+
+def _is_ours_alone(document: Document) -> bool:
+    return documents.started(document) and not documents.is_foreign(document)
 
 
 def _refuse(lease: Lease, found: Document | None, reason: str | None = None) -> NoReturn:

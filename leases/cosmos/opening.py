@@ -26,6 +26,7 @@ from changefeed.feeds.cosmos.address import (
     read_address,
 )
 from changefeed.feeds.cosmos.client import client_of, lease_options
+from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.document_ids import Names, processor_prefix
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
@@ -55,6 +56,7 @@ class Opened:
     address: CosmosAddress
     items: Items
     form: Form
+    changes: LeaseChanges
 
 
 @asynccontextmanager
@@ -67,7 +69,9 @@ async def open_leases(
     only_look: bool = False,
 ) -> AsyncIterator[CosmosLeases]:
     async with open_container_at(scheme, place, access, create=create) as opened:
-        yield CosmosLeases(opened.items, opened.form, only_look=only_look)
+        yield CosmosLeases(
+            opened.items, opened.form, only_look=only_look, changes=opened.changes
+        )
 
 
 @asynccontextmanager
@@ -98,11 +102,13 @@ async def open_container_at(
             if create:
                 await create_container(client, address)
             proxy = container_of(client, address)
-            by_id = partitioned_by_id(await proxy.read(), address)
+            properties = await proxy.read()
+            by_id = partitioned_by_id(properties, address)
             prefix = await prefix_of(client, account, address)
         form = Form(names=Names(prefix), partitioned_by_id=by_id, mode=mode)
         items = Items(proxy, str(address), partitioned_by_id=by_id)
-        yield Opened(address=address, items=items, form=form)
+        changes = LeaseChanges(proxy, str(address), properties)
+        yield Opened(address=address, items=items, form=form, changes=changes)
 
 
 def lease_address(scheme: str, place: str) -> CosmosAddress:

@@ -11,9 +11,29 @@ have lost that answer and sent the script again.
 Every script has the keys *records* and *continuations*, and those that write begin with the
 arguments *field*, *new version* and *old version*. It answers what is stored then, and the
 continuation; or nothing if it was refused.
+
+For leases there are two keys more: *changes*, a sorted set of fields by the moment of their
+last write, and *newest*, the last of those moments. They are microseconds of the server's
+clock, and each is later than the one before: a counter would begin again where a server has
+lost its last writes, or all it kept, and give new writes the numbers of what hosts have seen
+already. A host of an earlier version writes without these keys; its writes are seen in a whole
+listing.
 """
 
-_BEGIN = """
+_NOTED = """
+local function note(field)
+  if not KEYS[3] then return end
+  local now, newest = redis.call('TIME'), tonumber(redis.call('GET', KEYS[4]) or '') or 0
+  local at = math.max(newest + 1, now[1] * 1000000 + now[2])
+  at = string.format('%.0f', at)
+  redis.call('SET', KEYS[4], at)
+  redis.call('ZADD', KEYS[3], at, field)
+end
+"""
+
+_BEGIN = (
+    _NOTED
+    + """
 local field, new, old = ARGV[1], ARGV[2], ARGV[3]
 local stored = redis.call('HGET', KEYS[1], field)
 local version, epoch, record
@@ -25,6 +45,7 @@ local function answer()
 end
 if version == new then return answer() end
 """
+)
 
 GET = "return {redis.call('HGET', KEYS[1], ARGV[1]), redis.call('HGET', KEYS[2], ARGV[1])}"
 """A record and its continuation, as they are together; takes the field alone."""
@@ -36,6 +57,7 @@ if stored then return {} end
 redis.call('HSET', KEYS[1], field, ARGV[4])
 redis.call('HDEL', KEYS[2], field)
 if ARGV[5] then redis.call('HSET', KEYS[2], field, ARGV[5]) end
+note(field)
 return answer()
 """
 )
@@ -47,6 +69,7 @@ UPDATE = (
 if version ~= old then return {} end
 redis.call('HSET', KEYS[1], field, ARGV[4])
 if ARGV[5] then redis.call('HSET', KEYS[2], field, ARGV[5]) end
+note(field)
 return answer()
 """
 )
@@ -58,6 +81,7 @@ ADVANCE = (
 if version ~= old or epoch ~= ARGV[4] then return {} end
 redis.call('HSET', KEYS[1], field, new .. '\\n' .. epoch .. '\\n' .. ARGV[5] .. '\\n' .. record)
 redis.call('HSET', KEYS[2], field, ARGV[6])
+note(field)
 return answer()
 """
 )
@@ -68,6 +92,25 @@ local stored = redis.call('HGET', KEYS[1], ARGV[1])
 if not stored or string.match(stored, '^([^\\n]*)\\n') ~= ARGV[2] then return 0 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[1])
+if KEYS[3] then redis.call('ZREM', KEYS[3], ARGV[1]) end
 return 1
 """
 """Keys as above; field and version. Answers whether it was deleted."""
+
+CHANGES = """
+local newest, since = redis.call('GET', KEYS[4]) or '0', tonumber(ARGV[1])
+local total = redis.call('HLEN', KEYS[1])
+if not since or (tonumber(newest) or 0) < since then
+  return {newest, total, redis.call('HVALS', KEYS[1])}
+end
+local found = {}
+for _, field in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[1], '+inf')) do
+  local record = redis.call('HGET', KEYS[1], field)
+  if record then found[#found + 1] = record end
+end
+return {newest, total, found}
+"""
+"""The moment of the last listing, or nothing for all. Answers the moment of the newest change,
+how many records there are, and those that were written since; all of them where the moment is
+later than the newest, because the server has lost that.
+"""

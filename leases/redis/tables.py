@@ -12,7 +12,7 @@ from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
 from changefeed.leases.redis import scripts
 from changefeed.leases.redis.address import RedisAddress
 from changefeed.leases.redis.connection import Calls
-from changefeed.leases.tables import Record
+from changefeed.leases.tables import Record, TableChanges
 
 _PARTS = 4
 
@@ -33,17 +33,30 @@ class RedisTable(Generic[Record]):
         self._client = client
         self._calls = calls
         self._form: type[Record] = form
-        self._keys = [address.key(kind), address.key(f"{kind}.continuations")]
+        names = [kind, f"{kind}.continuations"]
+        if form is Lease:
+            names += [f"{kind}.changes", f"{kind}.newest"]
+        self._keys = [address.key(x) for x in names]
         self._get = client.register_script(scripts.GET)
         self._insert = client.register_script(scripts.INSERT)
         self._update = client.register_script(scripts.UPDATE)
         self._advance = client.register_script(scripts.ADVANCE)
         self._delete = client.register_script(scripts.DELETE)
+        self._changes = client.register_script(scripts.CHANGES)
 
     async def all(self) -> Sequence[Record]:
         async with self._calls.one():
             values = await self._client.hvals(self._keys[0])
         return [self._read(x, None) for x in values]
+
+    async def changes_since(self, token: str) -> TableChanges[Record] | None:
+        """Ask for the records that were written after the moment that ``token`` is."""
+        if self._form is not Lease:
+            return None
+        async with self._calls.one():
+            newest, total, values = await self._changes(self._keys, [token])
+        found = [self._read(x, None) for x in values]
+        return TableChanges(records=found, total=total, token=newest.decode())
 
     async def get(self, key: str) -> Record | None:
         return await self._called(self._get, key)

@@ -24,6 +24,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import creation_lock as markers
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, WriteId
+from changefeed.leases.listing import WHOLE, ListsChanges
 from tests.integration.emulator.running import running
 from tests.support.dotnet_processor import DotNetHost
 
@@ -159,6 +160,58 @@ async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
     assert (free.owner, free.epoch) == (None, 2)
     back = await leases.acquire(free.taken_by(A, A1))
     assert (back.epoch, back.continuation) == (3, '"30"')
+
+
+async def changed(leases: LeaseContainer, token: str) -> tuple[set[str], str] | None:
+    assert isinstance(leases, ListsChanges)
+    found = await leases.changes_since(token)
+    return None if found is None else ({x.range_id for x in found.leases}, found.token)
+
+
+async def test_a_listing_of_what_has_changed_shows_the_leases_of_one_fleet_alone(
+    place: Place,
+) -> None:
+    leases, other = await place.leases(), await place.leases("?prefix=q")
+    await leases.create(new(0))
+    await leases.create(new(1))
+    whole = await changed(leases, WHOLE)
+    assert whole is not None
+    assert whole[0] == {"0", "1"}
+    nothing = await changed(leases, whole[1])
+    assert nothing == (set(), nothing and nothing[1])
+    await owned_by_a(other)
+    await owned_by_a(leases)
+    await leases.put_member(Member(name=A, incarnation=A1))
+    found = await changed(leases, whole[1])
+    assert found is not None
+    assert found[0] == {"0"}
+    assert await changed(leases, found[1]) == (set(), found[1])
+
+
+async def test_beside_a_dotnet_host_all_leases_are_listed_because_it_deletes_some(
+    place: Place,
+) -> None:
+    leases = await place.leases()
+    await owned_by_a(leases)
+    ours = await changed(leases, WHOLE)
+    assert ours is not None
+    dotnet = await place.dotnet()
+    (document,) = await dotnet.leases()
+    await dotnet.acquire(document)
+    assert await changed(leases, ours[1]) is None
+    assert await changed(leases, WHOLE) == ({"0"}, WHOLE)
+
+
+async def test_leases_whose_change_feed_cannot_be_read_are_listed(place: Place) -> None:
+    leases = await place.leases()
+    await leases.create(new())
+    whole = await changed(leases, WHOLE)
+    assert whole is not None
+    await place.fault("change_feed", "error", status=403, times=50)
+    assert await changed(leases, whole[1]) is None
+    found = await changed(leases, WHOLE)
+    assert found is not None
+    assert found[0] == {"0"}
 
 
 async def test_a_lease_without_a_position_is_none_until_it_is_given_one(place: Place) -> None:

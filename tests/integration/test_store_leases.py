@@ -13,10 +13,11 @@ from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
+from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.feed_identity import KeepsFeedIdentity, refuse_another_feed
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.listing import WHOLE, ListsChanges
+from changefeed.leases.listing import WHOLE, LeaseListing, ListsChanges
 from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.schema import MIGRATIONS, create_schema, stored_version
@@ -286,6 +287,54 @@ async def test_after_a_failover_all_leases_are_listed(postgres: Postgres) -> Non
             assert found is not None
             counts.append(len(found.leases))
         assert counts == [0, 2, 2]
+
+
+async def listed_since(leases: LeaseContainer, token: str) -> tuple[set[str], str]:
+    assert isinstance(leases, ListsChanges)
+    found = await leases.changes_since(token)
+    assert found is not None
+    assert found.total == len(await leases.list())
+    return {x.range_id for x in found.leases}, found.token
+
+
+async def test_redis_lists_what_was_written_since_and_all_where_it_has_lost_that(
+    redis: Redis,
+) -> None:
+    key = "changefeed:{since}:leases.newest"
+    async with open_container(f"{redis.url}?fleet=since", opening()) as leases:
+        made = [await leases.create(lease(f"r{n}")) for n in range(3)]
+        found, start = await listed_since(leases, WHOLE)
+        assert found == {"r0", "r1", "r2"}
+        assert await listed_since(leases, start) == (set(), start)
+        before = redis.ask("GET", key).split()[1]
+        owned = await leases.acquire(made[1].taken_by(A, A1))
+        await leases.checkpoint(owned.advanced_to(Continuation("c1")))
+        found, later = await listed_since(leases, start)
+        assert found == {"r1"}
+        await leases.delete(made[2])
+        assert await listed_since(leases, later) == (set(), later)
+        redis.ask("SET", key, before)  # an older copy of what it kept
+        assert (await listed_since(leases, later))[0] == {"r0", "r1"}
+        redis.ask("SET", key, "9000000000000000")  # its clock was ahead, and is set right
+        _, ahead = await listed_since(leases, WHOLE)
+        await leases.create(lease("r3"))
+        assert (await listed_since(leases, ahead))[0] == {"r3"}
+
+
+async def test_what_a_host_of_an_earlier_version_writes_to_redis_is_in_a_whole_listing(
+    redis: Redis,
+) -> None:
+    now = 0.0
+    async with open_container(f"{redis.url}?fleet=mixed-versions", opening()) as leases:
+        made = await leases.create(lease("r0"))
+        await leases.create(lease("r1"))
+        listing = LeaseListing(leases, lambda: now)
+        await listing.list()
+        await leases.replace(made.renewed())
+        redis.ask("DEL", "changefeed:{mixed-versions}:leases.changes")  # they have no such key
+        assert {x.renewals for x in await listing.list()} == {0}
+        now = 60.0
+        assert {x.renewals for x in await listing.list()} == {0, 1}
 
 
 async def test_hosts_that_start_together_create_the_tables_once(postgres: Postgres) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -78,6 +79,28 @@ async def test_a_lease_that_was_deleted_is_known_no_more_and_one_in_its_place_is
     await stage.leases.delete(second)
     await stage.leases.create(new("r9"))
     assert await stage.agrees()
+
+
+async def test_where_deletes_are_not_counted_one_is_seen_in_doubt_or_within_a_minute() -> None:
+    class Uncounted(MemoryLeases):
+        async def changes_since(self, token: str) -> ListedChanges | None:
+            changes = await super().changes_since(token)
+            return changes and replace(changes, total=None)
+
+    now = 0.0
+    leases = Uncounted()
+    listing = LeaseListing(leases, lambda: now)
+    for n in range(3):
+        await leases.create(new(f"r{n}"))
+    known = await listing.list()
+    await leases.delete(known[0])
+    assert len(await listing.list()) == 3
+    listing.doubt()
+    assert len(await listing.list()) == 2
+    await leases.delete(known[1])
+    assert len(await listing.list()) == 2
+    now = 60.0
+    assert len(await listing.list()) == 1
 
 
 async def test_every_minute_all_are_listed() -> None:

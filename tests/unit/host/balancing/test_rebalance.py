@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
@@ -17,6 +18,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.listing import ListedChanges
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
@@ -57,6 +59,23 @@ async def test_a_listing_that_takes_long_makes_no_living_owner_look_dead() -> No
         await asyncio.sleep(300)
         assert await fleet.loads() == {"a": 2, "b": 0}  # one is to be b's, in good time
         assert tried == 0
+
+
+async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_shown() -> None:
+    class Uncounted(MemoryLeases):
+        async def changes_since(self, token: str) -> ListedChanges | None:
+            changes = await super().changes_since(token)
+            return changes and replace(changes, total=None)
+
+    feed, container = MemoryFeed(1), Uncounted()
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(10)
+        lease = await container.read(R0)
+        assert lease is not None
+        await container.delete(lease)
+        await asyncio.sleep(18)  # a renewal and two listings; the ranges are looked at after 20
+        assert await fleet.loads() == {"a": 1}
 
 
 async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() -> None:

@@ -1,0 +1,74 @@
+"""What was written to a lease container since, as its own change feed shows it.
+
+A listing reads every lease; a question to the change feed that finds nothing reads none. What a
+change feed does not show is deletes: see ``container``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from azure.cosmos.aio import ContainerProxy
+
+from changefeed.feeds.cosmos.feed import CosmosFeed
+from changefeed.feeds.cosmos.requests import Requests
+from changefeed.feeds.errors import FeedError, FeedRefused
+from changefeed.feeds.feed import Continuation, RangeEnded, RangeId
+from changefeed.leases.cosmos.items import Document
+
+_TIMEOUT = 30.0
+_PAGE = 1000
+_MOST_PAGES = 100  # more than that is quicker listed whole
+_Token = dict[RangeId, Continuation]
+
+
+class LeaseChanges:
+    """The documents of one container, of all prefixes, by when they were last written."""
+
+    def __init__(self, proxy: ContainerProxy, where: str, properties: Any) -> None:
+        """``properties`` are those of the container, as the client read them."""
+        self._feed = CosmosFeed(
+            Requests(proxy, where=where, timeout=_TIMEOUT),
+            mode="latest-version",
+            container_rid=properties["_rid"],
+            key_paths=properties["partitionKey"]["paths"],
+        )
+        self._refused = False
+
+    async def now(self) -> str | None:
+        """Return a token from which on changes are shown; ``None`` if that cannot be had."""
+        if self._refused:
+            return None
+        try:
+            token: _Token = {
+                x.id: await self._feed.resolve_start(x.id, "now")
+                for x in await self._feed.ranges()
+            }
+        except (FeedRefused, msgspec.ValidationError):
+            self._refused = True  # no rights to read it, or an endpoint that has none of ours
+            return None
+        except FeedError:
+            return None
+        return msgspec.json.encode(token).decode()
+
+    async def since(self, token: str) -> tuple[Sequence[Document], str] | None:
+        """Return what was written since ``token`` was given, each document as it is by now,
+        and the next token; ``None`` where a listing has to say it.
+        """
+        found: list[Document] = []
+        after = msgspec.json.decode(token, type=_Token)
+        pages = 0
+        try:
+            for range_id in after:
+                while pages < _MOST_PAGES:
+                    pages += 1
+                    page = await self._feed.read(range_id, after[range_id], _PAGE)
+                    after[range_id] = page.continuation
+                    if not page.changes:
+                        break
+                    found += [msgspec.json.decode(x.body) for x in page.changes]
+        except (FeedError, RangeEnded, msgspec.ValidationError):  # it may be split, too
+            return None
+        if pages >= _MOST_PAGES:
+            return None
+        return found, msgspec.json.encode(after).decode()
