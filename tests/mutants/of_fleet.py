@@ -246,10 +246,8 @@ FLEET = (
     Mutant(
         name="a write that another host won ends ours",
         file="host/balancing/rebalance.py",
-        before="        except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict):\n"
-        "            self._events.conflict(lease, action.name.lower())\n",
-        after="        except LeaseGone:\n"
-        "            self._events.conflict(lease, action.name.lower())\n",
+        before="except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict) as error:",
+        after="except LeaseGone as error:",
         rule=3,
         tests=(_ROUNDS,),
     ),

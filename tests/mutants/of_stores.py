@@ -89,8 +89,8 @@ STORES = (
     Mutant(
         name="a lease that was found gone stays known where deletes are not counted",
         file="host/balancing/rebalance.py",
-        before="            if isinstance(error, LeaseGone):\n                self._listing.doubt()\n",
-        after="",
+        before="self._listing.doubt()",
+        after="pass",
         rule=3,
         tests=("tests/unit/host/balancing/test_rebalance.py",),
     ),
@@ -113,8 +113,8 @@ STORES = (
     Mutant(
         name="leases in Cosmos DB are listed by changes beside a processor that deletes some",
         file="leases/cosmos/container.py",
-        before="    return documents.started(document) and not documents.is_foreign(document)\n",
-        after="    return documents.started(document)\n",
+        before="return documents.started(document) and not documents.is_foreign(document)",
+        after="return documents.started(document)",
         rule=3,
         tests=("tests/integration/test_cosmos_leases.py",),
     ),
