@@ -1,4 +1,5 @@
-"""A large fleet: ten thousand ranges on one host, the plan of 500 hosts, many hosts at once.
+"""A large fleet: ten thousand ranges on one host, the plan of 500 hosts, many hosts at once,
+and more parallel than the feed has ranges (``parallel``).
 
 The host is a process of its own over an event log and leases in SQLite, with the default
 settings but for ``leases.renewal = "host"``. Its processor time and its memory are those that
@@ -29,6 +30,7 @@ from changefeed.leases.load import HostLimits
 from changefeed.leases.load_plan import plan_by_load
 from tests.support.fleet import Parts
 
+from . import parallel
 from .fleets import WatchedFleet, in_virtual_time
 from .result import Result, at_most
 
@@ -53,6 +55,7 @@ def measure() -> Sequence[Result]:
         _plan(),
         *asyncio.run(_on_one_file()),
         *in_virtual_time(_many_hosts),
+        *parallel.measure(),
     ]
 
 
