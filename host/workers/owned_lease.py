@@ -12,6 +12,7 @@ have been answered before the fence: else others may have taken the lease while 
 way, and from then on only a write of the lease itself shows that they have not. And it counts
 no longer than from the last listing that showed the lease as ours: a host that does not see
 its leases does not see either that another asks for one, or that an operator has taken it.
+Where others judge by leases alone, no heartbeat counts, not even one that did before.
 
 A write without an answer may have happened. Before the next write the lease is read again:
 whatever is there under our own epoch and incarnation, only we wrote, save for the request
@@ -59,7 +60,10 @@ class OwnedLease:
         self._lease = lease.without_continuation()
         self._continuation = lease.continuation
         self._held_for = settings.expiration - settings.fence_margin
+        two_renewals = min(settings.expiration, 2 * settings.renew_interval)
+        self._held_unrenewed = two_renewals - settings.fence_margin
         self._fence_at = sent + self._held_for
+        self._written_at = sent
         self._beat_at = -inf
         self._seen_at = sent
         self._clock = clock
@@ -115,6 +119,18 @@ class OwnedLease:
             self._beat_at = sent
             self._extend()
 
+    def without_heartbeats(self) -> None:
+        """Count no heartbeats, as others were listed that judge by the lease alone.
+
+        They take it when it has stood still for the expiration, or, as its stamp may be old,
+        for two renewals since they came; that was after the last listing without them.
+        """
+        if self._beat_at > -inf:
+            self._beat_at = -inf
+            unrenewed = self._seen_at + self._held_unrenewed
+            until = max(self._written_at + self._held_for, unrenewed)
+            self._fence_at = min(self._fence_at, until)
+
     def listed(self, found: Lease | None, *, asked: float) -> None:
         """Compare it with what a listing that was asked for then has of it, if anything.
 
@@ -145,6 +161,7 @@ class OwnedLease:
         await self._write(renewed, self._container.replace)
         self._fence_at = max(self._fence_at, sent + self._held_for)
         self._seen_at = max(self._seen_at, sent)
+        self._written_at = sent
 
     async def checkpoint(self, continuation: Continuation) -> None:
         self.check()

@@ -111,11 +111,16 @@ class Worker:
             await self._owned.clear_request(asker)
 
     def beat(self, sent: float) -> None:
-        """Count a heartbeat of this host that was sent then and has just been answered."""
-        self._owned.beat(sent)
+        """Count a heartbeat of this host that was sent then and has just been answered, where
+        heartbeats keep leases.
+        """
+        if not self._environment.renew_each():
+            self._owned.beat(sent)
 
     def listed(self, found: Lease | None, *, asked: float) -> None:
         """Compare the lease with a listing that was asked for then, and with what is so."""
+        if self._environment.renew_each():
+            self._owned.without_heartbeats()
         self._owned.listed(found, asked=asked)
         if self._owned.doubted or self._renewer.outdated:
             self._renewer.look_again()

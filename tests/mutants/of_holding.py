@@ -10,6 +10,7 @@ _PROGRESS = "tests/unit/host/workers/test_acknowledgements.py"
 _CHECKPOINTS = "tests/unit/host/workers/test_checkpointer.py"
 _KEPT = "tests/unit/host/workers/test_kept_by_heartbeats.py"
 _LOADS = "tests/unit/host/workers/test_loads_in_leases.py"
+_EARLIER = "tests/unit/host/balancing/test_earlier_versions.py"
 _HEARTBEATS = "tests/unit/host/balancing/test_heartbeats.py"
 
 HOLDING = (
@@ -417,6 +418,22 @@ HOLDING = (
         after="        kept_from = self._seen_at\n",
         rule=5,
         tests=(_KEPT,),
+    ),
+    Mutant(
+        name="heartbeats count beside hosts that judge by leases alone",
+        file="host/workers/worker.py",
+        before="not self._environment.renew_each():\n            self._owned.beat(sent)\n",
+        after="self._environment:\n            self._owned.beat(sent)\n",
+        rule=5,
+        tests=(_EARLIER,),
+    ),
+    Mutant(
+        name="what heartbeats gave stays beside hosts that judge by leases alone",
+        file="host/workers/owned_lease.py",
+        before="            self._fence_at = min(self._fence_at, until)\n",
+        after="            self._fence_at = max(self._fence_at, until)\n",
+        rule=5,
+        tests=(_EARLIER,),
     ),
     Mutant(
         name="a heartbeat lifts a fence that has passed",
