@@ -135,6 +135,23 @@ class ReadsParts(Protocol):
 
 
 @runtime_checkable
+class KeepsParts(ReadsParts, Protocol):
+    """A feed each part of which belongs to one of its ranges, as those of a log do.
+
+    A part ends with its range, and goes on in those successors of it that share keys with the
+    part. What comes of a range names the range as its parent, and not its parts.
+    """
+
+    def whole_of(self, range_id: RangeId) -> RangeId | None:
+        """Return the range that a part belongs to, by its name; ``None`` if it is none."""
+        ...
+
+    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
+        """Return the part of a range that holds the keys between some bounds."""
+        ...
+
+
+@runtime_checkable
 class RemembersRanges(Protocol):
     """A feed whose store forgets the bounds of ranges that are gone.
 

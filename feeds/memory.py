@@ -5,6 +5,9 @@ of them. A range that is split, merged or closed by a new era takes no more chan
 goes on with its keys are fresh ranges with it as their parent. Nothing is ever forgotten,
 so memory grows with what is appended.
 
+A range can be read in parts of its hashes (``memory_parts``), each with the sequences of the
+range.
+
 Everything is deterministic: ids are counted, time comes from ``clock``, and every read
 gives the event loop exactly one turn. The methods that change the feed are plain ones and
 take effect at once. Not safe to change from several threads.
@@ -12,15 +15,17 @@ take effect at once. Not safe to change from several threads.
 
 import asyncio
 import time
-import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NoReturn
 from uuid import uuid4
 
+import msgspec
+
+from changefeed.feeds import memory_parts
 from changefeed.feeds.backend import FeedBackend, OpenOptions
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import (
@@ -59,8 +64,8 @@ class _Range:
     def seen_from_outside(self) -> FeedRange:
         return FeedRange(
             id=self.id,
-            low=f"{self.low:09x}",  # nine digits, so that the highest bound sorts last
-            high=f"{self.high:09x}",
+            low=memory_parts.bound(self.low),
+            high=memory_parts.bound(self.high),
             parents=self.parents,
         )
 
@@ -107,11 +112,15 @@ class MemoryFeed:
         assert limit > 0, "a page holds at least one change"
         await asyncio.sleep(0)
         found = self._range(range_id)
-        begin = _sequence(found, after)
+        begin = _sequence(found, range_id, after)
         changes = found.changes[begin : begin + limit]
-        if not changes and found.successors is not None:
-            raise RangeEnded(range_id, self._successors(found.successors))
-        return Page(changes=changes, continuation=_position(begin + len(changes)))
+        if range_id != found.id:
+            changes = _in_part(found, range_id, begin, limit)
+        if changes:
+            return Page(changes=changes, continuation=_position(changes[-1].sequence))
+        if found.successors is not None:
+            raise RangeEnded(range_id, self._successors(range_id, found.successors))
+        return Page(changes=[], continuation=_position(len(found.changes)))
 
     def continuation_after(self, change: Change) -> Continuation:
         return _position(change.sequence)
@@ -119,17 +128,18 @@ class MemoryFeed:
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
         await asyncio.sleep(0)
         found = self._range(range_id)
-        return len(found.changes) - _sequence(found, after)
+        return len(found.changes) - _sequence(found, range_id, after)
 
     async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
         await asyncio.sleep(0)
         return [name for name, after in positions.items() if self._has_news(name, after)]
 
     def _has_news(self, range_id: RangeId, after: Continuation) -> bool:
-        found = self._ranges.get(range_id)
-        if found is None or found.successors is not None:
+        try:
+            found = self._range(range_id)
+        except RangeUnknown:
             return True  # its reader finds out
-        return after != _position(len(found.changes))
+        return found.successors is not None or after != _position(len(found.changes))
 
     async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
         lags: dict[RangeId, int] = {}
@@ -137,6 +147,20 @@ class MemoryFeed:
             with suppress(RangeUnknown, RangeRefused):
                 lags[name] = await self.lag(name, after)
         return lags
+
+    # Parts of ranges.
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return memory_parts.cut(found, into)
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return memory_parts.joined(parts)
+
+    def whole_of(self, range_id: RangeId) -> RangeId | None:
+        return None if range_id in self._ranges else memory_parts.whole_of(range_id)
+
+    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
+        return memory_parts.part_between(whole.id, low, high)
 
     # What a producer calls.
 
@@ -235,28 +259,38 @@ class MemoryFeed:
         return name
 
     def _range(self, range_id: RangeId) -> _Range:
+        """Return a range, or the one that a part belongs to."""
         found = self._ranges.get(range_id)
+        bounds = memory_parts.bounds_of(range_id) if found is None else None
+        if bounds is not None:
+            found = self._ranges.get(memory_parts.whole_of(range_id) or range_id)
+            if found is not None and not found.low <= bounds[0] < bounds[1] <= found.high:
+                found = None
         if found is None:
             raise RangeUnknown(range_id)
         return found
 
     def _open_range(self, range_id: RangeId) -> _Range:
         found = self._range(range_id)
+        if found.id != range_id:
+            raise ValueError(f"{range_id!r} is a part of a range: name the range {found.id!r}")
         if found.successors is not None:
             raise ValueError(f"range {range_id!r} has ended and takes no more changes")
         return found
 
     def _holder_of(self, key: str) -> _Range:
-        place = zlib.crc32(key.encode())
+        place = memory_parts.hash_of(key)
         index = bisect_right(self._holders, place, key=lambda x: x.low) - 1
         if index >= 0 and place < self._holders[index].high:
             return self._holders[index]
         raise ValueError(f"no open range holds the key {key!r}: its range was closed for good")
 
-    def _successors(self, names: Iterable[RangeId]) -> tuple[Successor, ...]:
+    def _successors(self, ended: RangeId, names: Iterable[RangeId]) -> tuple[Successor, ...]:
+        bounds = memory_parts.bounds_of(ended) if ended not in self._ranges else None
         return tuple(
-            Successor(range=self._ranges[name].seen_from_outside(), start=_position(0))
-            for name in names
+            Successor(range=found.seen_from_outside(), start=_position(0))
+            for found in map(self._ranges.__getitem__, names)
+            if bounds is None or (found.low < bounds[1] and bounds[0] < found.high)
         )
 
 
@@ -268,12 +302,26 @@ def _position(sequence: int) -> Continuation:
     return Continuation(str(sequence))
 
 
-def _sequence(found: _Range, after: Continuation) -> int:
+def _in_part(found: _Range, part: RangeId, begin: int, limit: int) -> list[Change]:
+    """Return the changes of a part. What was appended to a range that does not have its hash
+    is in the lowest.
+    """
+    low, high = memory_parts.bounds_of(part) or (found.low, found.high)
+
+    def is_in_part(change: Change) -> bool:
+        place = memory_parts.hash_of(change.key)
+        return low <= (place if found.low <= place < found.high else found.low) < high
+
+    own = filter(is_in_part, islice(found.changes, begin, None))
+    return [msgspec.structs.replace(x, range_id=part) for x in islice(own, limit)]
+
+
+def _sequence(found: _Range, range_id: RangeId, after: Continuation) -> int:
     """Read a position; refuse what this range cannot have given out."""
     if not (after.isascii() and after.isdigit()) or int(after) > len(found.changes):
         raise RangeRefused(
-            found.id,
-            f"{after!r} is no position in range {found.id!r}, which has {len(found.changes)} "
+            range_id,
+            f"{after!r} is no position in range {range_id!r}, which has {len(found.changes)} "
             f"changes: it is of another feed. Start again from the beginning or from now",
         )
     return int(after)

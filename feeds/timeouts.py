@@ -12,6 +12,7 @@ from changefeed.feeds.feed import (
     Continuation,
     Feed,
     FeedRange,
+    KeepsParts,
     Page,
     RangeId,
     ReadsParts,
@@ -101,10 +102,21 @@ class _ReadsParts(_BoundedFeed):
         return cast("ReadsParts", self._feed).joined(parts)
 
 
+class _KeepsParts(_BoundedFeed):
+    """Of a feed each part of which belongs to one of its ranges."""
+
+    def whole_of(self, range_id: RangeId) -> RangeId | None:
+        return cast("KeepsParts", self._feed).whole_of(range_id)
+
+    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
+        return cast("KeepsParts", self._feed).part_of(whole, low, high)
+
+
 _KINDS: Mapping[type, type[_BoundedFeed]] = {
     RemembersRanges: _RemembersRanges,
     AnswersForMany: _AnswersForMany,
     ReadsParts: _ReadsParts,
+    KeepsParts: _KeepsParts,
 }
 """What a feed may do beyond the contract, and what passes it on."""
 

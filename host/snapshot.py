@@ -29,6 +29,7 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.load import known
+from changefeed.leases.parts import with_parts
 from changefeed.leases.unread import Unread
 from changefeed.runtime.for_each import for_each
 
@@ -152,7 +153,7 @@ class FleetInspector:
             self._feed.remember_ranges(x.range for x in leases)
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
         leased = {x.range_id for x in leases}
-        ranges = await self._ranges(problems)
+        ranges = with_parts(self._feed, await self._ranges(problems), leases)
         unread = None
         if self._feed is not None:
             unread = Unread(self._feed, leased=leased, ranges=ranges)

@@ -19,6 +19,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerUnavailable
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease
+from changefeed.leases.parts import with_parts
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.runtime.for_each import for_each
 
@@ -54,7 +55,7 @@ async def check_coverage(
             return
     if isinstance(feed, RemembersRanges):
         feed.remember_ranges(x.range for x in leases)
-    ranges = await feed.ranges()
+    ranges = with_parts(feed, await feed.ranges(), leases)
     located = [_located(x, ranges) for x in leases]
     for one in overlaps(located):
         yield one

@@ -16,7 +16,13 @@ from typing import Any
 
 import pytest
 
-from changefeed.testing import feed_suite, lease_race_suite, lease_suite, member_suite
+from changefeed.testing import (
+    feed_suite,
+    lease_race_suite,
+    lease_suite,
+    member_suite,
+    parts_suite,
+)
 from changefeed.testing.feed_suite import FeedHarness
 from changefeed.testing.lease_cast import Connect
 
@@ -67,7 +73,7 @@ def feed_contract(
         async with open_feed(directory) as harness:
             await case(given=harness)
 
-    return _as_one_test((feed_suite,), run)
+    return _as_one_test((feed_suite, parts_suite), run)
 
 
 def _as_one_test(

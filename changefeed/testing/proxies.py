@@ -9,6 +9,17 @@ T = TypeVar("T")
 Around = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Gets the name of the method and the call; returns what the caller is to see."""
 
+_PLAIN = {
+    "continuation_after",
+    "remember_ranges",
+    "part",
+    "cut",
+    "joined",
+    "whole_of",
+    "part_of",
+}
+"""The methods of feeds that ask nothing, and so are not async."""
+
 
 def proxied(inner: T, around: Around) -> T:
     return cast("T", _Proxy(inner, around))
@@ -21,7 +32,7 @@ class _Proxy:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
-        if not callable(method):
+        if not callable(method) or name in _PLAIN:
             return method
         return lambda *arguments: self._around(name, lambda: method(*arguments))
 

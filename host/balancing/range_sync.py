@@ -8,7 +8,15 @@ from math import ceil
 from operator import itemgetter
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange, RangeId, ReadsParts, RemembersRanges, StartAt
+from changefeed.feeds.feed import (
+    Feed,
+    FeedRange,
+    KeepsParts,
+    RangeId,
+    ReadsParts,
+    RemembersRanges,
+    StartAt,
+)
 from changefeed.host.balancing.waiting_leases import (
     free_from_deleted_parents,
     waits_for_ever,
@@ -23,6 +31,7 @@ from changefeed.host.workers.successors import (
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
+from changefeed.leases.parts import with_parts
 from changefeed.leases.plan import KeyBounds
 from changefeed.leases.remembering import LeaseMemory
 from changefeed.runtime.for_each import for_each
@@ -95,7 +104,8 @@ class RangeSynchronizer:
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
         ranges = self.ranges = await self._feed.ranges()
-        freed = isinstance(self._feed, RemembersRanges) and await self._free_waiting(leases)
+        listed = with_parts(self._feed, ranges, leases)
+        freed = await self._free_waiting(leases, listed)
         try:
             created = await create_missing(
                 self._feed,
@@ -111,17 +121,24 @@ class RangeSynchronizer:
             self._changed()  # the other leases are there
             raise
         deleted = await delete_finished(
-            self._container, ranges=ranges, leases=leases, events=self._events
+            self._container, ranges=listed, leases=leases, events=self._events
         )
         if created or deleted or freed:
             self._changed()
 
-    async def _free_waiting(self, leases: Sequence[Lease]) -> bool:
-        """List again only if some lease seems to wait for one that was deleted."""
-        if not any(waits_for_ever(x, leases) for x in leases):
+    async def _free_waiting(self, leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> bool:
+        """List again only if some lease seems to wait for one that was deleted, and that is
+        not created again: one of ``ranges`` is, where they do not follow their readers.
+        """
+        coming: Collection[RangeId] = ()
+        if isinstance(self._feed, KeepsParts):
+            coming = {x.id for x in ranges}
+        elif not isinstance(self._feed, RemembersRanges):
+            return False
+        if not any(waits_for_ever(x, leases, coming) for x in leases):
             return False
         again = await self._container.list()
-        return await free_from_deleted_parents(self._container, leases, again)
+        return await free_from_deleted_parents(self._container, leases, again, coming)
 
 
 async def create_missing(
@@ -145,7 +162,7 @@ async def create_missing(
     ``RangeUnknown`` in the end if one has ended since, and is gone from the next list, and
     ``RangeRefused`` if one has no such start.
     """
-    missing = _missing(ranges, leases)
+    missing = _missing(with_parts(feed, ranges, leases), leases)
     if not leases and len(missing) < parallelism and not await container.list():
         missing = in_parts(feed, missing, parallelism)
     elif isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
@@ -153,6 +170,9 @@ async def create_missing(
         missing = _without_lease_on_keys(missing, listed_twice)
         bounds = parts_without_lease(ranges, listed_twice)
         missing += [feed.part(low, high) for low, high in bounds]
+    elif isinstance(feed, KeepsParts) and missing:
+        listed_twice = [*leases, *await container.list()]  # one may lack the leases of parts
+        missing = _missing(with_parts(feed, ranges, listed_twice), listed_twice)
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
     failed: list[RangeRefused | RangeUnknown] = []
 

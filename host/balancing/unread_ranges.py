@@ -19,6 +19,7 @@ from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError
 from changefeed.leases.lease import HostName
+from changefeed.leases.parts import with_parts
 from changefeed.leases.plan import assignable
 from changefeed.leases.unread import Unread
 from changefeed.runtime.clock import Clock
@@ -99,7 +100,7 @@ class UnreadLags:
         if not due:
             return
         leases = await self._container.list()
-        ranges = await self._feed.ranges()
+        ranges = with_parts(self._feed, await self._feed.ranges(), leases)
         unread = Unread(self._feed, leased={x.range_id for x in leases}, ranges=ranges)
         failed: list[FeedError | ContainerError] = []
 

@@ -11,6 +11,7 @@ listing may lack a lease that is there: two in a row must show no holder of the 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from changefeed.feeds.feed import RangeId
 from changefeed.host.workers.successors import with_unfinished_parents
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
@@ -18,30 +19,36 @@ from changefeed.leases.lease import Lease
 
 
 async def free_from_deleted_parents(
-    container: LeaseContainer, leases: Collection[Lease], again: Iterable[Lease]
+    container: LeaseContainer,
+    leases: Collection[Lease],
+    again: Iterable[Lease],
+    coming: Collection[RangeId] = (),
 ) -> bool:
     """Write without the parents that have no lease those leases that would wait for ever.
 
-    Both are listings, ``again`` the younger. Return whether any lease was written.
+    Both are listings, ``again`` the younger; ``coming`` are ranges whose leases will be
+    created. Return whether any lease was written.
     """
     either = [*leases, *again]
-    known = {x.range_id for x in either}
+    known = {*(x.range_id for x in either), *coming}
     freed = False
     for lease in leases:
-        if waits_for_ever(lease, either):
+        if waits_for_ever(lease, either, coming):
             kept = with_unfinished_parents(lease.range, known)
             freed = await _replaced(container, replace(lease, range=kept)) or freed
     return freed
 
 
-def waits_for_ever(lease: Lease, leases: Collection[Lease]) -> bool:
+def waits_for_ever(
+    lease: Lease, leases: Collection[Lease], coming: Collection[RangeId] = ()
+) -> bool:
     """Whether it waits for a lease that is not there, and no other has its keys before it.
 
     Leases without bounds may hold any keys.
     """
     if lease.epoch or lease.ended or not lease.range.parents:
         return False  # nearly all, and each is asked about: without a look at all the others
-    if {x.range_id for x in leases}.issuperset(lease.range.parents):
+    if {*(x.range_id for x in leases), *coming}.issuperset(lease.range.parents):
         return False
     others = [x for x in leases if not x.ended and x.range_id != lease.range_id]
     if not all(x.range.high for x in (lease, *others)):

@@ -25,6 +25,7 @@ from changefeed.host.parts.stopping import (
     written,
 )
 from changefeed.host.workers.parts import forget, refuse_taken
+from changefeed.host.workers.successors import is_left_over, wait_for_parts
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
@@ -96,9 +97,11 @@ async def _at_one_position(
                 raise _Apart
             aligned = [await _advanced(leased.container, x, position) for x in stopped]
             for lease in leases:
-                if _is_left_over(lease, joined, range_ids):
+                left_over = _is_left_over(lease, joined, range_ids)
+                if left_over and is_left_over(leased.feed, lease):
                     await _end_left_over(leased.container, lease)
             await _create_merged(leased.container, Lease(range=joined, continuation=position))
+            await wait_for_parts(leased.feed, leased.container)
     return aligned
 
 

@@ -9,6 +9,7 @@ from changefeed.feeds.feed import (
     Continuation,
     Feed,
     FeedRange,
+    KeepsParts,
     RangeId,
     RemembersRanges,
     Successor,
@@ -16,8 +17,10 @@ from changefeed.feeds.feed import (
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.update import update_lease
+from changefeed.leases.parts import with_parts
 
 SUPERSEDED = "its keys have gone to other ranges"
 
@@ -49,14 +52,19 @@ async def create_successors(
     after = _Succession(ended, ancestors, feed, container, retrier, events, check)
     going_on = {x.range.id for x in successors}
     waiting = [x for x in leases if _waits_for(ended, x) and x.range_id not in going_on]
-    gone = {x.range_id for x in waiting if await after.end_superseded(x.range_id)}
-    unfinished = {x.id: x for x in await retrier.call("ranges", feed.ranges)}
+    gone = {
+        x.range_id
+        for x in waiting
+        if is_left_over(feed, x) and await after.end_superseded(x.range_id)
+    }
+    ranges = with_parts(feed, await retrier.call("ranges", feed.ranges), leases)
+    unfinished = {x.id: x for x in ranges}
     for lease in leases:
         unfinished[lease.range_id] = lease.range
         if lease.ended or lease.range_id in gone:
             del unfinished[lease.range_id]
     for successor in successors:
-        found = successor.range
+        found = _below_parts(feed, successor.range, ranges)
         before = {
             x
             for x, y in unfinished.items()
@@ -69,6 +77,56 @@ async def create_successors(
             moved=load is not None,
         )
         await after.create(wanted, successor.start)
+    check()
+    await retrier.call("wait for parts", partial(wait_for_parts, feed, container))
+
+
+def is_left_over(feed: Feed, waiting: Lease) -> bool:
+    """Whether a lease that waits for a range can be of no use when that ends in others.
+
+    Where parts end with their range, what comes of the range itself waits for all of them.
+    """
+    return not isinstance(feed, KeepsParts) or feed.whole_of(waiting.range_id) is not None
+
+
+def _below_parts(feed: Feed, found: FeedRange, ranges: Collection[FeedRange]) -> FeedRange:
+    """Add the parts of its parents to the parents of a range."""
+    if not isinstance(feed, KeepsParts):
+        return found
+    parents = [y for x in ranges if x.id == found.id for y in x.parents]
+    return replace(found, parents=tuple(dict.fromkeys([*found.parents, *parents])))
+
+
+async def wait_for_parts(feed: Feed, container: LeaseContainer) -> None:
+    """Let what comes of a range wait for all parts of it that are there by now.
+
+    Its lease is created when the first part has ended, and another may be split meanwhile. Both
+    the one who creates it and the one who splits call this after their writes: so one of them
+    finds what the other has written.
+    """
+    if not isinstance(feed, KeepsParts):
+        return
+    leases = await container.list()
+    unread = {x.range_id: x for x in leases if not x.epoch and not x.ended}
+    if not any(x.range.parents and feed.whole_of(x.range_id) is None for x in unread.values()):
+        return
+    unfinished = {x.range_id for x in leases if not x.ended}
+    for found in with_parts(feed, await feed.ranges(), leases):
+        lease = unread.get(found.id)
+        new = unfinished.intersection(found.parents)
+        if lease is not None and not new.issubset(lease.range.parents):
+            try:
+                await update_lease(container, found.id, partial(_waiting_for, new))
+            except LeaseConflict as error:
+                raise ContainerUnavailable(str(error)) from error  # to be tried again
+
+
+def _waiting_for(parents: Collection[RangeId], lease: Lease) -> Lease | None:
+    if lease.epoch:
+        return None
+    more = sorted(x for x in parents if x not in lease.range.parents)
+    waiting = replace(lease.range, parents=(*lease.range.parents, *more))
+    return replace(lease, range=waiting) if more else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ FEEDS = (
     Mutant(
         name="a range ends before its last page",
         file="feeds/memory.py",
-        before="if not changes and found.successors is not None:",
-        after="if found.successors is not None:",
+        before="        if changes:\n            return Page(",
+        after="        if changes and found.successors is None:\n            return Page(",
         rule=9,
         tests=(
             f"{_CONTRACT}::test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children",

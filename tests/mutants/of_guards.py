@@ -102,7 +102,7 @@ GUARDS = (
     Mutant(
         name="a lease waits for ever for one that was deleted",
         file="host/balancing/range_sync.py",
-        before="if not any(waits_for_ever(x, leases) for x in leases):",
+        before="if not any(waits_for_ever(x, leases, coming) for x in leases):",
         after="if True:",
         rule=12,
         tests=("tests/unit/host/balancing/test_range_sync.py",),

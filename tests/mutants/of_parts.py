@@ -4,8 +4,59 @@ from .mutant import Mutant
 
 _PARTS = "tests/unit/host/test_parts.py"
 _SYNC = "tests/unit/host/balancing/test_range_sync.py"
+_LOGS = "tests/unit/host/test_parts_of_logs.py"
+_LISTED = "tests/unit/leases/test_parts.py"
 
 PARTS = (
+    Mutant(
+        name="what follows a range does not wait for the parts of it",
+        file="leases/parts.py",
+        before="dict.fromkeys([*found.parents, *parts])",
+        after="found.parents",
+        rule=9,
+        tests=(
+            f"{_LISTED}::test_what_follows_waits_only_for_parts_that_have_not_ended",
+            f"{_LOGS}::test_what_follows_a_range_waits_for_all_its_parts",
+        ),
+    ),
+    Mutant(
+        name="what waits for a part begins beside the parts that it is split into",
+        file="host/workers/successors.py",
+        before="        if lease is not None and not new.issubset(lease.range.parents):\n",
+        after="        if lease is None:\n",
+        rule=9,
+        tests=(
+            f"{_LOGS}::test_what_waits_for_a_part_waits_for_the_parts_it_is_split_into",
+            f"{_LOGS}::test_what_waits_for_parts_waits_for_what_they_are_merged_into",
+        ),
+    ),
+    Mutant(
+        name="what follows a range of a log is ended when a part of that is split",
+        file="host/workers/successors.py",
+        before="    return not isinstance(feed, KeepsParts) or",
+        after="    return True or",
+        rule=9,
+        tests=(f"{_LOGS}::test_what_waits_for_a_part_waits_for_the_parts_it_is_split_into",),
+    ),
+    Mutant(
+        name="a listing that lacks all parts creates their range beside them",
+        file="host/balancing/range_sync.py",
+        before="_missing(with_parts(feed, ranges, listed_twice), listed_twice)",
+        after="missing",
+        rule=12,
+        tests=(f"{_LOGS}::test_a_listing_that_lacks_all_parts_does_not_create_their_range",),
+    ),
+    Mutant(
+        name="keys of a part whose lease was deleted are never read again",
+        file="leases/parts.py",
+        before="        if not self.is_in_parts:\n            return []\n",
+        after="        if self.parts:\n            return []\n",
+        rule=12,
+        tests=(
+            f"{_LISTED}::test_keys_that_no_lease_has_are_listed_as_a_part",
+            f"{_LOGS}::test_the_lease_of_a_part_that_was_deleted_is_created_again",
+        ),
+    ),
     Mutant(
         name="a part that was merged stays ended where the feed cuts at its bounds",
         file="host/workers/successors.py",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from changefeed.feeds.feed import Feed, RangeId, RemembersRanges
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load_plan import LEAST, TOLERANCE
+from changefeed.leases.parts import with_parts
 from changefeed.leases.stores import OwnershipStore
 
 from .checkers import Violation
@@ -137,7 +138,8 @@ class Ending:
         feed = self._world.source.reader()
         if isinstance(feed, RemembersRanges):
             feed.remember_ranges(x.range for x in leases)
-        listed = {x.id for x in await cast("Feed", feed).ranges()}
+        ranges = await cast("Feed", feed).ranges()
+        listed = {x.id for x in with_parts(cast("Feed", feed), ranges, leases)}
         new = {
             y for x in leases if not (x.ended or x.checkpoint_epoch) for y in x.range.parents
         }

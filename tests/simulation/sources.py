@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal, Protocol
 
+from changefeed.feeds import memory_parts
 from changefeed.feeds.cosmos.positions import _PLACE_BITS, lsn_of
 from changefeed.feeds.cosmos.topology import HIGHEST
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
@@ -59,14 +60,15 @@ class MemorySource:
     ) -> None:
         ranges = random.choice([1, 2, 3, 5, 8, 12])
         self._feed = MemoryFeed(random.choice([32, 64, 128]) if many else ranges, clock=clock)
-        self._in_range: dict[RangeId, list[Number]] = defaultdict(list)
+        self._in_range: dict[RangeId, list[tuple[str, Number]]] = defaultdict(list)
 
     def reader(self) -> object:
         return self._feed
 
     def append(self, key: str, number: Number) -> None:
         change = self._feed.append(key, b"%d" % number)
-        self._in_range[change.range_id].append(number)
+        place = memory_parts.bound(memory_parts.hash_of(key))
+        self._in_range[change.range_id].append((place, number))
 
     def open_ranges(self) -> Sequence[FeedRange]:
         return [
@@ -74,7 +76,16 @@ class MemorySource:
         ]
 
     def is_read_by(self, owned: Sequence[FeedRange]) -> bool:
-        return {x.id for x in owned} == {x.id for x in self.open_ranges()}
+        """A range is read by itself, or by parts of it without a gap."""
+        parts: dict[RangeId, list[tuple[str, str]]] = defaultdict(list)
+        for x in owned:
+            parts[memory_parts.whole_of(x.id) or x.id].append((x.low, x.high))
+        open_ranges = {x.id: x for x in self.open_ranges()}
+        return parts.keys() == open_ranges.keys() and all(
+            [*(low for low, _ in sorted(found)), open_ranges[name].high]
+            == [open_ranges[name].low, *(high for _, high in sorted(found))]
+            for name, found in parts.items()
+        )
 
     def change_ranges(self, random: Random, tell: Callable[[str], None]) -> None:
         open_ranges = self.open_ranges()
@@ -96,7 +107,9 @@ class MemorySource:
         return int(position)
 
     def between(self, found: FeedRange, first: int, last: int) -> Sequence[Number]:
-        return self._in_range[found.id][first:last]
+        whole = memory_parts.whole_of(found.id) or found.id
+        passed = self._in_range[whole][first:last]
+        return [number for place, number in passed if found.low <= place < found.high]
 
     def transaction(self, change: Change) -> int:
         return change.sequence

@@ -142,7 +142,8 @@ class World:
     def _may_forget_ownership(self) -> bool:
         """Parts of ranges are known from leases alone: nothing would go on with them."""
         separate = isinstance(self.stores, MemoryStores) and self.stores.may_forget_ownership
-        return separate and isinstance(self.source, MemorySource)
+        parts = self.splits or self._parts["leases"].get("split_hot")
+        return separate and isinstance(self.source, MemorySource) and not parts
 
     def _letters_fail(self) -> bool:
         return self.random.random() < self.weather.fail_before

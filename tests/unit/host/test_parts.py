@@ -9,7 +9,6 @@ import pytest
 from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
-from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.rebalance import above_parents
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge
@@ -22,6 +21,7 @@ from changefeed.leases.operations.pause import MERGING, pause, resume
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import UserError
 from tests.support.fleet import Fleet, Parts
+from tests.support.partless_feed import PartlessFeed
 from tests.support.proxies import Cutting, proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
@@ -368,7 +368,7 @@ async def test_beside_a_host_of_another_kind_nothing_is_split() -> None:
 async def test_a_feed_that_reads_no_parts_is_refused() -> None:
     container = MemoryLeases()
     await put(container, ZERO, "", "FF", 5)
-    fleet = LeasedFeed(feed=MemoryFeed(1), container=container, settings=SETTINGS)
+    fleet = LeasedFeed(feed=PartlessFeed(1), container=container, settings=SETTINGS)
     with pytest.raises(UserError, match="cannot be read in parts"):
         await split(fleet, ZERO, 2)
 

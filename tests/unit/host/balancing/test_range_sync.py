@@ -28,6 +28,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
+from tests.support.partless_feed import PartlessFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 EVENTS = HostEvents(HostName("a"))
@@ -186,7 +187,7 @@ async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -
     assert {x.range_id for x in await leases.list()} == {"r1", "r2", "r3"}
 
 
-class Handing(MemoryFeed):
+class Handing(PartlessFeed):
     """A feed whose ranges hand on the positions of their readers."""
 
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
@@ -207,7 +208,7 @@ async def end(
     await create_successors(
         ended,
         [Successor(range=x, start=Continuation(at)) for x in successors],
-        feed=feed or MemoryFeed(1),
+        feed=feed or PartlessFeed(1),
         container=leases,
         retrier=Retrier(EVENTS, Random(1)),
         events=EVENTS,
@@ -667,11 +668,11 @@ async def test_a_listing_that_lacks_all_leases_makes_no_parts_beside_them() -> N
 
 
 async def test_a_feed_that_reads_no_parts_refuses_more_ranges_than_it_has() -> None:
-    await first_leases(MemoryFeed(3), MemoryLeases(), 3)
+    await first_leases(PartlessFeed(3), MemoryLeases(), 3)
     with pytest.raises(
         FeedRefused, match=r"feed\.parallelism is 4, and this feed has 3 ranges"
     ):
-        await first_leases(MemoryFeed(3), MemoryLeases(), 4)
+        await first_leases(PartlessFeed(3), MemoryLeases(), 4)
 
 
 async def test_a_part_that_was_merged_comes_back_where_the_feed_cuts_at_its_bounds() -> None:

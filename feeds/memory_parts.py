@@ -1,0 +1,53 @@
+"""Parts of the ranges of a feed in memory: intervals of the hashes of one range.
+
+A part is named by its range and its bounds: ``r0~000000000-080000000``.
+"""
+
+import re
+import zlib
+from collections.abc import Sequence
+from itertools import pairwise
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.joined_parts import refuse_other_wholes
+
+_PART = re.compile(r"(.*)~([0-9a-f]{9})-([0-9a-f]{9})", re.DOTALL)
+
+
+def hash_of(key: str) -> int:
+    return zlib.crc32(key.encode())
+
+
+def bound(place: int) -> str:
+    """Write a hash so that bounds sort as text: the highest has a digit more than a hash."""
+    return f"{place:09x}"
+
+
+def part_between(whole: RangeId, low: str, high: str) -> FeedRange:
+    return FeedRange(id=RangeId(f"{whole}~{low}-{high}"), low=low, high=high)
+
+
+def whole_of(range_id: RangeId) -> RangeId | None:
+    found = _PART.fullmatch(range_id)
+    return RangeId(found[1]) if found else None
+
+
+def bounds_of(range_id: RangeId) -> tuple[int, int] | None:
+    """Return the hashes that the name of a part says: the lowest, and one above the highest."""
+    found = _PART.fullmatch(range_id)
+    return (int(found[2], 16), int(found[3], 16)) if found else None
+
+
+def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:
+    low, high = int(found.low, 16), int(found.high, 16)
+    if high - low < into:
+        raise FeedRefused(f"range {found.id!r} has too few hashes to be split into {into}")
+    cuts = [bound(low + (high - low) * n // into) for n in range(into + 1)]
+    whole = whole_of(found.id) or found.id
+    return [part_between(whole, x, y) for x, y in pairwise(cuts)]
+
+
+def joined(parts: Sequence[FeedRange]) -> FeedRange:
+    whole = refuse_other_wholes(parts, whole_of)
+    return part_between(whole, parts[0].low, parts[-1].high)

@@ -1,0 +1,142 @@
+"""Ranges that are read in parts, as their leases say it.
+
+A feed that keeps parts (``KeepsParts``) lists its ranges as it has them. Which of them are read
+in parts is known from leases alone: each part has one, and it is kept when the part has been
+read to its end, as that of a range is. So keys of such a range that no lease has, neither a
+living one nor one that has ended, belong to a part whose lease was deleted by hand. A part
+that was split or merged has ended, too, but others have its keys.
+
+Pure: nothing here asks a feed or a container.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from changefeed.feeds.feed import Feed, FeedRange, KeepsParts, RangeId
+from changefeed.leases.lease import Lease
+
+
+def with_parts(
+    feed: Feed | None, ranges: Sequence[FeedRange], leases: Iterable[Lease]
+) -> Sequence[FeedRange]:
+    """Return the ranges of a feed, with the parts of those that are read in parts.
+
+    Such a range itself is listed only if it has a lease. What goes on with keys of parts has
+    these as parents as well, if they have not ended. A listing of leases may have some twice.
+    """
+    if not isinstance(feed, KeepsParts):
+        return ranges
+    by_id = _latest(leases)
+    parts = _by_whole(feed, by_id.values())
+    if not parts:
+        return ranges
+    listed: list[FeedRange] = []
+    unread: dict[RangeId, Sequence[FeedRange]] = {}
+    for x in ranges:
+        found = _below(x, unread)
+        whole = _Whole(found, by_id.get(x.id), parts.get(x.id, ()), by_id)
+        unread[x.id] = unread_here = [*whole.unended, *whole.gaps(feed)]
+        if not whole.is_in_parts:
+            listed.append(found)
+            continue
+        listed += [found] if whole.lease is not None else []
+        listed += [y.range for y in (*whole.living, *whole.read)]
+        listed += unread_here[len(whole.unended) :]
+    return listed
+
+
+def _latest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:
+    """Return each lease once: what has ended in one listing has ended."""
+    found: dict[RangeId, Lease] = {}
+    for x in leases:
+        known = found.get(x.range_id)
+        if known is None or (known.ended, known.epoch) < (x.ended, x.epoch):
+            found[x.range_id] = x
+    return found
+
+
+def _by_whole(feed: KeepsParts, leases: Iterable[Lease]) -> Mapping[RangeId, Sequence[Lease]]:
+    found: dict[RangeId, list[Lease]] = {}
+    for x in leases:
+        whole = feed.whole_of(x.range_id)
+        if whole is not None:
+            found.setdefault(whole, []).append(x)
+    return found
+
+
+def _below(found: FeedRange, unread: Mapping[RangeId, Sequence[FeedRange]]) -> FeedRange:
+    """Let a range have as parents those parts of its parents that hold keys of it."""
+    parts = [
+        y.id for x in found.parents for y in unread.get(x, ()) if y.shares_keys_with(found)
+    ]
+    return replace(found, parents=tuple(dict.fromkeys([*found.parents, *parts])))
+
+
+@dataclass(frozen=True, kw_only=False)
+class _Whole:
+    """A range, its own lease, and the leases of parts of it."""
+
+    range: FeedRange
+    lease: Lease | None
+    parts: Collection[Lease]
+    leases: Mapping[RangeId, Lease] = field(repr=False)
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether parts have its keys: some may only wait for it, after a split that was cut
+        off.
+        """
+        is_read = self.lease is not None and not self.lease.ended
+        return not is_read and bool(self.living or self.read)
+
+    @property
+    def unended(self) -> Sequence[FeedRange]:
+        return [x.range for x in self.parts if not x.ended]
+
+    @property
+    def living(self) -> Sequence[Lease]:
+        """Return those that are read, or that nothing keeps from being read."""
+        return [x for x in self.parts if not x.ended and (x.epoch or self._may_begin(x))]
+
+    def _may_begin(self, part: Lease) -> bool:
+        before = [self.leases.get(x) for x in part.range.parents]
+        return all(x is not None and x.ended for x in before)
+
+    @property
+    def read(self) -> Sequence[Lease]:
+        """Return those that were read to the end of the range: no others have their keys."""
+        ended = [x for x in self.parts if x.ended and x.epoch]
+        return [x for x in ended if not any(_has_keys_of(y, x) for y in (*self.living, *ended))]
+
+    def gaps(self, feed: KeepsParts) -> Sequence[FeedRange]:
+        """Return parts of the keys that no lease has."""
+        if not self.is_in_parts:
+            return []
+        held = sorted((x.range.low, x.range.high) for x in (*self.living, *self.read))
+        parents = tuple(dict.fromkeys([self.range.id, *self.range.parents]))
+        return [
+            replace(feed.part_of(self.range, low, high), parents=parents)
+            for low, high in _gaps(self.range, held)
+        ]
+
+
+def _has_keys_of(other: Lease, ended: Lease) -> bool:
+    """Whether keys of a part that has ended went to another part of its range.
+
+    A part that was split and merged again comes back under its name, so that each of the two
+    is a parent of the other: then it is the living one that counts.
+    """
+    if not other.range.shares_keys_with(ended.range) or other is ended:
+        return False
+    names = ended.range_id in other.range.parents
+    return not other.ended or (names and other.range_id not in ended.range.parents)
+
+
+def _gaps(found: FeedRange, held: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    low = found.low
+    for begin, end in held:
+        if low < begin:
+            yield low, begin
+        low = max(low, end)
+    if low < found.high:
+        yield low, found.high

@@ -1,0 +1,186 @@
+"""Parts of the ranges of a log: they end with their range, and what follows waits for all."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.range_sync import create_missing
+from changefeed.host.events import HostEvents
+from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.host.parts.merging import merge
+from changefeed.host.parts.splitting import split
+from changefeed.host.retries import Retrier
+from changefeed.host.settings import LeaseSettings
+from changefeed.host.workers.successors import create_successors
+from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.operations.update import update_lease
+from changefeed.leases.remembering import LeaseMemory
+from tests.support.fleet import Fleet, Parts
+
+R0, R1 = RangeId("r0"), RangeId("r1")
+SETTINGS = LeaseSettings(expiration=30, renew_interval=10, max_handoff_time=10)
+EVENTS = HostEvents(HostName("a"))
+PARTS: Parts = {"feed": {"start": "beginning", "page_size": 10}}
+
+
+def append(feed: MemoryFeed, first: int, last: int) -> None:
+    for n in range(first, last):
+        feed.append(f"k{n % 20}", b"%d" % n)
+
+
+def leased(feed: MemoryFeed, container: MemoryLeases) -> LeasedFeed:
+    return LeasedFeed(feed=feed, container=container, settings=SETTINGS)
+
+
+async def read(fleet: Fleet, count: int) -> None:
+    """Wait until so many changes have been delivered; check that it is each once, in order."""
+    async with asyncio.timeout(600):
+        while len(fleet.log.changes) < count:  # noqa: ASYNC110 - it is virtual time
+            await asyncio.sleep(0.5)
+    bodies = [int(x.body) for x in fleet.log.changes]
+    assert sorted(bodies) == list(range(count))
+    of_keys: dict[str, list[int]] = {}
+    for change in fleet.log.changes:
+        of_keys.setdefault(change.key, []).append(int(change.body))
+    assert all(x == sorted(x) for x in of_keys.values())
+
+
+@pytest.mark.parametrize("parallelism", [1, 8])
+async def test_what_an_era_begins_is_read_when_all_parts_of_what_it_ended_have_been(
+    parallelism: int,
+) -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    append(feed, 0, 400)
+    settings: Parts = {"feed": {**PARTS["feed"], "parallelism": parallelism}}
+    async with Fleet(feed, container, parts=settings, pace=0.02) as fleet:
+        for name in ("a", "b", "c"):
+            fleet.start(name)
+        await asyncio.sleep(3)
+        if parallelism == 1:
+            await split(leased(feed, container), R0, 3)
+        append(feed, 400, 500)
+        feed.begin_era(3)
+        append(feed, 500, 600)
+        await read(fleet, 600)
+        assert set(await fleet.owners()) == {"r2", "r3", "r4"}
+
+
+async def test_parts_are_split_again_and_merged_while_their_range_lasts() -> None:
+    feed, container = MemoryFeed(1), MemoryLeases()
+    append(feed, 0, 200)
+    async with Fleet(feed, container, parts=PARTS, pace=0.02) as fleet:
+        for name in ("a", "b"):
+            fleet.start(name)
+        await asyncio.sleep(3)
+        first, *others = await split(leased(feed, container), R0, 3)
+        await asyncio.sleep(10)
+        halves = await split(leased(feed, container), first.id, 2)
+        append(feed, 200, 300)
+        await read(fleet, 300)
+        names = [x.id for x in (*halves, *others)]
+        merged = await merge(leased(feed, container), names, patience=600)
+        append(feed, 300, 400)
+        await read(fleet, 400)
+        assert (merged.low, merged.high) == (f"{0:09x}", f"{2**32:09x}")
+        assert set(await fleet.owners()) == {merged.id}
+
+
+async def test_the_lease_of_a_part_that_was_deleted_is_created_again() -> None:
+    feed, container = MemoryFeed(1), MemoryLeases()
+    await first_leases(feed, container, 4)
+    names = sorted(x.range_id for x in await container.list())
+    await container.delete(next(x for x in await container.list() if x.range_id == names[1]))
+    await first_leases(feed, container, 1)
+    assert sorted(x.range_id for x in await container.list()) == names
+
+
+async def test_a_listing_that_lacks_all_parts_does_not_create_their_range() -> None:
+    feed, container = MemoryFeed(1), MemoryLeases()
+    await first_leases(feed, container, 4)
+    for parallelism in (1, 4):
+        await first_leases(feed, container, parallelism, leases=[])
+    assert len(await container.list()) == 4
+
+
+async def test_what_follows_a_range_has_no_lease_while_a_part_of_it_is_read() -> None:
+    feed, container = MemoryFeed(1), MemoryLeases()
+    await first_leases(feed, container, 2)
+    names = {x.range_id for x in await container.list()}
+    feed.split(R0)
+    await first_leases(feed, container, 1)
+    assert {x.range_id for x in await container.list()} == names
+
+
+async def first_leases(
+    feed: MemoryFeed,
+    container: MemoryLeases,
+    parallelism: int,
+    leases: Sequence[Lease] | None = None,
+) -> None:
+    await create_missing(
+        feed,
+        container,
+        "beginning",
+        ranges=await feed.ranges(),
+        leases=await container.list() if leases is None else leases,
+        events=EVENTS,
+        memory=LeaseMemory(),
+        parallelism=parallelism,
+    )
+
+
+async def end_lower_part(feed: MemoryFeed, container: MemoryLeases) -> Sequence[FeedRange]:
+    """Merge r0 and r1 into r2, and read the lower part of r0, of two, to its end."""
+    first, second = [x for x in await feed.ranges() if x.id in (R0, R1)]
+    parts = feed.cut(first, 2)
+    for x in (*parts, second):
+        await container.create(Lease(range=x, continuation=Continuation("0"), epoch=1))
+    followed = feed.merge(R0, R1)
+    await create_successors(
+        parts[0],
+        [Successor(range=followed, start=Continuation("0"))],
+        feed=feed,
+        container=container,
+        retrier=Retrier(EVENTS, Random(1)),
+        events=EVENTS,
+        check=lambda: None,
+    )
+    await update_lease(container, parts[0].id, Lease.finished)
+    return parts
+
+
+async def parents_of(container: MemoryLeases, name: str) -> set[RangeId]:
+    lease = await container.read(RangeId(name))
+    assert lease is not None
+    return set(lease.range.parents)
+
+
+async def test_what_follows_a_range_waits_for_all_its_parts() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    parts = await end_lower_part(feed, container)
+    assert await parents_of(container, "r2") == {R1, *(x.id for x in parts)}
+
+
+async def test_what_waits_for_a_part_waits_for_the_parts_it_is_split_into() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    lower, upper = await end_lower_part(feed, container)
+    made = await split(leased(feed, container), upper.id, 2)
+    waited_for = await parents_of(container, "r2")
+    assert waited_for == {R1, lower.id, upper.id, *(x.id for x in made)}
+
+
+async def test_what_waits_for_parts_waits_for_what_they_are_merged_into() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    _, upper = await end_lower_part(feed, container)
+    made = (await split(leased(feed, container), upper.id, 3))[:2]
+    for x in made:
+        await update_lease(
+            container, x.id, lambda y: y.taken_by(HostName("a"), Incarnation("1")).released()
+        )
+    merged = await merge(leased(feed, container), [x.id for x in made], patience=0)
+    assert merged.id in await parents_of(container, "r2")
