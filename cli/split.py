@@ -34,7 +34,7 @@ def split(
     """Read a range of the feed in parts of its keys, so that more hosts share it.
 
     Its owner finishes its current batch, checkpoints and releases it; the parts go on from
-    there, and the order of each key is kept. For feeds in Cosmos DB.
+    there, and the order of each key is kept. For feeds in Cosmos DB and event logs.
     """
     with exit_on_error():
         settings = flags.settings()

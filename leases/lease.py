@@ -26,7 +26,8 @@ class Lease:
     ``health`` is what its owner last wrote of its observer; a release leaves it standing.
     ``load`` is what the range costs its owner (``leases.load``), as last written, ``None``
     before it was measured. ``moved`` says that another host had it a short while ago: it is not
-    moved to balance until its owner has written otherwise.
+    moved to balance until its owner has written otherwise. Of a lease that has ended it says
+    that hosts or operators split or merged its range, and that the feed has not ended it.
     ``stamp`` is wall-clock time, for people
     and for other processors. The container writes a new ``version`` on each write; to
     everyone else it is opaque. ``write_id`` names the last write, so that a writer whose
@@ -123,7 +124,11 @@ class Lease:
 
     def finished(self) -> "Lease":
         """The range has been read to its end: no host owns it, and none ever will."""
-        return replace(self.released(), ended=True)
+        return replace(self.released(), ended=True, moved=False)
+
+    def split_up(self) -> "Lease":
+        """Others have its keys from here on, though the feed has not ended the range."""
+        return replace(self.finished(), moved=True)
 
     def begun_at(self, continuation: Continuation) -> "Lease":
         """Begin there, after all: for a lease that no host has owned yet."""

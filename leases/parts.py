@@ -4,7 +4,7 @@ A feed that keeps parts (``KeepsParts``) lists its ranges as it has them. Which 
 in parts is known from leases alone: each part has one, and it is kept when the part has been
 read to its end, as that of a range is. So keys of such a range that no lease has, neither a
 living one nor one that has ended, belong to a part whose lease was deleted by hand. A part
-that was split or merged has ended, too, but others have its keys.
+that was split or merged has ended, too (and is marked as ``moved``), but others have its keys.
 
 Pure: nothing here asks a feed or a container.
 """
@@ -28,7 +28,7 @@ def with_parts(
         return ranges
     by_id = _latest(leases)
     parts = _by_whole(feed, by_id.values())
-    if not parts:
+    if not parts and not any(x.ended and x.moved for x in by_id.values()):
         return ranges
     listed: list[FeedRange] = []
     unread: dict[RangeId, Sequence[FeedRange]] = {}
@@ -86,8 +86,9 @@ class _Whole:
         """Whether parts have its keys: some may only wait for it, after a split that was cut
         off.
         """
-        is_read = self.lease is not None and not self.lease.ended
-        return not is_read and bool(self.living or self.read)
+        if self.lease is not None and (not self.lease.ended or self.lease.moved):
+            return self.lease.ended
+        return bool(self.living or self.read)
 
     @property
     def unended(self) -> Sequence[FeedRange]:
@@ -105,8 +106,7 @@ class _Whole:
     @property
     def read(self) -> Sequence[Lease]:
         """Return those that were read to the end of the range: no others have their keys."""
-        ended = [x for x in self.parts if x.ended and x.epoch]
-        return [x for x in ended if not any(_has_keys_of(y, x) for y in (*self.living, *ended))]
+        return [x for x in self.parts if x.ended and x.epoch and not x.moved]
 
     def gaps(self, feed: KeepsParts) -> Sequence[FeedRange]:
         """Return parts of the keys that no lease has."""
@@ -118,18 +118,6 @@ class _Whole:
             replace(feed.part_of(self.range, low, high), parents=parents)
             for low, high in _gaps(self.range, held)
         ]
-
-
-def _has_keys_of(other: Lease, ended: Lease) -> bool:
-    """Whether keys of a part that has ended went to another part of its range.
-
-    A part that was split and merged again comes back under its name, so that each of the two
-    is a parent of the other: then it is the living one that counts.
-    """
-    if not other.range.shares_keys_with(ended.range) or other is ended:
-        return False
-    names = ended.range_id in other.range.parents
-    return not other.ended or (names and other.range_id not in ended.range.parents)
 
 
 def _gaps(found: FeedRange, held: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:

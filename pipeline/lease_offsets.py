@@ -40,6 +40,8 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
     """Return the offset of a query that continues where hosts have stopped."""
     if not leases:
         raise PipelineRefused("there are no leases to start from: has a host ever run here?")
+    if not access.successors_inherit_positions:
+        leases = _of_ranges(leases, access.ranges())
     begun = {x.range_id: x for x in leases if not _waits(x, leases, access)}
     at = {name: _position(x) for name, x in begun.items()}
     access.remember_ranges(
@@ -53,6 +55,30 @@ def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
         marks={x: mark.at_its_end() if x in ended else mark for x, mark in marks.items()},
         feed=access.identity(),
     )
+
+
+def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence[Lease]:
+    """Put a part that has all keys of its range in the place of that: it is at its position.
+
+    Raise ``PipelineRefused`` for other parts: a query reads ranges whole, from one position.
+    """
+    known = {x.id: x for x in ranges}
+    found = {x.range_id: x for x in leases}
+    for x in leases:
+        whole = known.get(RangeId(x.range_id.rpartition("~")[0]))
+        if x.range_id in known or whole is None:
+            continue
+        del found[x.range_id]
+        if x.ended and (x.moved or not x.epoch):
+            continue  # others have its keys
+        if (whole.low, whole.high) != (x.range.low, x.range.high):
+            raise PipelineRefused(
+                f"hosts read {x.range_id!r}, which is a part of a range, and a query reads "
+                f"ranges whole: merge its parts first, with changefeed merge, while hosts run; "
+                f"then stop the hosts"
+            )
+        found[whole.id] = replace(x, range=whole)
+    return [*found.values()]
 
 
 def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:

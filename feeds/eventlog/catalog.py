@@ -8,7 +8,7 @@ from pathlib import Path
 
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.eventlog.database import opened
-from changefeed.feeds.eventlog.ids import position
+from changefeed.feeds.eventlog.ids import part_in, position
 from changefeed.feeds.eventlog.schema import CATALOG, CHECKED, CHECKS, RECORDS
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
 
@@ -69,6 +69,14 @@ class Catalog:
     def partition(self, wanted: RangeId) -> Partition:
         found = self._by_id.get(wanted)
         if found is None:
+            raise RangeUnknown(wanted)
+        return found
+
+    def holding(self, wanted: RangeId) -> Partition:
+        """Return a partition, or the one that a part belongs to."""
+        part = part_in(wanted)
+        found = self.partition(wanted if part is None else part[0])
+        if part is not None and not found.low <= part[1] <= part[2] <= found.high:
             raise RangeUnknown(wanted)
         return found
 

@@ -74,7 +74,7 @@ class Ends:
         folders: dict[int, Mapping[int, End | None]] = {}
         for name in wanted:
             try:
-                partition = catalog.partition(name)
+                partition = catalog.holding(name)
             except RangeUnknown:
                 continue
             if partition.broker not in folders:

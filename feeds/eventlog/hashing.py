@@ -19,3 +19,7 @@ def place_of(key: str, parts: int) -> tuple[int, int]:
     """
     digest = blake2b(key.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:4], "big") % parts, digest[0]
+
+
+def virtual_part_of(key: str) -> int:
+    return blake2b(key.encode(), digest_size=16).digest()[0]

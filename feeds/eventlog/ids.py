@@ -1,7 +1,8 @@
 """How ranges and positions are written down. Frozen: leases keep these texts for years.
 
 A range id names its era, its part and its virtual parts, both ends included:
-``e1.p03.v00-ff``. A position is ``<log>/<sequence>``: the first eight digits of the log's
+``e1.p03.v00-ff``. A part of it that is read by itself names its virtual parts behind that:
+``e1.p03.v00-ff~40-7f``. A position is ``<log>/<sequence>``: the first eight digits of the log's
 identity, and the sequence of the last change that lies before it. The identity is there
 because a log that was deleted and recreated has other changes under the same numbers.
 """
@@ -12,11 +13,23 @@ from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Continuation, RangeId
 
 _MARK = 8
+_PART = re.compile(r"([^~]+)~([0-9a-f]{2})-([0-9a-f]{2})")
 _POSITION = re.compile(r"[0-9a-f]{8}/[0-9]{1,19}")
 
 
 def range_id(*, era: int, part: int, low: int, high: int) -> RangeId:
     return RangeId(f"e{era}.p{part:02}.v{low:02x}-{high:02x}")
+
+
+def part_id(whole: RangeId, low: int, high: int) -> RangeId:
+    """Name a part of a range: some of its virtual parts, both ends included."""
+    return RangeId(f"{whole}~{low:02x}-{high:02x}")
+
+
+def part_in(range_id: RangeId) -> tuple[RangeId, int, int] | None:
+    """Read the name of a part: its range, and its virtual parts. ``None`` if it is none."""
+    found = _PART.fullmatch(range_id)
+    return (RangeId(found[1]), int(found[2], 16), int(found[3], 16)) if found else None
 
 
 def position(identity: str, sequence: int) -> Continuation:

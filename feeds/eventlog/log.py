@@ -2,7 +2,8 @@
 
 A page is one statement, on one of a few connections that all ranges share: each has a
 thread of its own, and which one reads a range depends on its number only. Decoding is
-done on the event loop, about half a millisecond for a thousand changes. Two connections
+done on the event loop, about half a millisecond for a thousand changes; parts of a partition
+share what was decoded (``parts``). Two connections
 are enough, because Python runs one thread at a time anyway: see docs/design/event-log.md.
 
 The beginning of a range may lie in segments (``sealed``): pages of these are read and made
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeRefused, RangeUnknown
+from changefeed.feeds.eventlog import parts as parts_of
 from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
 from changefeed.feeds.eventlog.catalog import (
     Catalog,
@@ -99,6 +101,7 @@ class EventLog:
         self._ends = Ends(brokers)
         self._cursors = Cursors()
         self._segments: dict[int, Segment] = {}  # of each partition, the last one read
+        self._parts = parts_of.PartReader(catalog.identity, self._read_whole)
 
     @classmethod
     @asynccontextmanager
@@ -147,7 +150,25 @@ class EventLog:
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         partition = await self._partition(range_id)
-        last = sequence_in(range_id, after, self.identity)
+        part = parts_of.Part.of(partition, range_id)
+        if part is not None:
+            return await self._parts.read(part, after, limit)
+        return await self._read_whole(partition, after, limit)
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return parts_of.cut(found, into)
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return parts_of.joined(parts)
+
+    def whole_of(self, range_id: RangeId) -> RangeId | None:
+        return parts_of.whole_of(range_id)
+
+    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
+        return parts_of.part_between(whole.id, low, high)
+
+    async def _read_whole(self, partition: Partition, after: Continuation, limit: int) -> Page:
+        last = sequence_in(partition.id, after, self.identity)
         page = await self._piece(partition, after, last, limit)
         if 0 < len(page.changes) < limit and self._is_sealed(partition, last + 1):
             return await self._filled(partition, page, limit)
@@ -194,7 +215,7 @@ class EventLog:
         partition = await self._partition(range_id)
         last = sequence_in(range_id, after, self.identity)
         end = await self._end(partition)
-        _refuse_beyond(partition, after, last, end)
+        _refuse_beyond(range_id, after, last, end)
         return end.last - last
 
     async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
@@ -211,7 +232,7 @@ class EventLog:
     ) -> Page:
         """Answer where no block has a change after a position: yet, or ever, or any more."""
         end = await self._end(partition)  # asked later, so it may lie further on by now
-        _refuse_beyond(partition, after, last, end)
+        _refuse_beyond(partition.id, after, last, end)
         if end.last > last and not await self._fetch(
             partition, _BLOCKS, _page_of(partition, last, 1)
         ):
@@ -246,10 +267,10 @@ class EventLog:
 
     async def _partition(self, range_id: RangeId) -> Partition:
         try:
-            return self._catalog.partition(range_id)
+            return self._catalog.holding(range_id)
         except RangeUnknown:
             await self._refresh()  # it may have been opened since
-        return self._catalog.partition(range_id)
+        return self._catalog.holding(range_id)
 
     async def _refresh(self) -> None:
         catalog = await asyncio.to_thread(read_catalog, self._catalog.home)
@@ -316,11 +337,11 @@ def _page_of(partition: Partition, last: int, limit: int) -> dict[str, int]:
     }
 
 
-def _refuse_beyond(partition: Partition, after: Continuation, last: int, end: End) -> None:
+def _refuse_beyond(range_id: RangeId, after: Continuation, last: int, end: End) -> None:
     if last > end.last:
         raise RangeRefused(
-            partition.id,
-            f"the position {after!r} lies beyond the end of range {partition.id!r}, which has "
+            range_id,
+            f"the position {after!r} lies beyond the end of range {range_id!r}, which has "
             f"{end.last} changes: the log was restored from an older copy, or the position "
             f"is of another range. Reset the lease of this range",
         )

@@ -97,7 +97,7 @@ async def _vacated(
 
 async def finish(container: LeaseContainer, stopped: Lease) -> None:
     """Mark a stopped range as ended, if no other has written to it since."""
-    ended = written(replace(stopped.finished(), paused=None).without_continuation())
+    ended = written(replace(stopped.split_up(), paused=None).without_continuation())
     end = partial(_end, container, ended)
     await _insist(stopped.range_id, end, although=(ContainerUnavailable,))
 

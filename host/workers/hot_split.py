@@ -39,6 +39,8 @@ class HotSplit:
         self._not_before = self._clock() + self._cooldown
         self.into: int | None = None
         """How many parts are asked for."""
+        self.done = False
+        """Whether the range was split: it ends here, though the feed has it still."""
 
     @property
     def due(self) -> bool:
@@ -59,6 +61,7 @@ class HotSplit:
             self._not_before = self._clock() + self._cooldown
             self._environment.events.not_split(self._owned.range_id, error)
             return False
+        self.done = True
         return True
 
     async def _create(self, feed: ReadsParts, into: int) -> None:

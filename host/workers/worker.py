@@ -207,7 +207,7 @@ class Worker:
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
         match reason:
             case CloseReason.RANGE_ENDED:
-                return Lease.finished
+                return Lease.split_up if self._delivery.split.done else Lease.finished
             case CloseReason.HANDED_OVER:
                 return self._handed_over
             case CloseReason.PAUSED:

@@ -39,7 +39,7 @@ def test_parts_stand_in_the_place_of_their_range_and_come_before_what_follows_it
 
 
 def test_a_range_that_was_split_stays_listed_for_its_tombstone() -> None:
-    split = lease(WHOLE, ended=True)
+    split = lease(WHOLE).split_up()
     assert R0 in listed([WHOLE], split, lease(LOWER, R0), lease(UPPER, R0))
 
 
@@ -60,7 +60,7 @@ def test_parts_that_only_wait_for_their_range_do_not_stand_in_its_place() -> Non
 
 def test_what_was_read_to_the_end_stays_listed_and_what_was_split_by_hand_does_not() -> None:
     first, second = FEED.cut(LOWER, 2)
-    parts = [lease(LOWER, ended=True), lease(first, LOWER.id), lease(second, LOWER.id)]
+    parts = [lease(LOWER).split_up(), lease(first, LOWER.id), lease(second, LOWER.id)]
     assert [*listed([WHOLE], *parts, lease(UPPER, ended=True))] == [
         first.id,
         second.id,
@@ -68,14 +68,19 @@ def test_what_was_read_to_the_end_stays_listed_and_what_was_split_by_hand_does_n
     ]
 
 
-def test_a_part_that_came_back_under_its_name_and_has_ended_keeps_its_keys() -> None:
-    first, second = FEED.cut(LOWER, 2)
-    again = lease(LOWER, first.id, second.id, ended=True)
-    halves = [lease(x, LOWER.id, ended=True) for x in (first, second)]
-    found = listed([WHOLE], again, *halves, lease(UPPER))
-    assert {*found} == {UPPER.id, LOWER.id, first.id, second.id}  # and nothing to create
+def test_what_was_merged_and_deleted_is_listed_though_its_parts_have_left_their_leases() -> (
+    None
+):
+    halves = [lease(x).split_up() for x in FEED.cut(LOWER, 2)]
+    assert listed([WHOLE], *halves, lease(UPPER)) == {UPPER.id: (), LOWER.id: (R0,)}
+
+
+def test_a_range_whose_parts_have_all_lost_their_leases_is_listed_as_one_part() -> None:
+    everything = FEED.joined([LOWER, UPPER])
+    assert listed([WHOLE], lease(WHOLE).split_up()) == {R0: (), everything.id: (R0,)}
+    assert listed([WHOLE], lease(WHOLE, ended=True)) == {R0: ()}
 
 
 def test_what_has_ended_in_one_of_two_listings_has_ended() -> None:
-    both = [lease(WHOLE), lease(WHOLE, ended=True), lease(LOWER, R0), lease(UPPER, R0)]
+    both = [lease(WHOLE), lease(WHOLE).split_up(), lease(LOWER, R0), lease(UPPER, R0)]
     assert [*listed([WHOLE], *both)] == [R0, LOWER.id, UPPER.id]

@@ -1,5 +1,7 @@
 """Positions that cross between hosts and Spark."""
 
+from dataclasses import replace
+
 import pytest
 
 from changefeed.feeds.feed import Continuation, RangeId
@@ -43,3 +45,20 @@ async def test_leases_are_not_taken_from_a_living_host() -> None:
         PipelineRefused, match="h1 owns the lease of range 'r0': stop the hosts"
     ):
         await read_leases(container)
+
+
+def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_other() -> None:
+    feed = MemoryFeed(1)
+    for n in range(10):
+        feed.append(f"k{n}")
+    with memory_access(feed) as access:
+        half = next_offset(access, first_offset(access, "beginning"), limit=4)
+        (whole,) = leases_of(half, access)
+        split = replace(whole, epoch=1).split_up()
+        parts = [replace(whole, range=x, epoch=1) for x in feed.cut(whole.range, 2)]
+        with pytest.raises(PipelineRefused, match="reads ranges whole: merge its parts"):
+            offset_of([split, *parts], access)
+        merged = replace(parts[0], range=feed.joined([x.range for x in parts]))
+        merged = replace(merged, continuation=Continuation("7"))
+        offset = offset_of([split, *(x.split_up() for x in parts), merged], access)
+        assert {x: y.continuation for x, y in offset.marks.items()} == {R0: "7"}

@@ -1,0 +1,226 @@
+"""Parts of partitions: the records of some virtual parts, with the sequences of the partition.
+
+A part is read from its partition, and what others hold is left out. All parts of a partition
+that one process reads share its pages: the one that comes first has a page read and decoded,
+and the virtual parts of its keys found; the others find it in memory, as long as they are not
+farther behind than ``_CACHED_BYTES``. A reader further behind than that reads for itself.
+
+A part without changes of its own reads on over those of others, for ``_LONGEST_SCAN`` at
+most: then it says how far it has come, with a page that has no changes.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
+from changefeed.feeds.eventlog.catalog import Partition
+from changefeed.feeds.eventlog.hashing import virtual_part_of
+from changefeed.feeds.eventlog.ids import part_id, part_in, position, sequence_in
+from changefeed.feeds.feed import (
+    Change,
+    Continuation,
+    FeedRange,
+    Page,
+    RangeEnded,
+    RangeId,
+    Successor,
+)
+from changefeed.feeds.joined_parts import refuse_other_wholes
+
+_PAGE: Final = 1000
+"""How many changes of a partition are read at once for its parts, whatever these ask for."""
+_PAGE_BYTES: Final = 8 * 1024 * 1024
+_CACHED_BYTES: Final = 32 * 1024 * 1024
+_CHANGE_BYTES: Final = 300  # what a change takes beside its body, about
+_LONGEST_SCAN: Final = 1.0
+
+
+def whole_of(range_id: RangeId) -> RangeId | None:
+    found = part_in(range_id)
+    return found[0] if found else None
+
+
+def part_between(whole: RangeId, low: str, high: str) -> FeedRange:
+    """Return the part of a partition between bounds as its range has them."""
+    name = part_id(whole, _virtual(low), _virtual(high) - 1)
+    return FeedRange(id=name, low=low, high=high)
+
+
+def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:
+    """See ``ReadsParts``. Virtual parts are not divided."""
+    prefix, low, high = found.low[:-3], _virtual(found.low), _virtual(found.high)
+    if high - low < into:
+        raise FeedRefused(
+            f"range {found.id!r} has {high - low} virtual parts: it cannot be split into {into}"
+        )
+    bounds = [f"{prefix}{low + (high - low) * n // into:03x}" for n in range(into + 1)]
+    whole = whole_of(found.id) or found.id
+    return [part_between(whole, x, y) for x, y in pairwise(bounds)]
+
+
+def joined(parts: Sequence[FeedRange]) -> FeedRange:
+    whole = refuse_other_wholes(parts, whole_of)
+    return part_between(whole, parts[0].low, parts[-1].high)
+
+
+def _virtual(bound: str) -> int:
+    return int(bound[-3:], 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some virtual parts of a partition, both ends included."""
+
+    id: RangeId
+    partition: Partition
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, partition: Partition, range_id: RangeId) -> "Part | None":
+        """Return the part that a name means; ``None`` for the partition itself.
+
+        Raise ``RangeUnknown`` for virtual parts that the partition does not have.
+        """
+        found = part_in(range_id)
+        if range_id == partition.id or found is None:
+            return None
+        _, low, high = found
+        if not partition.low <= low <= high <= partition.high:
+            raise RangeUnknown(range_id)
+        return cls(id=range_id, partition=partition, low=low, high=high)
+
+    def successors_in(self, successors: Sequence[Successor]) -> tuple[Successor, ...]:
+        whole = self.partition.as_range()
+        prefix = whole.low[:-3]
+        low, high = f"{prefix}{self.low:03x}", f"{prefix}{self.high + 1:03x}"
+        found = part_between(whole.id, low, high)
+        return tuple(x for x in successors if x.range.shares_keys_with(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """A page of a partition, and the virtual part of each of its changes."""
+
+    changes: Sequence[Change]
+    virtual: bytes
+    size: int
+
+    @classmethod
+    def of(cls, partition: Partition, changes: Sequence[Change]) -> "_Shared":
+        """What is not in a virtual part of the partition counts as in its lowest."""
+        low, high = partition.low, partition.high
+        places = (virtual_part_of(x.key) for x in changes)
+        return cls(
+            changes=changes,
+            virtual=bytes(x if low <= x <= high else low for x in places),
+            size=sum(_CHANGE_BYTES + len(x.body) + len(x.previous or b"") for x in changes),
+        )
+
+    def of_part(self, part: Part, after: int, limit: int) -> list[Change]:
+        """Return the changes of a part behind a sequence of the page."""
+        begin = after + 1 - self.changes[0].sequence
+        low, high = part.low, part.high
+        own = [
+            x
+            for x, place in zip(self.changes[begin:], self.virtual[begin:], strict=True)
+            if low <= place <= high
+        ]
+        return [msgspec.structs.replace(x, range_id=part.id) for x in own[:limit]]
+
+
+ReadWhole = Callable[[Partition, Continuation, int], Awaitable[Page]]
+
+
+class PartReader:
+    """Reads the parts of all partitions of a log, through the pages of these."""
+
+    def __init__(self, identity: str, read: ReadWhole) -> None:
+        self._identity = identity
+        self._read_whole = read
+        self._pages = _SharedPages()
+        self._reading: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.decoded = 0
+        """How many changes were read from partitions so far."""
+
+    async def read(self, part: Part, after: Continuation, limit: int) -> Page:
+        last = sequence_in(part.id, after, self._identity)
+        clock = asyncio.get_running_loop().time
+        until, size = clock() + _LONGEST_SCAN, 0
+        own: list[Change] = []
+        while len(own) < limit and size < _PAGE_BYTES and clock() < until:
+            try:
+                page = await self._page(part.partition, last)
+            except (RangeEnded, RangeRefused) as error:
+                if own:
+                    break  # it is raised again at the next page
+                raise _of_part(error, part) from error
+            if page is None:
+                break
+            more = page.of_part(part, last, limit - len(own))
+            own += more
+            size += sum(len(x.body) for x in more)
+            last = page.changes[-1].sequence
+        reached = own[-1].sequence if own else last
+        return Page(changes=own, continuation=position(self._identity, reached))
+
+    async def _page(self, partition: Partition, last: int) -> _Shared | None:
+        """Return a page with the change behind a sequence; ``None`` if there is none yet."""
+        async with self._reading[partition.number]:
+            found = self._pages.find(partition.number, last + 1)
+            if found is None:
+                after = position(self._identity, last)
+                changes = (await self._read_whole(partition, after, _PAGE)).changes
+                if not changes:
+                    return None
+                self.decoded += len(changes)
+                found = _Shared.of(partition, changes)
+                self._pages.keep(partition.number, found)
+            return found
+
+
+def _of_part(error: RangeEnded | RangeRefused, part: Part) -> Exception:
+    if isinstance(error, RangeEnded):
+        return RangeEnded(part.id, part.successors_in(error.successors))
+    return type(error)(part.id, error.reason.replace(part.partition.id, part.id))
+
+
+class _SharedPages:
+    """The pages that were used last, up to so many bytes."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, int], _Shared] = OrderedDict()
+        self._firsts: defaultdict[int, list[int]] = defaultdict(list)
+        self._size = 0
+
+    def find(self, partition: int, sequence: int) -> _Shared | None:
+        firsts = self._firsts[partition]
+        n = bisect_right(firsts, sequence) - 1
+        if n < 0:
+            return None
+        place = partition, firsts[n]
+        found = self._kept[place]
+        if sequence > found.changes[-1].sequence:
+            return None
+        self._kept.move_to_end(place)
+        return found
+
+    def keep(self, partition: int, page: _Shared) -> None:
+        place = partition, page.changes[0].sequence
+        firsts = self._firsts[partition]
+        before = self._kept.pop(place, None)
+        if before is None:
+            firsts.insert(bisect_right(firsts, place[1]), place[1])
+        self._size += page.size - (before.size if before else 0)
+        self._kept[place] = page
+        while self._size > _CACHED_BYTES and len(self._kept) > 1:
+            (number, first), dropped = self._kept.popitem(last=False)
+            self._firsts[number].remove(first)
+            self._size -= dropped.size

@@ -1,0 +1,175 @@
+"""Parts of the partitions of an event log, and the pages that they share."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused, RangeDamaged
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog import parts as parts_of
+from changefeed.feeds.eventlog.catalog import Partition
+from changefeed.feeds.eventlog.hashing import virtual_part_of
+from changefeed.feeds.eventlog.ids import position
+from changefeed.feeds.feed import (
+    Change,
+    Continuation,
+    FeedRange,
+    Operation,
+    Page,
+    RangeEnded,
+    RangeId,
+)
+
+pytestmark = pytest.mark.real_time  # the log has threads
+WHOLE = RangeId("e1.p00.v00-ff")
+RECORDS = 6000
+
+
+@asynccontextmanager
+async def filled(path: Path) -> AsyncIterator[tuple[EventLog, FeedRange]]:
+    await create_log(path, 1)
+    async with EventLogWriter.open(path, synchronous="off") as writer:
+        for n in range(0, RECORDS, 1000):
+            records = [Record(key=f"k{x}", body=b"%d" % x) for x in range(n, n + 1000)]
+            await writer.append(records)
+    async with EventLog.open(path) as log:
+        yield log, (await log.ranges())[0]
+
+
+async def read_all(log: EventLog, name: RangeId, limit: int = 300) -> int:
+    after, count = position(log.identity, 0), 0
+    while (page := await log.read(name, after, limit)).changes:
+        count += len(page.changes)
+        after = page.continuation
+    assert await log.lag(name, page.continuation) == 0
+    return count
+
+
+@pytest.mark.parametrize("into", [1, 3, 8])
+async def test_parts_of_a_partition_decode_its_pages_once(tmp_path: Path, into: int) -> None:
+    async with filled(tmp_path / "log") as (log, whole):
+        parts = log.cut(whole, max(into, 2))
+        if into == 1:
+            parts = [log.joined(parts)]
+        async with asyncio.TaskGroup() as group:
+            read = [group.create_task(read_all(log, x.id)) for x in parts]
+        assert sum(x.result() for x in read) == RECORDS
+        assert log._parts.decoded == RECORDS
+
+
+async def test_a_part_far_behind_the_others_reads_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_of, "_CACHED_BYTES", 1)
+    async with filled(tmp_path / "log") as (log, whole):
+        for part in log.cut(whole, 2):
+            await read_all(log, part.id)
+        assert log._parts.decoded == 2 * RECORDS
+        assert len(log._parts._pages._kept) == 1
+
+
+async def test_no_news_are_told_of_a_part_that_has_passed_what_others_hold(
+    tmp_path: Path,
+) -> None:
+    async with filled(tmp_path / "log") as (log, whole):
+        parts = log.cut(whole, 4)
+        page = await log.read(parts[0].id, position(log.identity, RECORDS - 1), 10)
+        last = virtual_part_of(f"k{RECORDS - 1}") * 4 // 256
+        assert bool(page.changes) == (last == 0)
+        at_end = {x.id: position(log.identity, RECORDS) for x in parts}
+        assert list(await log.news(at_end)) == []
+        assert set((await log.lags(at_end)).values()) == {0}
+        behind = {x.id: position(log.identity, 5) for x in parts}
+        assert set(await log.news(behind)) == set(behind)
+        assert set((await log.lags(behind)).values()) == {RECORDS - 5}
+
+
+def test_ids_of_parts_are_what_leases_keep() -> None:
+    whole = FeedRange(id=WHOLE, low="p00.v000", high="p00.v100")
+    names = [x.id for x in parts_of.cut(whole, 3)]
+    assert names == [f"{WHOLE}~00-54", f"{WHOLE}~55-a9", f"{WHOLE}~aa-ff"]
+
+
+def test_a_partition_is_not_cut_finer_than_its_virtual_parts() -> None:
+    narrow = FeedRange(id=RangeId("e2.p00.v10-12"), low="p00.v010", high="p00.v013")
+    names = [f"{narrow.id}~{x}-{x}" for x in (10, 11, 12)]
+    assert [x.id for x in parts_of.cut(narrow, 3)] == names
+    with pytest.raises(FeedRefused, match="has 3 virtual parts"):
+        parts_of.cut(narrow, 4)
+
+
+def partition(low: int = 0, high: int = 255) -> Partition:
+    return Partition(number=1, id=WHOLE, era=1, part=0, low=low, high=high, broker=1)
+
+
+def change(sequence: int, key: str) -> Change:
+    return Change(
+        range_id=WHOLE,
+        sequence=sequence,
+        key=key,
+        id=key,
+        operation=Operation.INSERT,
+        body=b"",
+        committed_us=0,
+    )
+
+
+def part(low: int, high: int, of: Partition) -> parts_of.Part:
+    return parts_of.Part(id=RangeId(f"{WHOLE}~x"), partition=of, low=low, high=high)
+
+
+async def test_a_part_passes_over_what_others_hold_for_a_while_and_says_how_far_it_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parts_of, "_LONGEST_SCAN", 0.05)
+    place = virtual_part_of("k")
+
+    async def read(_: Partition, after: Continuation, limit: int) -> Page:
+        await asyncio.sleep(0.001)
+        first = int(after.rpartition("/")[2]) + 1
+        changes = [change(x, "k") for x in range(first, first + limit)]
+        return Page(changes=changes, continuation=after)
+
+    reader = parts_of.PartReader("f" * 32, read)
+    other = part(*((place + 1, 255) if place < 255 else (0, 254)), partition())
+    page = await reader.read(other, position("f" * 32, 0), 100)
+    assert not page.changes
+    assert int(page.continuation.rpartition("/")[2]) >= 1000
+
+
+async def test_what_is_in_no_virtual_part_of_a_partition_is_in_its_lowest_part() -> None:
+    place = virtual_part_of("k")
+    of = partition(place + 1, 255) if place < 128 else partition(0, place - 1)
+    changes = [change(1, "k")]
+
+    async def read(_: Partition, after: Continuation, limit: int) -> Page:
+        del limit
+        return Page(changes=changes if after.endswith("/0") else [], continuation=after)
+
+    reader, start = parts_of.PartReader("f" * 32, read), position("f" * 32, 0)
+    lowest, others = part(of.low, of.low, of), part(of.low + 1, of.high, of)
+    assert [x.sequence for x in (await reader.read(lowest, start, 9)).changes] == [1]
+    assert not (await reader.read(others, start, 9)).changes
+
+
+async def test_what_is_wrong_with_a_partition_is_said_of_the_part() -> None:
+    errors: list[Exception] = [
+        RangeDamaged(WHOLE, f"changes of {WHOLE}: changefeed reset {WHOLE} --to=x"),
+        RangeEnded(WHOLE, ()),
+    ]
+
+    async def read(*_: object) -> Page:
+        raise errors.pop(0)
+
+    reader, start = parts_of.PartReader("f" * 32, read), position("f" * 32, 0)
+    name = RangeId(f"{WHOLE}~00-7f")
+    half = parts_of.Part(id=name, partition=partition(), low=0, high=127)
+    with pytest.raises(RangeDamaged, match=f"reset {name} --to") as damaged:
+        await reader.read(half, start, 9)
+    assert damaged.value.range_id == name
+    with pytest.raises(RangeEnded) as ended:
+        await reader.read(half, start, 9)
+    assert ended.value.range_id == name
