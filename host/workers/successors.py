@@ -77,6 +77,8 @@ async def create_successors(
             moved=load is not None,
         )
         await after.create(wanted, successor.start)
+    if not _parts_may_be_there(feed, leases, successors):
+        return
     check()
     await retrier.call("wait for parts", partial(wait_for_parts, feed, container))
 
@@ -97,6 +99,19 @@ def _below_parts(feed: Feed, found: FeedRange, ranges: Collection[FeedRange]) ->
     return replace(found, parents=tuple(dict.fromkeys([*found.parents, *parents])))
 
 
+def _parts_may_be_there(
+    feed: Feed, leases: Collection[Lease], successors: Collection[Successor]
+) -> bool:
+    """Whether a successor may have to wait for parts: of what was in parts when leases were
+    listed, or of another parent of it by now.
+    """
+    if not isinstance(feed, KeepsParts):
+        return False
+    names = [*(x.range_id for x in leases), *(x.range.id for x in successors)]
+    of_several = any(len(x.range.parents) > 1 for x in successors)
+    return of_several or any(feed.whole_of(x) for x in names)
+
+
 async def wait_for_parts(feed: Feed, container: LeaseContainer) -> None:
     """Let what comes of a range wait for all parts of it that are there by now.
 
@@ -110,10 +125,10 @@ async def wait_for_parts(feed: Feed, container: LeaseContainer) -> None:
     unread = {x.range_id: x for x in leases if not x.epoch and not x.ended}
     if not any(x.range.parents and feed.whole_of(x.range_id) is None for x in unread.values()):
         return
-    unfinished = {x.range_id for x in leases if not x.ended}
+    parts = {x.range_id for x in leases if not x.ended and feed.whole_of(x.range_id)}
     for found in with_parts(feed, await feed.ranges(), leases):
         lease = unread.get(found.id)
-        new = unfinished.intersection(found.parents)
+        new = parts.intersection(found.parents)
         if lease is not None and not new.issubset(lease.range.parents):
             try:
                 await update_lease(container, found.id, partial(_waiting_for, new))

@@ -125,7 +125,8 @@ class World:
         if splits:
             aside = Random(f"parallelism {seed}")  # without a draw: seeds keep their stories
             self._parts["feed"]["parallelism"] = aside.choice([1, 1, 4, 9])
-        if isinstance(self.source.reader(), ReadsParts) and not mixed:
+        in_log = feed == "memory" and wild and not splits
+        if isinstance(self.source.reader(), ReadsParts) and not mixed and not in_log:
             aside = Random(f"split hot {seed}")
             self._parts["leases"]["split_hot"] = aside.random() < _SPLIT_HOT
         self.checker.most_unstored = cast("int", self._parts["observer"]["max_unacknowledged"])
