@@ -30,6 +30,8 @@ def check_batch(batch: Batch) -> None:
             f"a batch has one record or more, numbered from 1, not {batch.count} from "
             f"{batch.sequence}"
         )
+    if not 0 <= batch.generation <= _LAST_SEQUENCE:
+        raise BatchRefused(f"generations are counted from 0, {batch.generation} is none")
     columns, count = batch.columns, batch.count
     found = {kind: columns.kinds.count(kind) for kind in _KINDS}
     if len(columns.kinds) != count or sum(found.values()) != count:

@@ -205,7 +205,7 @@ class BrokerCore:
 
     async def _moved(self, collection: str, batch: Batch) -> Answer:
         try:
-            reached = await self._reads.reached(collection, batch.partition, batch.producer)
+            reached = await self._reads.reached(collection, batch.partition, batch.numbering)
         except (RangeDamaged, StoreUnavailable) as error:
             # It may be restored, or answer by then; batches beside this one go on.
             _log.warning("broker.reached_unknown", extra={"error": str(error)})

@@ -60,7 +60,7 @@ class OpenPartition:
         )
         for _, batch in accepted:
             through = batch.sequence + batch.count - 1
-            self._reached[batch.producer] = Reached(batch.producer, through, now_us)
+            self._reached[batch.producer] = Reached(batch.numbering, through, now_us)
         return NewSection(
             collection=self.collection,
             partition=self.partition,
@@ -69,7 +69,8 @@ class OpenPartition:
             latest_us=self._end.latest_us,
             stored=self._end.stored,
             batches=tuple(
-                StoredBatch(x.batch.producer, x.batch.sequence, x.batch.count) for x in accepted
+                StoredBatch(x.batch.numbering, x.batch.sequence, x.batch.count)
+                for x in accepted
             ),
             columns=columns,
         )
@@ -82,7 +83,7 @@ class OpenPartition:
         """Forget producers that have been silent since a time, and have nothing waiting."""
         for name in [x for x, heard in self._heard.items() if heard < before]:
             known = self._reached.get(name)
-            if self._producers.reached(name) == (known.sequence if known else 0):
+            if self._producers.reached(name) == (known and known[:2]):
                 self._reached.pop(name, None)
                 self._producers.forget(name)
                 del self._heard[name]

@@ -5,6 +5,9 @@ is there is new; what begins behind that is a gap. The last few batches are reme
 their places and checksums: one of them that comes again, exactly as it was, is a duplicate, and
 is answered as before. Other records under numbers that are there are those of another producer
 with the same id. To call them duplicates would lose them without a word.
+
+What a producer has given up may come late, after records that followed on it. It is of an
+earlier generation then, of which nothing is taken any more.
 """
 
 import zlib
@@ -44,9 +47,10 @@ class _Placed(NamedTuple):
 
 
 class _Known:
-    __slots__ = ("placed", "reached")
+    __slots__ = ("generation", "numbering", "placed", "reached")
 
-    def __init__(self) -> None:
+    def __init__(self, batch: Batch) -> None:
+        self.generation, self.numbering = batch.generation, batch.numbering
         self.reached = 0
         self.placed: deque[_Placed] = deque(maxlen=_REMEMBERED)
 
@@ -59,6 +63,10 @@ class ProducerTable:
 
     def check(self, batch: Batch) -> New | Duplicate | Gap | Taken:
         known = self._known.get(batch.producer)
+        if known is not None and batch.generation != known.generation:
+            if batch.generation < known.generation:
+                return Taken()
+            known = None
         reached = 0 if known is None else known.reached
         if batch.sequence == reached + 1:
             return New()
@@ -71,16 +79,19 @@ class ProducerTable:
 
     def add(self, batch: Batch, first: int) -> None:
         """Note a new batch whose first record has the sequence ``first``."""
-        known = self._known.setdefault(batch.producer, _Known())
+        known = self._known.get(batch.producer)
+        if known is None or known.generation != batch.generation:
+            known = self._known[batch.producer] = _Known(batch)
         known.reached = batch.sequence + batch.count - 1
         known.placed.append(_Placed(batch.sequence, batch.count, first, _checksum(batch)))
 
     def forget(self, producer: str) -> None:
         self._known.pop(producer, None)
 
-    def reached(self, producer: str) -> int:
+    def reached(self, producer: str) -> tuple[str, int] | None:
+        """Return its numbering and the last number of it, if it is known."""
         known = self._known.get(producer)
-        return 0 if known is None else known.reached
+        return None if known is None else (known.numbering, known.reached)
 
     def __len__(self) -> int:
         return len(self._known)

@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Partition
-from changefeed.feeds.brokers.flush import PartitionEnd
+from changefeed.feeds.brokers.flush import PartitionEnd, Reached
 from changefeed.feeds.brokers.names import SEGMENTS, WAL
+from changefeed.feeds.brokers.protocol import producer_of
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import Listed, ObjectStore
 from changefeed.feeds.brokers.wire import ProducerSeen, RangeStorage, Storage
@@ -63,24 +64,27 @@ def _range(
         bytes=max(stored - partition.gone, 0),
         segments=len(segments),
         segment_bytes=sum(segments),
-        producers=0 if end is None else len(end.producers),
+        producers=0 if end is None else len({producer_of(x.producer) for x in end.producers}),
         moved_to=moved_to,
     )
 
 
 def _producers(ends: Mapping[RangeId, PartitionEnd]) -> tuple[ProducerSeen, ...]:
     """Return who has written to open partitions, the last one first."""
-    found: dict[str, ProducerSeen] = {}
-    for end in ends.values():
-        for name, sequence, seen_us in end.producers:
-            before = found.get(name)
-            found[name] = ProducerSeen(
-                id=name,
-                ranges=1 + (before.ranges if before else 0),
-                records=sequence + (before.records if before else 0),
-                seen_us=max(seen_us, before.seen_us if before else seen_us),
-            )
-    return tuple(sorted(found.values(), key=lambda x: (-x.seen_us, x.id)))
+    found: dict[str, list[tuple[RangeId, Reached]]] = defaultdict(list)
+    for name, end in ends.items():
+        for reached in end.producers:
+            found[producer_of(reached.producer)].append((name, reached))
+    seen = (
+        ProducerSeen(
+            id=producer,
+            ranges=len({name for name, _ in there}),
+            records=sum(x.sequence for _, x in there),
+            seen_us=max(x.seen_us for _, x in there),
+        )
+        for producer, there in found.items()
+    )
+    return tuple(sorted(seen, key=lambda x: (-x.seen_us, x.id)))
 
 
 def _size(objects: Sequence[Listed]) -> int:

@@ -76,8 +76,8 @@ class OnItsWay:
 class Lane:
     """The records of one partition. ``sent`` is the batch whose fate is not known.
 
-    ``waiting_bytes`` are those of what was not sent yet. ``generation`` is part of the name
-    under which it numbers its batches: another one after a batch was given up, whose numbers
+    ``waiting_bytes`` are those of what was not sent yet. ``generation`` counts the times
+    that it has numbered its batches from 1: again after a batch was given up, whose numbers
     may or may not be taken. ``attempts`` counts those without success, one after the other.
     ``closed_in`` is the catalog in which a broker said that its partition is closed: in an
     older one it is open still, and its numbers would be given out twice.
@@ -131,7 +131,8 @@ class Lane:
             records = [x for chunk in chunks for x in chunk.records]
             batch = Batch(
                 partition=self.id,
-                producer=f"{producer}.{self.generation}",
+                producer=producer,
+                generation=self.generation,
                 sequence=self.next,
                 count=len(records),
                 columns=lay_out(records),

@@ -8,6 +8,10 @@ on what it has, answers a batch that it has as before, and refuses the rest with
 the last number that it has. So a producer that got no answer sends the same again. No more
 than five batches of a partition are on their way.
 
+A producer that gives a batch up numbers from 1 again, as its next *generation*. The batch
+may still be on its way, and must not be read after what followed on it: a partition that has
+records of a generation takes none of an earlier one.
+
 **Eras.** Numbers begin again at 1 in each partition, and partitions are new in each era.
 What a producer must know when an era ends is how much of what it sent to an old partition is
 stored: it sends the batch again, to any broker, and the answer ``moved`` has ``reached``,
@@ -35,14 +39,26 @@ PRODUCER_NAME = 64
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Records of one producer for one partition, in order.
 
-    ``sequence`` is the producer's number of the first of them in this partition, from 1.
+    ``sequence`` is the producer's number of the first of them in this partition, from 1 in
+    each ``generation``.
     """
 
     partition: RangeId
     producer: str
+    generation: int = 0
     sequence: int
     count: int
     columns: Layout
+
+    @property
+    def numbering(self) -> str:
+        """The name under which what was reached is stored."""
+        return f"{self.producer}.{self.generation}"
+
+
+def producer_of(numbering: str) -> str:
+    """Return whose numbering it is."""
+    return numbering.rpartition(".")[0]
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -77,8 +93,8 @@ class NotAppended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                from ``reached + 1``. Not stored. A producer that was silent for longer than
                brokers remember, and has no batch without an answer, takes a new id.
     taken      other records have these numbers: another producer has the same id, or a batch
-               was not sent again as it was, or is older than the last five of its producer.
-               Not stored. Take a new id, of chance: none is for two producers.
+               was not sent again as it was, is older than the last five of its producer, or of
+               an earlier generation. Not stored. Take a new id, of chance: none is for two.
     unknown    there is no such partition in the catalog this broker knows. Not stored.
     busy       more waits to be written than this broker may hold: the store is slow. Not
                stored. Send it again after ``retry_after`` seconds.

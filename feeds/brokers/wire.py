@@ -42,6 +42,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     sequence: int
     count: int
     sizes: tuple[int, ...]
+    generation: int = 0
 
 
 class BlockHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -164,6 +165,7 @@ def framed_append(batches: Sequence[Batch]) -> list[bytes]:
         Sent(
             partition=x.partition,
             producer=x.producer,
+            generation=x.generation,
             sequence=x.sequence,
             count=x.count,
             sizes=tuple(map(len, x.columns)),
@@ -180,6 +182,7 @@ def parsed_append(body: bytes) -> list[Batch]:
         Batch(
             partition=sent.partition,
             producer=sent.producer,
+            generation=sent.generation,
             sequence=sent.sequence,
             count=sent.count,
             columns=layout,

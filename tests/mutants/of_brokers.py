@@ -438,6 +438,14 @@ BROKERS = (
         tests=("tests/integration/brokers/test_broker_http.py",),
     ),
     Mutant(
+        name="what a producer gave up is stored behind what followed on it",
+        file="brokers/producers.py",
+        before="            if batch.generation < known.generation:",
+        after="            if batch.generation < 0:",
+        rule=0,
+        tests=(_CORE,),
+    ),
+    Mutant(
         name="records of another producer with the same id count as stored",
         file="brokers/producers.py",
         before="return Duplicate(first) if check == _checksum(batch) else Taken()",

@@ -38,11 +38,17 @@ def columns(*keys: str, at_us: int = 1) -> Layout:
 
 
 def batch(
-    partition: str, *keys: str, producer: str = "p", sequence: int = 1, at_us: int = 1
+    partition: str,
+    *keys: str,
+    producer: str = "p",
+    generation: int = 0,
+    sequence: int = 1,
+    at_us: int = 1,
 ) -> Batch:
     return Batch(
         partition=RangeId(partition),
         producer=producer,
+        generation=generation,
         sequence=sequence,
         count=len(keys),
         columns=columns(*keys, at_us=at_us),

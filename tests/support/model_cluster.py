@@ -180,7 +180,7 @@ class ModelCluster:
 
     def _append(self, broker: str, batch: Batch) -> Answer:
         found = next(x for x in self.partitions if x.id == batch.partition)
-        reached = found.reached.get(batch.producer, 0)
+        reached = found.reached.get(batch.numbering, 0)
         if found.closed:
             return NotAppended(
                 partition=found.id, reason="moved", reached=reached, catalog=self.catalog
@@ -195,7 +195,7 @@ class ModelCluster:
             return NotAppended(partition=found.id, reason="gap", reached=reached)
         first = len(found.changes) + 1
         found.changes += changes_of(found.id, first, batch.count, batch.columns)
-        found.reached[batch.producer] = batch.sequence + batch.count - 1
+        found.reached[batch.numbering] = batch.sequence + batch.count - 1
         return Appended(partition=found.id, first=first, count=batch.count)
 
 

@@ -137,7 +137,8 @@ class SimReader:
                 pass
             ready = [x for x in self._parents if self._is_ready(x)]
             await asyncio.gather(*(self._read(x) for x in ready))
-            await self._world.pause(self._world.random.choice([0.2, 1.0, 3.0]))
+            pause = self._world.random.choice([0.2, 1.0, 3.0])
+            await self._world.pause(0.2 if self._world.settled else pause)
 
     def _is_ready(self, partition: RangeId) -> bool:
         return partition not in self._ended and self._ended.issuperset(self._parents[partition])

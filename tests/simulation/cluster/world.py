@@ -63,6 +63,8 @@ class World:
         self.guard: Guard
         self.skew = self.random.choice([0.0, 3.0, 100.0, 8_000.0])
         self.lost_answers = 0.0
+        self.settled = False
+        """Nothing fails any more, and nothing is written: readers hurry."""
         self.story: list[str] = []
         self.processes: list[BrokerProcess] = []
         self.settings = CoreSettings(
@@ -206,7 +208,7 @@ class World:
             producer.stopping = True
         await asyncio.sleep(LATEST)
         await self._until("producers have their answers", self._all_answered)
-        self._stored = self._looked_through()
+        self._stored, self.settled = self._looked_through(), True
         await self._until("readers have read all", self._all_read)
         await self._until("the newest era has all brokers, and homes are", self._is_calm)
 

@@ -77,6 +77,20 @@ async def test_of_two_producers_with_one_id_each_learns_of_what_was_not_stored()
         assert len(stored) == 8
 
 
+async def test_a_batch_that_was_given_up_is_not_stored_behind_what_followed_on_it() -> None:
+    async with first_broker(MemoryStore()) as core:
+        assert await put(core, "orders", batch(P1, "a")) == [1]
+        given_up = batch(P1, "b", sequence=2)
+        assert await put(core, "orders", batch(P1, "c", generation=1)) == [2]
+        [answer] = await core.append("orders", [given_up])
+        assert answer == NotAppended(partition=RangeId(P1), reason="taken")
+        [answer] = await core.append("orders", [batch(P1, "a")])
+        assert isinstance(answer, NotAppended)
+        followed = batch(P1, "d", generation=1, sequence=2)
+        assert await put(core, "orders", followed, batch(P1, "e", producer="q")) == [3, 4]
+        assert await keys_of(core, "orders", P1) == ["a", "c", "d", "e"]
+
+
 async def test_a_batch_behind_a_gap_is_not_stored() -> None:
     async with first_broker(MemoryStore()) as core:
         await put(core, "orders", batch(P1, "a", "b"))

@@ -29,7 +29,8 @@ def batches() -> list[Batch]:
     return [
         Batch(
             partition=RangeId(f"e1.p0{n}.v00-ff"),
-            producer="p.0",
+            producer="p",
+            generation=n - 1,
             sequence=n,
             count=n,
             columns=columns(n),
