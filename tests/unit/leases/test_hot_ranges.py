@@ -54,6 +54,12 @@ def test_even_loads_are_left_as_they_are() -> None:
             assert hot_ranges(listed, hosts(fleet), ranges) == {}
 
 
+def test_a_range_that_is_little_more_than_a_fair_share_is_left_as_it_is() -> None:
+    two = feed(2)
+    assert hot_ranges(leases(two, 1.0, 0.65), hosts(2), two) == {}
+    assert hot_ranges(leases(two, 1.0, 0.55), hosts(2), two) == {two[0].id: 2}
+
+
 @pytest.mark.parametrize(
     ("load", "into"), [(LEAST_BUSY - 0.05, {}), (LEAST_BUSY, {"00000-10000": 4})]
 )
