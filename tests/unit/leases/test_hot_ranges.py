@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import FeedRange, RangeId
@@ -126,6 +126,7 @@ def test_there_are_no_more_parts_than_two_for_each_host() -> None:
 
 
 NO_LOADS = [None, math.nan, math.inf, -math.inf, -1.0, 1e300]
+ROUNDING = 1e-9
 LOADS = [*NO_LOADS, 0.0, 0.05, 0.5, 0.8, 1.0, 1.0, 2.0]
 
 
@@ -146,12 +147,14 @@ def some_listing(random: Random) -> tuple[list[FeedRange], list[Lease]]:
     return ranges, [replace(x, moved=random.random() < 0.1) for x in listed]
 
 
-def eligible(listed: Sequence[Lease], fleet: int, ranges: Sequence[FeedRange]) -> list[Lease]:
+def eligible(
+    listed: Sequence[Lease], fleet: int, ranges: Sequence[FeedRange], tolerance: float
+) -> list[Lease]:
     """Pick what the rules allow to split, if it were alone."""
     sure = [x for x in (known(y.load) for y in listed) if x is not None]
     total = sum(sure) + (len(listed) - len(sure)) * (sum(sure) / len(sure) if sure else 0.0)
     busy = [x for x in listed if (known(x.load) or 0.0) >= LEAST_BUSY]
-    heavy = [x for x in busy if (known(x.load) or 0.0) * fleet > TOLERANCE * total]
+    heavy = [x for x in busy if (known(x.load) or 0.0) * fleet > tolerance * total]
     fresh = [whole_of(x, ranges) for x in listed if x.moved]
     return [x for x in heavy if whole_of(x, ranges) not in fresh]
 
@@ -161,13 +164,14 @@ def whole_of(found: Lease, ranges: Sequence[FeedRange]) -> RangeId:
     return whole.id
 
 
+@example(seed=14_799, fleet=5)  # just what is tolerated, but for rounding
 @given(seed=st.integers(0, 1_000_000), fleet=st.integers(1, 8))
 def test_beside_all_that_the_rules_allow_the_heaviest_of_each_range_are_split(
     seed: int, fleet: int
 ) -> None:
     random = Random(seed)
     ranges, listed = some_listing(random)
-    allowed = eligible(listed, fleet, ranges)
+    allowed = eligible(listed, fleet, ranges, TOLERANCE * (1 - ROUNDING))
     found = hot_ranges(listed, hosts(fleet), ranges)
     assert found == hot_ranges(random.sample(listed, len(listed)), hosts(fleet), ranges)
     chosen = [x for x in listed if x.range_id in found]
@@ -178,7 +182,7 @@ def test_beside_all_that_the_rules_allow_the_heaviest_of_each_range_are_split(
     made = sum(y - (x not in {z.id for z in ranges}) for x, y in found.items())
     room = PARTS_EACH * fleet - of_parts - made
     assert not found or room >= 0
-    for x in allowed:
+    for x in eligible(listed, fleet, ranges, TOLERANCE * (1 + ROUNDING)):
         heavier = [y for y in chosen if whole_of(y, ranges) == whole_of(x, ranges)]
         load = known(x.load) or 0.0
         assert all((known(y.load) or 0.0) >= load for y in heavier)
