@@ -176,7 +176,12 @@ class BrokerCore:
         await self._look_for(collection, *(x.partition for x in batches))
         await self._follow()
         answers: list[Awaitable[Answer]] = [self._submit(collection, x) for x in batches]
-        return [await x for x in answers]
+        try:
+            return [await x for x in answers]
+        finally:
+            for x in answers:
+                if asyncio.iscoroutine(x):
+                    x.close()  # of a call that was cancelled: Python would warn of it
 
     def _submit(self, collection: str, batch: Batch) -> Awaitable[Answer]:
         """Give a batch its place at once, where it has one: so batches stay in order."""

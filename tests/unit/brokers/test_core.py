@@ -1,6 +1,7 @@
 """One broker over a store in memory: records in, records out."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -89,6 +90,17 @@ async def test_a_batch_that_was_given_up_is_not_stored_behind_what_followed_on_i
         followed = batch(P1, "d", generation=1, sequence=2)
         assert await put(core, "orders", followed, batch(P1, "e", producer="q")) == [3, 4]
         assert await keys_of(core, "orders", P1) == ["a", "c", "d", "e"]
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_call_that_is_cancelled_leaves_no_warning_of_what_it_did_not_come_to() -> None:
+    async with first_broker(MemoryStore()) as core:
+        call = asyncio.create_task(core.append("orders", [batch(P1, "a"), batch(P2, "b")]))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+        gc.collect()
 
 
 async def test_a_batch_behind_a_gap_is_not_stored() -> None:
