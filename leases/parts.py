@@ -26,7 +26,7 @@ def with_parts(
     """
     if not isinstance(feed, KeepsParts):
         return ranges
-    by_id = _latest(leases)
+    by_id = latest(leases)
     parts = _by_whole(feed, by_id.values())
     if not parts and not any(x.ended and x.moved for x in by_id.values()):
         return ranges
@@ -45,8 +45,8 @@ def with_parts(
     return listed
 
 
-def _latest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:
-    """Return each lease once: what has ended in one listing has ended."""
+def latest(leases: Iterable[Lease]) -> Mapping[RangeId, Lease]:
+    """Return each lease of several listings once: what has ended in one has ended."""
     found: dict[RangeId, Lease] = {}
     for x in leases:
         known = found.get(x.range_id)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from changefeed.feeds.feed import (
     Continuation,
@@ -20,7 +21,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
 from changefeed.leases.operations.update import update_lease
-from changefeed.leases.parts import with_parts
+from changefeed.leases.parts import latest, with_parts
 
 SUPERSEDED = "its keys have gone to other ranges"
 
@@ -47,7 +48,7 @@ async def create_successors(
     their positions, for one that handed its own to the ended range before it could end: hosts
     of other kinds do not wait for parents, and its late end would move what goes on back.
     """
-    leases = await retrier.call("list", container.list)
+    leases = await _listed_twice(container, retrier)
     ancestors = _ancestors(ended, leases)
     after = _Succession(ended, ancestors, feed, container, retrier, events, check)
     going_on = {x.range.id for x in successors}
@@ -81,6 +82,14 @@ async def create_successors(
         return
     check()
     await retrier.call("wait for parts", partial(wait_for_parts, feed, container))
+
+
+async def _listed_twice(container: LeaseContainer, retrier: Retrier) -> Collection[Lease]:
+    """One listing may lack a lease that waits for the range: it would be read beside what the
+    range goes on in.
+    """
+    listed = [await retrier.call("list", container.list) for _ in range(2)]
+    return latest(chain.from_iterable(listed)).values()
 
 
 def is_left_over(feed: Feed, waiting: Lease) -> bool:

@@ -31,7 +31,8 @@ _MAY_PASS: Mapping[str, str] = {
     "UNKILLABLE": "another script keeps the server busy",
 }
 _RIGHTS = (
-    "this user needs +@read +@write +@scripting +@connection +info on the keys changefeed:*, "
+    "this user needs +@read +@write +@scripting +@connection +info +time on the keys "
+    "changefeed:*, "
     "and +cluster in a cluster"
 )
 _ADVICE: Mapping[str, str] = {

@@ -331,6 +331,14 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="the end of a range goes by one listing, which may lack what waits for it",
+        file="host/workers/successors.py",
+        before="container.list) for _ in range(2)]",
+        after="container.list) for _ in range(1)]",
+        rule=0,
+        tests=("tests/unit/host/workers/test_successors.py",),
+    ),
+    Mutant(
         name="leases that a dead owner made for keys that went elsewhere stay",
         file="host/workers/successors.py",
         before="x for x in leases if _waits_for(ended, x) and x.range_id not in going_on",

@@ -1,0 +1,50 @@
+"""What the reader of a range that has ended writes into the leases of others."""
+
+from collections.abc import Sequence
+from random import Random
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
+from changefeed.host.workers.successors import create_successors
+from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.memory import MemoryLeases
+from tests.support.partless_feed import PartlessFeed
+
+START = Continuation("0")
+
+
+class StaleLeases(MemoryLeases):
+    """Lists nothing the first time, as a replica that lags behind."""
+
+    stale = True
+
+    async def list(self) -> Sequence[Lease]:
+        listed = () if self.stale else await super().list()
+        self.stale = False
+        return listed
+
+
+def span(name: str, low: str, high: str, *parents: str) -> FeedRange:
+    return FeedRange(id=RangeId(name), low=low, high=high, parents=tuple(map(RangeId, parents)))
+
+
+async def test_what_waited_for_a_range_is_not_read_beside_what_that_goes_on_in() -> None:
+    """The feed has split it, and merged that again before the reader came to the end."""
+    container, events = StaleLeases(), HostEvents(HostName("a"))
+    ended, half = span("0", "00", "ff"), span("1", "00", "80", "0")
+    await container.create(Lease(range=ended, continuation=START, epoch=1))
+    await container.create(Lease(range=half, continuation=START))
+    await create_successors(
+        ended,
+        [Successor(range=span("3", "00", "ff", "0"), start=START)],
+        feed=PartlessFeed(1),
+        container=container,
+        retrier=Retrier(events, Random(1)),
+        events=events,
+        check=lambda: None,
+    )
+    waited, followed = await container.read(half.id), await container.read(RangeId("3"))
+    assert waited is None or waited.ended
+    assert followed is not None
+    assert not followed.ended
