@@ -70,12 +70,13 @@ async def _merge_now(leased: LeasedFeed, range_ids: Sequence[RangeId]) -> FeedRa
     if begun is not None and any(found[x].ended for x in range_ids):
         return joined if await _completed(leased.container, begun, range_ids) else None
     open_leases(leases, range_ids, MERGING)
+    left_over = _left_over(leased.feed, leases, joined, range_ids)
     if begun is None:
         refuse_taken(leases, [joined])
     stored = [await leased.container.read(x) for x in range_ids]
     if await _position_of_all(leased.feed, [x for x in stored if x is not None]) is None:
         return None  # without stopping any
-    stopped = await _at_one_position(leased, joined, range_ids, leases)
+    stopped = await _at_one_position(leased, joined, range_ids, left_over)
     if stopped is None:
         return None
     await _finish_all(leased.container, stopped)
@@ -86,7 +87,7 @@ async def _at_one_position(
     leased: LeasedFeed,
     joined: FeedRange,
     range_ids: Sequence[RangeId],
-    leases: Collection[Lease],
+    left_over: Collection[Lease],
 ) -> Sequence[Lease] | None:
     """Stop parts, and create the lease that goes on where they are; or let them go on."""
     aligned: Sequence[Lease] | None = None
@@ -96,10 +97,8 @@ async def _at_one_position(
             if position is None:
                 raise _Apart
             aligned = [await _advanced(leased.container, x, position) for x in stopped]
-            for lease in leases:
-                left_over = _is_left_over(lease, joined, range_ids)
-                if left_over and is_left_over(leased.feed, lease):
-                    await _end_left_over(leased.container, lease)
+            for lease in left_over:
+                await _end_left_over(leased.container, lease)
             await _create_merged(leased.container, Lease(range=joined, continuation=position))
             await wait_for_parts(leased.feed, leased.container)
     return aligned
@@ -182,8 +181,26 @@ async def _begun(
     return await container.read(joined.id)
 
 
-def _is_left_over(lease: Lease, joined: FeedRange, merged: Collection[RangeId]) -> bool:
-    """Whether a lease waits for one of the parts that are merged: an attempt was cut off."""
+def _left_over(
+    feed: Feed, leases: Collection[Lease], joined: FeedRange, merged: Collection[RangeId]
+) -> Sequence[Lease]:
+    """Return what waits for one of the parts that are merged: an attempt was cut off.
+
+    Raise ``UserError`` where others of its parts have ended: no other lease has their keys.
+    """
+    found = [x for x in leases if _waits_for(x, joined, merged) and is_left_over(feed, x)]
+    ended = {x.range_id for x in leases if x.ended}
+    for lease in found:
+        if not ended.isdisjoint({*lease.range.parents} - {*merged}):
+            names = " ".join(lease.range.parents)
+            raise UserError(
+                f"a merge of {names} was cut off after one of them had ended: complete it "
+                f"first (changefeed merge {names})"
+            )
+    return found
+
+
+def _waits_for(lease: Lease, joined: FeedRange, merged: Collection[RangeId]) -> bool:
     waits = not (lease.epoch or lease.ended) and not set(merged).isdisjoint(lease.range.parents)
     return waits and lease.range_id != joined.id and lease.range.shares_keys_with(joined)
 

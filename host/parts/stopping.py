@@ -129,12 +129,14 @@ async def _insist(
 
 
 async def _end(container: LeaseContainer, ended: Lease) -> None:
-    """Write the end of a range; a conflict may be one with our own write, unanswered."""
+    """Write the end of a range; a conflict may be one with our own write, unanswered. Another's
+    end is none of ours: the range went on in something else then.
+    """
     try:
         await container.replace(ended)
     except LeaseConflict:
         stored = await container.read(ended.range_id)
-        if stored is not None and not stored.ended:
+        if stored is not None and stored.write_id != ended.write_id:
             raise
 
 

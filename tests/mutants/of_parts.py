@@ -9,6 +9,26 @@ _LISTED = "tests/unit/leases/test_parts.py"
 
 PARTS = (
     Mutant(
+        name="a part that others have ended counts as ended by this merge",
+        file="host/parts/stopping.py",
+        before="stored.write_id != ended.write_id",
+        after="not stored.ended",
+        rule=9,
+        tests=(
+            f"{_PARTS}::test_where_others_end_a_part_for_a_merge_of_theirs_the_rest_goes_on_as_before",
+        ),
+    ),
+    Mutant(
+        name="a merge takes away what alone has the keys of a part that has ended",
+        file="host/parts/merging.py",
+        before="        if not ended.isdisjoint({*lease.range.parents} - {*merged}):\n",
+        after="        if not merged:\n",
+        rule=9,
+        tests=(
+            f"{_PARTS}::test_parts_of_a_merge_that_was_cut_off_are_merged_with_no_others_before",
+        ),
+    ),
+    Mutant(
         name="what follows a range does not wait for the parts of it",
         file="leases/parts.py",
         before="dict.fromkeys([*found.parents, *parts])",

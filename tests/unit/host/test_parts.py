@@ -15,7 +15,7 @@ from changefeed.host.parts.merging import merge
 from changefeed.host.parts.splitting import split
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
-from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member, WriteId
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.operations.pause import MERGING, pause, resume
 from changefeed.leases.separate_stores import SeparateStores
@@ -296,6 +296,41 @@ async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before()
     with pytest.raises(LeaseConflict):
         await merge(leased(store, container, through), [LOW, HIGH], patience=0)
     assert await state(container) == {"-7F": "4", "7F-FF": "4", "-FF": "4"}
+
+
+async def test_where_others_end_a_part_for_a_merge_of_theirs_the_rest_goes_on_as_before() -> (
+    None
+):
+    store, container = written(9), MemoryLeases()
+    await halves(container, 4, 4)
+
+    class Beaten(MemoryLeases):
+        async def replace(self, lease: Lease) -> Lease:
+            if lease.ended and lease.range_id == HIGH:
+                await container.replace(lease.stamped(write_id=WriteId("theirs"), stamp=0.0))
+                raise LeaseConflict(lease, "others merged it")
+            return await container.replace(lease)
+
+    through = Beaten()
+    through.__dict__.update(vars(container))
+    with pytest.raises(LeaseConflict):
+        await merge(leased(store, container, through), [LOW, HIGH], patience=0)
+    assert await state(container) == {"-7F": "4", "7F-FF": "4 ended", "-FF": "4"}
+
+
+async def test_parts_of_a_merge_that_was_cut_off_are_merged_with_no_others_before() -> None:
+    store, container = written(9), MemoryLeases()
+    low, middle, high = RangeId("-3F"), RangeId("3F-7F"), HIGH
+    first = await put(container, low, "", "3F", 4)
+    await container.replace(first.finished())
+    await put(container, middle, "3F", "7F", 4)
+    await put(container, high, "7F", "FF", 4)
+    merged = FeedRange(id=LOW, low="", high="7F", parents=(low, middle))
+    await container.create(Lease(range=merged, continuation=position(4)))
+    before = await state(container)
+    with pytest.raises(UserError, match=r"complete it first \(changefeed merge -3F 3F-7F\)"):
+        await merge(leased(store, container), [middle, high], patience=0)
+    assert await state(container) == before
 
 
 async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
