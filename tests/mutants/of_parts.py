@@ -124,7 +124,7 @@ PARTS = (
     Mutant(
         name="a range that was resumed while it was split is ended all the same",
         file="host/parts/stopping.py",
-        before="        if stored is not None and not stored.ended:\n",
+        before="        if stored is not None and stored.write_id != ended.write_id:\n",
         after="        if stored is None:\n",
         rule=12,
         tests=(f"{_PARTS}::test_a_lease_that_was_written_since_is_not_ended",),
