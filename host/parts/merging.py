@@ -69,8 +69,12 @@ async def _merge_now(leased: LeasedFeed, range_ids: Sequence[RangeId]) -> FeedRa
     begun = await _begun(leased.container, joined, found)
     if begun is not None and any(found[x].ended for x in range_ids):
         return joined if await _completed(leased.container, begun, range_ids) else None
-    open_leases(leases, range_ids, MERGING)
     left_over = _left_over(leased.feed, leases, joined, range_ids)
+    try:
+        open_leases(leases, range_ids, MERGING)
+    except UserError:
+        await go_on(leased.container, range_ids, MERGING)  # an attempt was cut off
+        raise
     if begun is None:
         refuse_taken(leases, [joined])
     stored = [await leased.container.read(x) for x in range_ids]

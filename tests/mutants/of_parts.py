@@ -9,6 +9,16 @@ _LISTED = "tests/unit/leases/test_parts.py"
 
 PARTS = (
     Mutant(
+        name="a merge that an operator has paused leaves its other parts stopped",
+        file="host/parts/merging.py",
+        before="        await go_on(leased.container, range_ids, MERGING)  # an attempt was cut off\n        raise\n",
+        after="        raise\n",
+        rule=9,
+        tests=(
+            f"{_PARTS}::test_a_merge_that_an_operator_has_paused_meanwhile_keeps_no_other_part_stopped",
+        ),
+    ),
+    Mutant(
         name="a part that others have ended counts as ended by this merge",
         file="host/parts/stopping.py",
         before="stored.write_id != ended.write_id",

@@ -228,6 +228,18 @@ async def test_a_merge_that_is_refused_lets_go_on_what_an_earlier_one_has_stoppe
     assert await state(container) == {"-7F": "41", "7F-FF": "40"}
 
 
+async def test_a_merge_that_an_operator_has_paused_meanwhile_keeps_no_other_part_stopped() -> (
+    None
+):
+    store, container = written(9), MemoryLeases()
+    await halves(container, 4, 4)
+    await pause(container, [LOW], "an operator says so")
+    await pause(container, [HIGH], MERGING)
+    with pytest.raises(UserError, match="is paused"):
+        await merge(leased(store, container), [LOW, HIGH], patience=0)
+    assert await state(container) == {"-7F": "4 paused", "7F-FF": "4"}
+
+
 async def test_parts_whose_ends_differ_are_not_merged() -> None:
     class Lagging(ShiftingReader):
         """It is asked at two replicas, and one of them is behind."""
