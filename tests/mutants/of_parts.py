@@ -11,7 +11,10 @@ PARTS = (
     Mutant(
         name="a merge that an operator has paused leaves its other parts stopped",
         file="host/parts/merging.py",
-        before="        await go_on(leased.container, range_ids, MERGING)  # an attempt was cut off\n        raise\n",
+        before=(
+            "        await go_on(leased.container, range_ids, MERGING)  # an attempt was cut off\n"
+            "        raise\n"
+        ),
         after="        raise\n",
         rule=9,
         tests=(
