@@ -11,11 +11,8 @@ PARTS = (
     Mutant(
         name="a merge that an operator has paused leaves its other parts stopped",
         file="host/parts/merging.py",
-        before=(
-            "        await go_on(leased.container, range_ids, MERGING)  # an attempt was cut off\n"
-            "        raise\n"
-        ),
-        after="        raise\n",
+        before="        open_leases(leases, range_ids, MERGING)\n    except UserError:\n",
+        after="        open_leases(leases, range_ids, MERGING)\n    except ValueError:\n",
         rule=9,
         tests=(
             f"{_PARTS}::test_a_merge_that_an_operator_has_paused_meanwhile_keeps_no_other_part_stopped",
