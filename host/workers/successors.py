@@ -131,10 +131,11 @@ async def wait_for_parts(feed: Feed, container: LeaseContainer) -> None:
     if not isinstance(feed, KeepsParts):
         return
     leases = await container.list()
-    unread = {x.range_id: x for x in leases if not x.epoch and not x.ended}
-    if not any(x.range.parents and feed.whole_of(x.range_id) is None for x in unread.values()):
-        return
     parts = {x.range_id for x in leases if not x.ended and feed.whole_of(x.range_id)}
+    unread = {x.range_id: x for x in leases if not x.epoch and not x.ended}
+    may_wait = (x.range.parents and x.range_id not in parts for x in unread.values())
+    if not parts or not any(may_wait):
+        return
     for found in with_parts(feed, await feed.ranges(), leases):
         lease = unread.get(found.id)
         new = parts.intersection(found.parents)
