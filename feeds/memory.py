@@ -115,7 +115,7 @@ class MemoryFeed:
         begin = _sequence(found, range_id, after)
         changes = found.changes[begin : begin + limit]
         if range_id != found.id:
-            changes = _in_part(found, range_id, begin, limit)
+            changes = self._in_part(found, range_id, begin, limit)
         if changes:
             return Page(changes=changes, continuation=_position(changes[-1].sequence))
         if found.successors is not None:
@@ -261,10 +261,10 @@ class MemoryFeed:
     def _range(self, range_id: RangeId) -> _Range:
         """Return a range, or the one that a part belongs to."""
         found = self._ranges.get(range_id)
-        bounds = memory_parts.bounds_of(range_id) if found is None else None
-        if bounds is not None:
-            found = self._ranges.get(memory_parts.whole_of(range_id) or range_id)
-            if found is not None and not found.low <= bounds[0] < bounds[1] <= found.high:
+        if found is None and (part := memory_parts.part_in(range_id)) is not None:
+            whole, low, high = part
+            found = self._ranges.get(whole)
+            if found is not None and not found.low <= low < high <= found.high:
                 found = None
         if found is None:
             raise RangeUnknown(range_id)
@@ -285,13 +285,32 @@ class MemoryFeed:
             return self._holders[index]
         raise ValueError(f"no open range holds the key {key!r}: its range was closed for good")
 
+    def _in_part(self, found: _Range, part: RangeId, begin: int, limit: int) -> list[Change]:
+        """Return the changes of a part. What was appended to a range that does not have its
+        hash is in the lowest.
+        """
+        low, high = self._bounds(part)
+
+        def is_in_part(change: Change) -> bool:
+            place = memory_parts.hash_of(change.key)
+            return low <= (place if found.low <= place < found.high else found.low) < high
+
+        own = filter(is_in_part, islice(found.changes, begin, None))
+        return [msgspec.structs.replace(x, range_id=part) for x in islice(own, limit)]
+
     def _successors(self, ended: RangeId, names: Iterable[RangeId]) -> tuple[Successor, ...]:
-        bounds = memory_parts.bounds_of(ended) if ended not in self._ranges else None
+        low, high = self._bounds(ended)
         return tuple(
             Successor(range=found.seen_from_outside(), start=_position(0))
             for found in map(self._ranges.__getitem__, names)
-            if bounds is None or (found.low < bounds[1] and bounds[0] < found.high)
+            if found.low < high and low < found.high
         )
+
+    def _bounds(self, range_id: RangeId) -> tuple[int, int]:
+        """Return the lowest hash of a range or a part, and one above the highest."""
+        found = self._range(range_id)
+        part = memory_parts.part_in(range_id) if found.id != range_id else None
+        return part[1:] if part else (found.low, found.high)
 
 
 def _overlap(a: _Range, b: _Range) -> bool:
@@ -300,20 +319,6 @@ def _overlap(a: _Range, b: _Range) -> bool:
 
 def _position(sequence: int) -> Continuation:
     return Continuation(str(sequence))
-
-
-def _in_part(found: _Range, part: RangeId, begin: int, limit: int) -> list[Change]:
-    """Return the changes of a part. What was appended to a range that does not have its hash
-    is in the lowest.
-    """
-    low, high = memory_parts.bounds_of(part) or (found.low, found.high)
-
-    def is_in_part(change: Change) -> bool:
-        place = memory_parts.hash_of(change.key)
-        return low <= (place if found.low <= place < found.high else found.low) < high
-
-    own = filter(is_in_part, islice(found.changes, begin, None))
-    return [msgspec.structs.replace(x, range_id=part) for x in islice(own, limit)]
 
 
 def _sequence(found: _Range, range_id: RangeId, after: Continuation) -> int:

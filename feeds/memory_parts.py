@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.feeds.joined_parts import refuse_other_wholes
+from changefeed.feeds.parts import part_named, refuse_other_wholes
 
 _PART = re.compile(r"(.*)~([0-9a-f]{9})-([0-9a-f]{9})", re.DOTALL)
 
@@ -25,18 +25,18 @@ def bound(place: int) -> str:
 
 
 def part_between(whole: RangeId, low: str, high: str) -> FeedRange:
-    return FeedRange(id=RangeId(f"{whole}~{low}-{high}"), low=low, high=high)
+    return FeedRange(id=part_named(whole, low, high), low=low, high=high)
+
+
+def part_in(range_id: RangeId) -> tuple[RangeId, int, int] | None:
+    """Read the name of a part: its range, its lowest hash, and one above its highest."""
+    found = _PART.fullmatch(range_id)
+    return (RangeId(found[1]), int(found[2], 16), int(found[3], 16)) if found else None
 
 
 def whole_of(range_id: RangeId) -> RangeId | None:
-    found = _PART.fullmatch(range_id)
-    return RangeId(found[1]) if found else None
-
-
-def bounds_of(range_id: RangeId) -> tuple[int, int] | None:
-    """Return the hashes that the name of a part says: the lowest, and one above the highest."""
-    found = _PART.fullmatch(range_id)
-    return (int(found[2], 16), int(found[3], 16)) if found else None
+    found = part_in(range_id)
+    return found[0] if found else None
 
 
 def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:

@@ -8,7 +8,7 @@ hold some, only a digest is kept.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -89,10 +89,7 @@ def limits_by_load(
     Then all have to: a host that counts would undo what others move. So would hosts of another
     kind, which keep no record.
     """
-    found = {x: _balance_of(said.get(x, "")) for x in fleet}
-    if any(x.balance != "load" for x in found.values()):
-        return None
-    return {x: y.limits for x, y in found.items()}
+    return _limits_where_all(fleet, said, lambda x: x.balance == "load")
 
 
 def limits_to_split(
@@ -103,9 +100,15 @@ def limits_to_split(
     So none is split in front of a host that does not know parts: of an earlier version, or of
     another kind.
     """
+    return _limits_where_all(fleet, said, lambda x: x.split_hot) or {}
+
+
+def _limits_where_all(
+    fleet: Collection[HostName], said: Mapping[HostName, str], agree: Callable[[_Balance], bool]
+) -> Mapping[HostName, HostLimits] | None:
     found = {x: _balance_of(said.get(x, "")) for x in fleet}
-    if not all(x.split_hot for x in found.values()):
-        return {}
+    if not all(map(agree, found.values())):
+        return None
     return {x: y.limits for x, y in found.items()}
 
 

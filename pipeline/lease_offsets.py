@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.parts import range_in_name
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.pipeline.errors import PipelineRefused
@@ -65,7 +66,7 @@ def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence
     known = {x.id: x for x in ranges}
     found = {x.range_id: x for x in leases}
     for x in leases:
-        whole = known.get(RangeId(x.range_id.rpartition("~")[0]))
+        whole = known.get(range_in_name(x.range_id))
         if x.range_id in known or whole is None:
             continue
         del found[x.range_id]

@@ -17,9 +17,13 @@ def place_of(key: str, parts: int) -> tuple[int, int]:
 
     Raise ``UnicodeEncodeError`` for text that has no UTF-8, such as half a surrogate pair.
     """
-    digest = blake2b(key.encode(), digest_size=16).digest()
+    digest = _digest(key)
     return int.from_bytes(digest[:4], "big") % parts, digest[0]
 
 
 def virtual_part_of(key: str) -> int:
-    return blake2b(key.encode(), digest_size=16).digest()[0]
+    return _digest(key)[0]
+
+
+def _digest(key: str) -> bytes:
+    return blake2b(key.encode(), digest_size=16).digest()

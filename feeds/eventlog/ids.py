@@ -11,6 +11,7 @@ import re
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.parts import part_named
 
 _MARK = 8
 _PART = re.compile(r"([^~]+)~([0-9a-f]{2})-([0-9a-f]{2})")
@@ -23,7 +24,7 @@ def range_id(*, era: int, part: int, low: int, high: int) -> RangeId:
 
 def part_id(whole: RangeId, low: int, high: int) -> RangeId:
     """Name a part of a range: some of its virtual parts, both ends included."""
-    return RangeId(f"{whole}~{low:02x}-{high:02x}")
+    return part_named(whole, f"{low:02x}", f"{high:02x}")
 
 
 def part_in(range_id: RangeId) -> tuple[RangeId, int, int] | None:

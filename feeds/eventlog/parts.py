@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
+from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.eventlog.catalog import Partition
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.ids import part_id, part_in, position, sequence_in
@@ -32,7 +32,7 @@ from changefeed.feeds.feed import (
     RangeId,
     Successor,
 )
-from changefeed.feeds.joined_parts import refuse_other_wholes
+from changefeed.feeds.parts import refuse_other_wholes
 
 _PAGE: Final = 1000
 """How many changes of a partition are read at once for its parts, whatever these ask for."""
@@ -85,16 +85,11 @@ class Part:
 
     @classmethod
     def of(cls, partition: Partition, range_id: RangeId) -> "Part | None":
-        """Return the part that a name means; ``None`` for the partition itself.
-
-        Raise ``RangeUnknown`` for virtual parts that the partition does not have.
-        """
+        """Return the part of the partition that a name means; ``None`` for the partition."""
         found = part_in(range_id)
-        if range_id == partition.id or found is None:
+        if found is None:
             return None
         _, low, high = found
-        if not partition.low <= low <= high <= partition.high:
-            raise RangeUnknown(range_id)
         return cls(id=range_id, partition=partition, low=low, high=high)
 
     def successors_in(self, successors: Sequence[Successor]) -> tuple[Successor, ...]:

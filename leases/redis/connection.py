@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.connection import SSLConnection
@@ -102,12 +102,12 @@ async def info(client: Any, address: RedisAddress) -> Info:
             raise
 
 
-async def _asked(client: Any, address: RedisAddress) -> Info:
+async def _asked(client: Any, address: RedisAddress) -> Any:
     if not address.cluster:
-        return cast("Info", await client.info())
+        return await client.info()
     await client.initialize()
     node = client.get_node_from_key(address.key("ownership"))
-    return cast("Info", await client.info(target_nodes=node))
+    return await client.info(target_nodes=node)
 
 
 async def _listen_for_alert(address: RedisAddress) -> None:

@@ -32,8 +32,7 @@ _MAY_PASS: Mapping[str, str] = {
 }
 _RIGHTS = (
     "this user needs +@read +@write +@scripting +@connection +info +time on the keys "
-    "changefeed:*, "
-    "and +cluster in a cluster"
+    "changefeed:*, and +cluster in a cluster"
 )
 _ADVICE: Mapping[str, str] = {
     "executing the script can't run": _RIGHTS,

@@ -70,8 +70,8 @@ HOT_RANGES = (
     Mutant(
         name="ranges are split beside hosts that do not say so",
         file="host/fleet_settings.py",
-        before="    if not all(x.split_hot for x in found.values()):\n",
-        after="    if not any(x.split_hot for x in found.values()):\n",
+        before="lambda x: x.split_hot)",
+        after="lambda _: True)",
         rule=12,
         tests=(f"{_SPLIT}::test_nothing_is_split_while_one_host_does_not_say_that_it_splits",),
     ),

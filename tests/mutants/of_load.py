@@ -100,8 +100,8 @@ LOAD = (
     Mutant(
         name="one host by load makes all balance by load",
         file="host/fleet_settings.py",
-        before='    if any(x.balance != "load" for x in found.values()):\n',
-        after='    if all(x.balance != "load" for x in found.values()):\n',
+        before="    if not all(map(agree, found.values())):\n",
+        after="    if not any(map(agree, found.values())):\n",
         rule=3,
         tests=(_BALANCER,),
     ),

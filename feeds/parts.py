@@ -1,9 +1,20 @@
-"""Which parts can be one again: those of one range, whose positions are the same."""
+"""What feeds that keep parts of ranges share: names of parts, and which can be one again."""
 
 from collections.abc import Callable, Sequence
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
+
+_MARK = "~"
+
+
+def part_named(whole: RangeId, low: str, high: str) -> RangeId:
+    return RangeId(f"{whole}{_MARK}{low}-{high}")
+
+
+def range_in_name(name: RangeId) -> RangeId:
+    """Return the range that a part is named after; nothing for what is no part."""
+    return RangeId(name.rpartition(_MARK)[0])
 
 
 def refuse_other_wholes(
