@@ -12,9 +12,13 @@ from tests.support import servers
 
 pytest.register_assert_rewrite(
     "changefeed.testing.feed_suite",
+    "changefeed.testing.lease_changes_suite",
     "changefeed.testing.lease_race_suite",
     "changefeed.testing.lease_suite",
+    "changefeed.testing.many_ranges_suite",
     "changefeed.testing.member_suite",
+    "changefeed.testing.parts_suite",
+    "changefeed.testing.succession_suite",
 )
 
 # A busy machine is no reason to fail; what takes long is measured in benchmarks.

@@ -18,13 +18,19 @@ import pytest
 
 from changefeed.testing import (
     feed_suite,
+    lease_changes_suite,
     lease_race_suite,
     lease_suite,
+    many_ranges_suite,
     member_suite,
     parts_suite,
+    succession_suite,
 )
 from changefeed.testing.feed_suite import FeedHarness
 from changefeed.testing.lease_cast import Connect
+
+_FEED_SUITES = (feed_suite, many_ranges_suite, parts_suite, succession_suite)
+_LEASE_SUITES = (lease_suite, lease_changes_suite, lease_race_suite, member_suite)
 
 Test = Callable[..., None]
 
@@ -57,7 +63,7 @@ def lease_container_contract(
             else:
                 await case(leases=await connect())
 
-    return _as_one_test((lease_suite, lease_race_suite, member_suite), run)
+    return _as_one_test(_LEASE_SUITES, run)
 
 
 def feed_contract(
@@ -73,7 +79,7 @@ def feed_contract(
         async with open_feed(directory) as harness:
             await case(given=harness)
 
-    return _as_one_test((feed_suite, parts_suite), run)
+    return _as_one_test(_FEED_SUITES, run)
 
 
 def _as_one_test(

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, cast
+from typing import Protocol
 
 import pytest
 
@@ -17,7 +17,6 @@ from changefeed.feeds.errors import (
 )
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
-    AnswersForMany,
     Change,
     Continuation,
     Feed,
@@ -75,16 +74,12 @@ def needs(given: FeedHarness, trait: FeedAbility) -> None:
         pytest.skip(f"not this feed: {trait.value}")
 
 
-class FeedForMany(Feed, AnswersForMany, Protocol):
-    """A feed that answers for many ranges, too."""
-
-
-def answering_for_many(given: FeedHarness) -> FeedForMany:
-    """Return the feed as hosts have it; skip the test if it answers for one range at a time."""
+def feed_with(given: FeedHarness, ability: type, *, lacking: str) -> Feed:
+    """Return the feed as hosts have it; skip the test if it has no such ability."""
     feed = bounded_feed(given.feed, timeout=60.0)
-    if not isinstance(feed, AnswersForMany):
-        pytest.skip("not this feed: it answers for one range at a time")
-    return cast("FeedForMany", feed)
+    if not isinstance(feed, ability):
+        pytest.skip(f"not this feed: {lacking}")
+    return feed
 
 
 def numbered(count: int, begin: int = 0) -> list[Record]:
@@ -229,37 +224,6 @@ async def test_the_position_of_an_empty_page_finds_what_comes_later(given: FeedH
         assert not (await given.feed.read(range_id, end, 10)).changes
 
 
-async def test_a_feed_that_answers_for_many_ranges_says_which_have_news_and_how_much(
-    given: FeedHarness,
-) -> None:
-    feed = answering_for_many(given)
-    ranges = [x.id for x in await feed.ranges()]
-    ends = {x: await feed.resolve_start(x, "beginning") for x in ranges}
-    assert not await feed.news(ends)
-    assert await feed.lags(ends) == dict.fromkeys(ranges, 0)
-    for begin in (0, 60):
-        await given.append(numbered(60, begin))
-        lags = {x: await feed.lag(x, after) for x, after in ends.items()}
-        assert await feed.lags(ends) == lags
-        assert set(await feed.news(ends)) == {x for x, lag in lags.items() if lag}
-        assert sum(lags.values()) == 60
-        ends = {x: (await pages_from(feed, x, after, 1000))[1] for x, after in ends.items()}
-        assert not await feed.news(ends)
-
-
-async def test_a_feed_that_answers_for_many_ranges_leaves_what_is_odd_to_their_readers(
-    given: FeedHarness,
-) -> None:
-    feed = answering_for_many(given)
-    first, second, third = [x.id for x in await feed.ranges()]
-    ends = {x: await feed.resolve_start(x, "now") for x in (first, second, third)}
-    await given.split(first)
-    odd = {**ends, second: Continuation("nowhere"), RangeId("unknown"): ends[third]}
-    assert {first, second, RangeId("unknown")} <= {*await feed.news(odd)}
-    assert third not in await feed.news(odd)
-    assert (await feed.lags(odd)).keys() == {first, third}
-
-
 async def test_now_is_settled_once_and_stays_where_it_was(given: FeedHarness) -> None:
     await given.append(numbered(60))
     ranges = await given.feed.ranges()
@@ -357,113 +321,6 @@ async def test_what_is_no_position_of_a_range_is_refused_for_this_range_only(
         assert refused.value.range_id == r.id
         with pytest.raises(RangeRefused):
             await given.feed.lag(r.id, Continuation(wrong))
-
-
-async def test_a_split_range_is_read_to_its_end_and_goes_on_in_its_children(
-    given: FeedHarness,
-) -> None:
-    needs(given, FeedAbility.ENDED_ARE_READ)
-    await given.append(numbered(100))
-    parent = await busiest(given.feed)
-    before = await whole(given.feed, parent)
-    await given.split(parent)
-    await given.append(numbered(100, 100))
-
-    beginning = await given.feed.resolve_start(parent, "beginning")
-    page = await given.feed.read(parent, beginning, 1000)
-    assert page.changes == before  # its own changes first, then the news of its end
-    successors = await ended(given.feed, parent, page.continuation)
-    assert await given.feed.lag(parent, page.continuation) == 0
-    assert [x.range.parents for x in successors] == [(parent,), (parent,)]
-    after = []
-    for x in successors:
-        changes, _ = await pages_from(given.feed, x.range.id, x.start, 1000)
-        assert changes == await whole(given.feed, x.range.id)
-        assert changes
-        after += changes
-    seen = {parent, *(x.range.id for x in successors)}
-    others = [
-        x
-        for r in await given.feed.ranges()
-        if r.id not in seen
-        for x in await everything(given.feed, r.id)
-    ]
-    assert {x.key for x in [*before, *after, *others]} == {x.key for x in numbered(200)}
-    assert len(before) + len(after) + len(others) == 200
-
-
-async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
-    given: FeedHarness,
-) -> None:
-    await given.append(numbered(100))
-    parent = await busiest(given.feed)
-    beginning = await given.feed.resolve_start(parent, "beginning")
-    page = await given.feed.read(parent, beginning, 5)
-    owned = {x.key for x in await whole(given.feed, parent)}
-    await given.split(parent)
-    await given.append(numbered(100))
-    rest, successors = await to_its_end(given.feed, parent, page.continuation)
-    assert [x.range.parents for x in successors] == [(parent,), (parent,)]
-    after = []
-    for x in successors:
-        assert x.range in await given.feed.ranges()
-        after += (await pages_from(given.feed, x.range.id, x.start, 7))[0]
-    keys = [x.key for x in [*page.changes, *rest, *after]]
-    assert sorted(keys) == sorted([*owned, *owned])
-
-
-async def test_a_range_that_ended_empty_still_names_its_successors(given: FeedHarness) -> None:
-    (r, *_) = await given.feed.ranges()
-    start = await given.feed.resolve_start(r.id, "beginning")
-    now = await given.feed.resolve_start(r.id, "now")
-    await given.split(r.id)
-    assert await ended(given.feed, r.id, start) == await ended(given.feed, r.id, now)
-
-
-async def test_each_key_keeps_its_order_through_splits_and_merges(given: FeedHarness) -> None:
-    keys = [f"key-{n}" for n in range(40)]
-    step = 0
-
-    async def append_to_all() -> None:
-        nonlocal step
-        await given.append([Record(key=x, body=b"%d" % step) for x in keys])
-        step += 1
-
-    await append_to_all()
-    parent = await busiest(given.feed)
-    await given.split(parent)
-    await append_to_all()
-    await append_to_all()
-    children = [x.id for x in await given.feed.ranges() if x.parents == (parent,)]
-    await given.merge(children)
-    await append_to_all()
-
-    seen: dict[str, list[int]] = {}
-    for r in await given.feed.ranges():  # parents come first
-        beginning = await given.feed.resolve_start(r.id, "beginning")
-        for change in (await given.feed.read(r.id, beginning, 1000)).changes:
-            seen.setdefault(change.key, []).append(int(change.body))
-    assert seen == {x: [0, 1, 2, 3] for x in keys}
-
-
-async def test_parents_are_listed_before_their_children_and_bounds_are_passed_on(
-    given: FeedHarness,
-) -> None:
-    needs(given, FeedAbility.ENDED_ARE_READ)
-    first = await given.feed.ranges()
-    assert len(first) == RANGES
-    await given.split(first[1].id)
-    children = [x for x in await given.feed.ranges() if x.parents == (first[1].id,)]
-    await given.merge([x.id for x in children])
-    ranges = await given.feed.ranges()
-    assert list(ranges[:RANGES]) == list(first)
-    places = {x.id: n for n, x in enumerate(ranges)}
-    assert all(places[p] < places[x.id] for x in ranges for p in x.parents)
-    low, high = children
-    assert (low.low, low.high, high.high) == (first[1].low, high.low, first[1].high)
-    assert low.low < low.high < high.high
-    (merged,) = (x for x in ranges if x.parents == (low.id, high.id))
-    assert (merged.low, merged.high) == (first[1].low, first[1].high)
 
 
 async def test_many_tasks_read_at_once_while_changes_arrive(given: FeedHarness) -> None:

@@ -17,8 +17,14 @@ from changefeed.feeds.feed import (
     RangeId,
     ReadsParts,
 )
-from changefeed.feeds.timeouts import bounded_feed
-from changefeed.testing.feed_suite import FeedHarness, busiest, numbered, pages_from, whole
+from changefeed.testing.feed_suite import (
+    FeedHarness,
+    busiest,
+    feed_with,
+    numbered,
+    pages_from,
+    whole,
+)
 
 
 class FeedInParts(Feed, ReadsParts, Protocol):
@@ -30,18 +36,12 @@ class FeedKeepingParts(Feed, KeepsParts, Protocol):
 
 
 def in_parts(given: FeedHarness) -> FeedInParts:
-    """Return the feed as hosts have it; skip the test if it reads no parts."""
-    feed = bounded_feed(given.feed, timeout=60.0)
-    if not isinstance(feed, ReadsParts):
-        pytest.skip("not this feed: it reads no parts of ranges")
+    feed = feed_with(given, ReadsParts, lacking="it reads no parts of ranges")
     return cast("FeedInParts", feed)
 
 
 def keeping_parts(given: FeedHarness) -> FeedKeepingParts:
-    """Return the feed as hosts have it; skip the test if its parts do not end with ranges."""
-    feed = bounded_feed(given.feed, timeout=60.0)
-    if not isinstance(feed, KeepsParts):
-        pytest.skip("not this feed: its parts do not belong to ranges")
+    feed = feed_with(given, KeepsParts, lacking="its parts do not belong to ranges")
     return cast("FeedKeepingParts", feed)
 
 

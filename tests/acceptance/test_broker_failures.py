@@ -163,7 +163,7 @@ async def segment_begins(cluster: Path) -> None:
     """Wait until a broker begins to write one, or has written it."""
     before = segments_in(cluster)
     async with asyncio.timeout(PATIENCE):
-        while not segments_in(cluster) - before:  # noqa: ASYNC110 - nothing tells of it
+        while not segments_in(cluster) - before:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.001)
 
 

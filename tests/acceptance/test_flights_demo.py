@@ -224,7 +224,7 @@ async def test_tables_that_are_not_awaited_any_more_leave_no_process(tmp_path: P
     screen = Screen(Console(file=StringIO()))
     before = session_leaders()  # servers of other tests
     keeping = asyncio.create_task(keep_tables(Place(directory=tmp_path), 0, screen))
-    while not (leaders := session_leaders() - before):  # noqa: ASYNC110 - nothing tells of it
+    while not (leaders := session_leaders() - before):  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.05)
     keeping.cancel()
     with pytest.raises(asyncio.CancelledError):

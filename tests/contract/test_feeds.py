@@ -21,7 +21,7 @@ from changefeed.feeds.errors import (
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
 from changefeed.feeds.feed import Feed, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.testing import feed_suite, parts_suite
+from changefeed.testing import feed_suite, many_ranges_suite, parts_suite, succession_suite
 from changefeed.testing.contracts import suite_of
 from changefeed.testing.feed_suite import (
     NEW_YEAR,
@@ -187,7 +187,7 @@ async def given(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield harness
 
 
-globals().update(suite_of(feed_suite, parts_suite))
+globals().update(suite_of(feed_suite, many_ranges_suite, parts_suite, succession_suite))
 
 
 async def test_no_other_feed_has_the_identity_of_a_feed(

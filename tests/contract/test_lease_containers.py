@@ -27,7 +27,12 @@ from changefeed.leases.errors import (
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Lease, Member, Version
 from changefeed.leases.memory import MemoryLeases
-from changefeed.testing import lease_race_suite, lease_suite, member_suite
+from changefeed.testing import (
+    lease_changes_suite,
+    lease_race_suite,
+    lease_suite,
+    member_suite,
+)
 from changefeed.testing.contracts import suite_of
 from changefeed.testing.lease_cast import A1, B1, A, B, as_written, new, whole
 from tests.support import lease_containers as made
@@ -70,7 +75,7 @@ async def leases(connect: Connect) -> LeaseContainer:
     return await connect()
 
 
-globals().update(suite_of(lease_suite, lease_race_suite, member_suite))
+globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
 
 
 # Any text, any value

@@ -35,6 +35,13 @@ def written(changes: int) -> ShiftingStore:
     return store
 
 
+def over(container: MemoryLeases, kind: type[MemoryLeases]) -> MemoryLeases:
+    """Return another way to the same leases."""
+    through = kind()
+    through.__dict__.update(vars(container))
+    return through
+
+
 def append(store: ShiftingStore, first: int, last: int) -> None:
     for n in range(first, last):
         store.append(f"k{n % 20}", b"%d" % n)
@@ -169,8 +176,7 @@ async def test_a_lease_that_was_written_since_is_not_ended() -> None:
                 )
             return await container.replace(lease)
 
-    through = Resuming()
-    through.__dict__.update(vars(container))
+    through = over(container, Resuming)
     with pytest.raises(LeaseConflict):
         await split(leased(store, container, through), ZERO, 2)
     stored = await container.read(ZERO)
@@ -266,8 +272,7 @@ async def test_a_merge_that_was_cut_off_between_two_ends_is_completed_by_the_nex
                 raise KeyboardInterrupt
             return await container.replace(lease)
 
-    through = Dying()
-    through.__dict__.update(vars(container))
+    through = over(container, Dying)
     with pytest.raises(KeyboardInterrupt):
         await cut_off(leased(store, container, through))
     cut = {"-7F": "4 ended", "7F-FF": "4 paused", "-FF": "4"}
@@ -303,8 +308,7 @@ async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before()
                 raise LeaseConflict(lease, "reset meanwhile")
             return await container.replace(lease)
 
-    through = Deleting()
-    through.__dict__.update(vars(container))
+    through = over(container, Deleting)
     with pytest.raises(LeaseConflict):
         await merge(leased(store, container, through), [LOW, HIGH], patience=0)
     assert await state(container) == {"-7F": "4", "7F-FF": "4", "-FF": "4"}
@@ -323,8 +327,7 @@ async def test_where_others_end_a_part_for_a_merge_of_theirs_the_rest_goes_on_as
                 raise LeaseConflict(lease, "others merged it")
             return await container.replace(lease)
 
-    through = Beaten()
-    through.__dict__.update(vars(container))
+    through = over(container, Beaten)
     with pytest.raises(LeaseConflict):
         await merge(leased(store, container, through), [LOW, HIGH], patience=0)
     assert await state(container) == {"-7F": "4", "7F-FF": "4 ended", "-FF": "4"}
@@ -359,8 +362,7 @@ async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
                 raise ContainerUnavailable("the answer was lost")
             return stored
 
-    through = Losing()
-    through.__dict__.update(vars(container))
+    through = over(container, Losing)
     await split(leased(store, container, through), ZERO, 2)
     assert lost == 1
 

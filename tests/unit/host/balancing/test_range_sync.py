@@ -1,8 +1,8 @@
-"""Which ranges need a lease, and which leases nobody needs any more."""
+"""Which ranges need a lease, and which leases are not needed any more."""
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -149,6 +149,22 @@ async def test_what_is_still_read_is_never_forgotten() -> None:
     assert {x.range_id for x in await leases.list()} == {R1, R2}
 
 
+def looking(
+    feed: Feed, leases: MemoryLeases, *, owned: Callable[[], Collection[Lease]] = tuple
+) -> "asyncio.Task[None]":
+    """Let a host look for ranges, as it does all its life; cancel it at the end."""
+    synchronizer = RangeSynchronizer(
+        feed,
+        leases,
+        FeedSettings(),
+        events=EVENTS,
+        changed=lambda: None,
+        owned=owned,
+        memory=LeaseMemory(),
+    )
+    return asyncio.create_task(synchronizer.run())
+
+
 class Splitting(MemoryFeed):
     """A feed whose first range is split as soon as it has been listed, and is then gone."""
 
@@ -169,17 +185,8 @@ class Splitting(MemoryFeed):
 
 
 async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -> None:
-    leases, settings = MemoryLeases(), FeedSettings()
-    synchronizer = RangeSynchronizer(
-        Splitting(2),
-        leases,
-        settings,
-        events=EVENTS,
-        changed=lambda: None,
-        owned=tuple,
-        memory=LeaseMemory(),
-    )
-    running = asyncio.create_task(synchronizer.run())
+    leases = MemoryLeases()
+    running = looking(Splitting(2), leases)
     await asyncio.sleep(1)
     assert [x.range_id for x in await leases.list()] == ["r1"]
     await asyncio.sleep(5)  # it looks again sooner than otherwise
@@ -338,16 +345,7 @@ async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_i
     await checkpoint(leases, R2)  # others read it: its owner decides, not we
     await checkpoint(leases, R3)
     owned = [x for x in await leases.list() if x.range_id == R3]
-    synchronizer = RangeSynchronizer(
-        MemoryFeed(0),
-        leases,
-        FeedSettings(),
-        events=EVENTS,
-        changed=lambda: None,
-        owned=lambda: owned,
-        memory=LeaseMemory(),
-    )
-    running = asyncio.create_task(synchronizer.run())
+    running = looking(MemoryFeed(0), leases, owned=lambda: owned)
     await asyncio.sleep(1)
     running.cancel()
     assert {x.range_id for x in await leases.list()} == {R2, R3, R4}
@@ -370,16 +368,7 @@ async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo(
     for x in (WHOLE, replace(HALF, parents=())):
         await leases.create(Lease(range=x, continuation=Continuation("3")))
     owners = iter([(), await leases.list()])
-    synchronizer = RangeSynchronizer(
-        MemoryFeed(0),
-        leases,
-        FeedSettings(),
-        events=EVENTS,
-        changed=lambda: None,
-        owned=lambda: next(owners),
-        memory=LeaseMemory(),
-    )
-    running = asyncio.create_task(synchronizer.run())
+    running = looking(MemoryFeed(0), leases, owned=lambda: next(owners))
     await asyncio.sleep(1)
     running.cancel()
     assert len(await leases.list()) == 2
@@ -388,16 +377,7 @@ async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo(
 async def test_a_lease_that_waits_for_one_that_was_deleted_waits_no_more() -> None:
     leases = MemoryLeases()
     await leases.create(Lease(range=HALF, continuation=Continuation("7")))
-    synchronizer = RangeSynchronizer(
-        Handing(0),
-        leases,
-        FeedSettings(),
-        events=EVENTS,
-        changed=lambda: None,
-        owned=tuple,
-        memory=LeaseMemory(),
-    )
-    running = asyncio.create_task(synchronizer.run())
+    running = looking(Handing(0), leases)
     await asyncio.sleep(1)
     running.cancel()
     stored = await leases.read(R1)

@@ -1,0 +1,46 @@
+"""What feeds that answer for many ranges promise, as tests over the fixture ``given``."""
+
+from typing import Protocol, cast
+
+from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, RangeId
+from changefeed.testing.feed_suite import FeedHarness, feed_with, numbered, pages_from
+
+
+class FeedForMany(Feed, AnswersForMany, Protocol):
+    """A feed that answers for many ranges, too."""
+
+
+def answering_for_many(given: FeedHarness) -> FeedForMany:
+    feed = feed_with(given, AnswersForMany, lacking="it answers for one range at a time")
+    return cast("FeedForMany", feed)
+
+
+async def test_a_feed_that_answers_for_many_ranges_says_which_have_news_and_how_much(
+    given: FeedHarness,
+) -> None:
+    feed = answering_for_many(given)
+    ranges = [x.id for x in await feed.ranges()]
+    ends = {x: await feed.resolve_start(x, "beginning") for x in ranges}
+    assert not await feed.news(ends)
+    assert await feed.lags(ends) == dict.fromkeys(ranges, 0)
+    for begin in (0, 60):
+        await given.append(numbered(60, begin))
+        lags = {x: await feed.lag(x, after) for x, after in ends.items()}
+        assert await feed.lags(ends) == lags
+        assert set(await feed.news(ends)) == {x for x, lag in lags.items() if lag}
+        assert sum(lags.values()) == 60
+        ends = {x: (await pages_from(feed, x, after, 1000))[1] for x, after in ends.items()}
+        assert not await feed.news(ends)
+
+
+async def test_a_feed_that_answers_for_many_ranges_leaves_what_is_odd_to_their_readers(
+    given: FeedHarness,
+) -> None:
+    feed = answering_for_many(given)
+    first, second, third = [x.id for x in await feed.ranges()]
+    ends = {x: await feed.resolve_start(x, "now") for x in (first, second, third)}
+    await given.split(first)
+    odd = {**ends, second: Continuation("nowhere"), RangeId("unknown"): ends[third]}
+    assert {first, second, RangeId("unknown")} <= {*await feed.news(odd)}
+    assert third not in await feed.news(odd)
+    assert (await feed.lags(odd)).keys() == {first, third}
