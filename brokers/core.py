@@ -23,6 +23,7 @@ from changefeed.brokers.members import Members, Sign
 from changefeed.brokers.reads import Reads
 from changefeed.brokers.retention import Retention
 from changefeed.brokers.storage import storage_of
+from changefeed.brokers.topologies import Topologies
 from changefeed.feeds.brokers.catalog import Catalog, Cluster
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore
@@ -34,12 +35,10 @@ from changefeed.feeds.brokers.protocol import (
     NotAppended,
     ReadResult,
     Reason,
-    Topology,
 )
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
-from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import Storage
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
@@ -141,8 +140,7 @@ class BrokerCore:
         )
         self._reads = Reads(lambda: self.index, self.readers, partitions, self.writer, settings)
         self._index = CatalogIndex(self.catalogs.newest)
-        self._shown_of = self._index
-        self._shown: dict[tuple[str, int], Topology] = {}
+        self._topologies = Topologies()
 
     @property
     def name(self) -> str:
@@ -308,21 +306,12 @@ class BrokerCore:
         """Return the identity of a collection; waits for nothing."""
         return self.index.collection(collection).collection.identity
 
-    def topology(self, collection: str, *, since_era: int = 0) -> Topology:
-        """Return a collection as the newest catalog here says; waits for nothing.
+    async def shown(self, collection: str, *, since_era: int = 0) -> Sequence[bytes]:
+        """Return a collection as the newest catalog here says: a ``Topology``, JSON in pieces.
 
-        With the partitions of an era and of those after it, of the newest one at least: it
-        takes the longer the more there are, and is made once for each catalog.
+        With the partitions of an era and of those after it, of the newest one at least.
         """
-        index = self.index
-        if self._shown_of is not index:
-            self._shown_of, self._shown = index, {}
-        since = min(since_era, index.collection(collection).newest_era)
-        found = self._shown.get((collection, since))
-        if found is None:
-            found = topology_of(index, collection, since_era=since)
-            self._shown[collection, since] = found
-        return found
+        return await self._topologies.show(self.index, collection, since_era=since_era)
 
     def status(self) -> CoreStatus:
         row, sign, era = self.writer.row, self.members.sign, self.catalog.era

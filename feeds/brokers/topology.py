@@ -1,13 +1,22 @@
 """What clients are shown of a catalog. Pure."""
 
-from changefeed.feeds.brokers.catalog_index import CatalogIndex
+from msgspec.structs import replace
+
+from changefeed.feeds.brokers.catalog import Partition
+from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
 from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo, Topology
 
 
 def topology_of(index: CatalogIndex, name: str, *, since_era: int = 0) -> Topology:
     """Show the partitions of this era and of those after it."""
     found = index.collection(name)
-    collection, era = found.collection, index.catalog.era
+    shown = tuple(partition_info(found, x) for x in found.since(since_era))
+    return replace(without_partitions(index, name), partitions=shown)
+
+
+def without_partitions(index: CatalogIndex, name: str) -> Topology:
+    """Show all but the partitions, which may be many."""
+    collection, era = index.collection(name).collection, index.catalog.era
     return Topology(
         cluster=index.catalog.identity,
         collection=name,
@@ -16,23 +25,24 @@ def topology_of(index: CatalogIndex, name: str, *, since_era: int = 0) -> Topolo
         catalog=index.catalog.number,
         era=0 if era is None else era.number,
         ending=era is not None and era.state == "ending",
-        partitions=tuple(
-            PartitionInfo(
-                range=found.as_range(x),
-                era=x.era,
-                part=x.part,
-                low=x.low,
-                high=x.high,
-                broker=x.broker,
-                home=x.home,
-                start=x.start,
-                last=x.last,
-                moving_to=x.moving_to,
-            )
-            for x in found.since(since_era)
-        ),
+        partitions=(),
         brokers=tuple(
             BrokerInfo(name=x.broker, incarnation=x.incarnation, address=x.address)
             for x in (() if era is None else era.rows)
         ),
+    )
+
+
+def partition_info(found: CollectionIndex, partition: Partition) -> PartitionInfo:
+    return PartitionInfo(
+        range=found.as_range(partition),
+        era=partition.era,
+        part=partition.part,
+        low=partition.low,
+        high=partition.high,
+        broker=partition.broker,
+        home=partition.home,
+        start=partition.start,
+        last=partition.last,
+        moving_to=partition.moving_to,
     )

@@ -15,8 +15,25 @@ _CATALOG = "tests/unit/feeds/brokers/test_catalog.py"
 _PRODUCER = "tests/unit/feeds/brokers/test_producer.py"
 _CLUSTER = "tests/simulation/cluster/test_cluster.py"
 _DIVISION = "tests/unit/brokers/test_division.py"
+_TOPOLOGIES = "tests/unit/brokers/test_topologies.py"
 
 BROKERS = (
+    Mutant(
+        name="a broker that shows many partitions gives way to nothing else",
+        file="brokers/topologies.py",
+        before="                await asyncio.sleep(0)\n",
+        after="                pass\n",
+        rule=0,
+        tests=(_TOPOLOGIES,),
+    ),
+    Mutant(
+        name="a partition is shown as it was in an older catalog",
+        file="brokers/topologies.py",
+        before="made is not None and made.partitions == partitions",
+        after="made is not None and len(made.partitions) == len(partitions)",
+        rule=0,
+        tests=(_TOPOLOGIES,),
+    ),
     Mutant(
         name="a range that was opened a moment ago is asked of a broker that is late",
         file="feeds/brokers/feed.py",

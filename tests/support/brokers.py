@@ -78,4 +78,4 @@ async def keys_of(
 
 
 def open_ids(core: BrokerCore, collection: str) -> Sequence[str]:
-    return [x.range.id for x in core.topology(collection).partitions if x.last is None]
+    return [x.id for x in core.index.collection(collection).open]

@@ -23,6 +23,7 @@ from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppend
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
@@ -307,7 +308,7 @@ async def test_order_by_key_is_kept_while_brokers_join_and_leave_under_load() ->
             producing = asyncio.create_task(produce())
             async with broker(store, "broker-2") as (second, _):
                 await asyncio.sleep(0.3)
-                assert {x.broker for x in second.topology(COLLECTION).partitions} == {
+                assert {x.broker for x in topology_of(second.index, COLLECTION).partitions} == {
                     "broker-1",
                     "broker-2",
                 }
@@ -417,7 +418,7 @@ async def test_appends_and_reads_do_not_look_at_every_partition_there_ever_was(
 ) -> None:
     async with BrokerClient.open(address_of(given.address), ACCESS) as client:
         routes = await client.routes()
-        monkeypatch.setattr(given.core, "topology", None)  # what would look at them
+        monkeypatch.setattr(given.core, "shown", None)  # what would look at them
         answer = await append_once_open(client, routes.urls[0], routes.identity)
         assert isinstance(answer, Appended)
         partition = RangeId("e1.p01.v00-ff")
@@ -441,7 +442,7 @@ async def test_a_broker_says_how_much_is_stored_and_what_it_is_doing(given: Give
 
 
 async def test_a_broker_that_is_asked_to_compacts_all_that_it_can(given: Given) -> None:
-    partition = given.core.topology(COLLECTION).partitions[0].range.id
+    partition = topology_of(given.core.index, COLLECTION).partitions[0].range.id
     for n in range(1, 131):
         columns = lay_out([encode_record(Record(key=f"k{n}", body=b"1"), n)])
         one = Batch(partition=partition, producer="p", sequence=n, count=1, columns=columns)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, PartitionInfo, Topology
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import encode_record
@@ -49,7 +50,7 @@ class OneShot:
             await self._send(process, random.choice(self._known.partitions))
 
     async def _ask_topology(self, core: BrokerCore) -> Topology:
-        return core.topology(self.collection)
+        return topology_of(core.index, self.collection)
 
     async def _send(self, process: BrokerProcess, to: PartitionInfo) -> None:
         random, checker = self._world.random, self._world.checker

@@ -12,6 +12,7 @@ from changefeed.feeds.brokers.protocol import (
     Topology,
 )
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.hashing import place_of
@@ -119,7 +120,7 @@ class SimProducer:
             self._topology = found
 
     async def _ask_topology(self, core: "BrokerCore") -> Topology:
-        return core.topology(self.collection)
+        return topology_of(core.index, self.collection)
 
     def _route(self, topology: Topology) -> None:
         if topology.ending:

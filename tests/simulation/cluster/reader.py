@@ -10,6 +10,7 @@ from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.protocol import ReadResult, Topology
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
 from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.eventlog.ids import position, sequence_of
@@ -49,7 +50,7 @@ class CoreSource:
 
     async def ranges(self) -> Sequence[FeedRange]:
         async def ask(core: BrokerCore) -> Topology:
-            return core.topology(self._collection)
+            return topology_of(core.index, self._collection)
 
         topology = await self._world.any_broker().ask(ask, 2.0)
         return [x.range for x in topology.partitions]

@@ -38,6 +38,7 @@ from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
@@ -373,7 +374,7 @@ async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
         assert len(segments(store)) == 3
         await retain(core.catalogs, "orders", seconds=100, bytes_=None)
         await asyncio.sleep(4)
-        start = core.topology("orders").partitions[0].start
+        start = topology_of(core.index, "orders").partitions[0].start
         assert start == 63  # what the first run has, beside the other collection's record
         with pytest.raises(PositionGone):
             await core.read("orders", RangeId(P1), 0)
@@ -395,7 +396,7 @@ async def test_retention_by_size_counts_what_is_in_segments() -> None:
         ].stored
         await retain(core.catalogs, "orders", seconds=None, bytes_=stored // 2)
         await asyncio.sleep(20)
-        assert core.topology("orders").partitions[0].start == 64
+        assert topology_of(core.index, "orders").partitions[0].start == 64
         assert segments(store) == [(65, 128), (129, 192)]
 
 

@@ -12,6 +12,7 @@ from changefeed.feeds.brokers.flush import Place, decode_header
 from changefeed.feeds.brokers.protocol import Appended, NotAppended
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, open_ids, put
@@ -33,7 +34,7 @@ def ids(era: int, parts: range) -> list[str]:
 
 
 def owners(core: BrokerCore) -> dict[str, str]:
-    found = core.topology("orders").partitions
+    found = topology_of(core.index, "orders").partitions
     return {x.range.id: x.broker for x in found if x.last is None}
 
 
@@ -56,7 +57,9 @@ async def test_a_second_broker_joins_and_leaves_as_the_project_was_asked_for() -
                 **dict.fromkeys(ids(2, range(7, 13)), "broker-2"),
             }
             closed = {
-                x.range.id for x in first.topology("orders").partitions if x.last is not None
+                x.range.id
+                for x in topology_of(first.index, "orders").partitions
+                if x.last is not None
             }
             assert closed == set(ids(1, range(1, 13)))
             await leave(second)

@@ -17,6 +17,7 @@ from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.names import CATALOGS
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
 
@@ -24,7 +25,7 @@ P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 
 
 def homes(core: BrokerCore) -> dict[str, str]:
-    found = core.topology("orders").partitions
+    found = topology_of(core.index, "orders").partitions
     return {x.range.id: x.home for x in found if x.last is not None}
 
 
@@ -128,7 +129,7 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
         await fill(core, P1, 200)
         await retain(core.catalogs, "orders", seconds=40, bytes_=None)
         await asyncio.sleep(30)
-        info = core.topology("orders").partitions[0]
+        info = topology_of(core.index, "orders").partitions[0]
         assert info.start == 128  # objects with tables are 1, 65, 129, 193
         with pytest.raises(PositionGone, match=r"records 1 to 128 of range .* were deleted"):
             await core.read("orders", RangeId(P1), 0)
@@ -152,7 +153,7 @@ async def test_what_is_more_than_a_collection_keeps_is_deleted() -> None:
         ].stored
         await retain(core.catalogs, "orders", seconds=None, bytes_=size // 2)
         await asyncio.sleep(30)
-        assert core.topology("orders").partitions[0].start == 64
+        assert topology_of(core.index, "orders").partitions[0].start == 64
         assert len(await keys_of(core, "orders", P1, 64)) == 136
 
 
@@ -166,7 +167,7 @@ async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None
         await fill(core, P1, 100)
         await retain(core.catalogs, "orders", seconds=20, bytes_=None)
         await asyncio.sleep(60)
-        assert core.topology("orders").partitions[0].start > 0
+        assert topology_of(core.index, "orders").partitions[0].start > 0
         assert await keys_of(core, "users", P1) == ["u"]
         assert "wal/00000001/broker-1/000000000001" in store.objects
 
@@ -223,4 +224,4 @@ async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before
         store.armed = True
         await asyncio.sleep(30)
         assert not store.armed
-        assert core.topology("orders").partitions[0].start == 0
+        assert topology_of(core.index, "orders").partitions[0].start == 0

@@ -12,6 +12,7 @@ from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog import encode_catalog
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, open_ids, put
@@ -22,7 +23,7 @@ HALVES = ["broker-1"] * 6 + ["broker-2"] * 6
 
 def homes(core: BrokerCore) -> list[str]:
     """Return the homes of the first era's ranges."""
-    found = {x.range.id: x for x in core.topology("orders").partitions}
+    found = {x.range.id: x for x in topology_of(core.index, "orders").partitions}
     return [found[x].home for x in OLD]
 
 
