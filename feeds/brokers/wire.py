@@ -119,7 +119,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """What a collection takes in the store.
 
     ``flushes`` are objects with records of all collections of the cluster, and ``flush_bytes``
-    their size; what is in segments, too, is among them until it is deleted.
+    what the records take; those in segments, too, are among them until they may be deleted.
     """
 
     ranges: tuple[RangeStorage, ...]

@@ -15,9 +15,26 @@ _CATALOG = "tests/unit/feeds/brokers/test_catalog.py"
 _PRODUCER = "tests/unit/feeds/brokers/test_producer.py"
 _CLUSTER = "tests/simulation/cluster/test_cluster.py"
 _DIVISION = "tests/unit/brokers/test_division.py"
+_STORAGE = "tests/unit/brokers/test_storage.py"
 _TOPOLOGIES = "tests/unit/brokers/test_topologies.py"
 
 BROKERS = (
+    Mutant(
+        name="what was deleted of a row counts as stored",
+        file="brokers/storage.py",
+        before="size += max(stored - await _stored_before(reader, row), 0)",
+        after="size += stored",
+        rule=0,
+        tests=(_STORAGE,),
+    ),
+    Mutant(
+        name="objects that were deleted are counted",
+        file="brokers/storage.py",
+        before="number += max(last - row.kept_from + 1, 0)",
+        after="number += last",
+        rule=0,
+        tests=(_STORAGE,),
+    ),
     Mutant(
         name="a broker that shows many partitions gives way to nothing else",
         file="brokers/topologies.py",

@@ -1,12 +1,17 @@
 """How much is stored, and which producers are remembered."""
 
 import asyncio
+from collections.abc import Sequence
 
+from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, move, retain, split
+from changefeed.brokers.retention import with_cuts
+from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.stores.store import Listed
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import batch, columns, first_broker, put
-from tests.unit.brokers.test_compaction import broker, fill, segments
+from tests.support.brokers import QUICK, batch, columns, first_broker, put
+from tests.unit.brokers.test_compaction import broker, fill, flushes, segments
 
 P1, P2 = RangeId("e1.p01.v00-ff"), RangeId("e1.p02.v00-ff")
 
@@ -29,9 +34,7 @@ async def test_open_ranges_count_what_was_sent_and_by_whom() -> None:
             ("q", 1, 1),
             ("p", 2, 3),
         ]
-        objects = [len(x) for key, x in store.objects.items() if key.startswith("wal/")]
-        assert objects == [found.flush_bytes - objects[1], objects[1]]
-        assert found.flushes == 2
+        assert (found.flushes, found.flush_bytes) == (len(flushes(store)), sum(size.values()))
         other = await core.storage("others")
         assert [x.bytes for x in other.ranges] == [0]
         assert (other.producers, other.flushes) == ((), 2)
@@ -59,3 +62,63 @@ async def test_ended_ranges_count_what_is_left_of_them_and_their_segments() -> N
         assert 0 < after[P1].bytes < before[P1].bytes
         assert 0 < after[P1].segments < before[P1].segments
         assert (after[P1].moved_to, before[P1].moved_to) == ("broker-1", "")
+
+
+async def keep_from(core: BrokerCore, number: int) -> None:
+    """Say that the objects of the first era are gone up to one."""
+    await core.catalogs.change(lambda x: with_cuts(x, {}, {(1, "broker-1"): number}))
+
+
+class Listing(MemoryStore):
+    """Says what was listed, and how many objects were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[str] = []
+        self.read = 0
+
+    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
+        self.listed.append(prefix)
+        return await super().list(prefix, after)
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        self.read += 1
+        return await super().get(key, start, end)
+
+
+async def test_objects_are_counted_without_a_listing_however_many_there_are() -> None:
+    store = Listing()
+    async with open_core(store, "broker-1", settings=QUICK) as core:
+        await create_collection(core.catalogs, "orders", parts=2)
+        await core.wait_until_writing()
+        await fill(core, 300)
+        await split(core.catalogs, "orders")
+        await asyncio.sleep(5)
+        row = core.catalog.eras[0].rows[0]
+        assert row.sealed_at == 301
+        sent = [sum(map(len, columns(f"k{n}", at_us=n))) for n in range(1, 301)]
+        for kept_from, left in ((1, sent), (65, sent[64:]), (257, sent[256:]), (301, [])):
+            await keep_from(core, kept_from)
+            store.listed.clear()
+            store.read = 0
+            found = await core.storage("orders")
+            assert (found.flushes, found.flush_bytes) == (302 - kept_from, sum(left))
+            assert store.listed == ["segments/orders/"]
+            assert store.read < 5
+
+
+async def test_a_row_is_shown_as_large_as_it_was_if_what_it_keeps_cannot_be_read() -> None:
+    store = MemoryStore()
+    async with open_core(store, "broker-1", settings=QUICK) as core:
+        await create_collection(core.catalogs, "orders", parts=1)
+        await core.wait_until_writing()
+        await fill(core, 70)
+        await split(core.catalogs, "orders")
+        await asyncio.sleep(5)
+        whole = (await core.storage("orders")).flush_bytes
+        key = core.readers.row(core.catalog, 1, "broker-1").key(65)
+        store.objects[key] = b"damaged"
+        await keep_from(core, 65)
+    async with open_core(store, "broker-2", settings=QUICK) as other:
+        await other.catalogs.load()
+        assert (await other.storage("orders")).flush_bytes == whole
