@@ -105,4 +105,4 @@ def _last(ends: Ends, key: Key) -> int:
 def without_producers(ends: Iterable[PartitionEnd]) -> Iterator[PartitionEnd]:
     """Yield ends as runs have them that are followed by others."""
     for end in ends:
-        yield replace(end, producers=())
+        yield replace(end, producers=(), last_batches=())

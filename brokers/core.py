@@ -20,6 +20,7 @@ from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
 from changefeed.brokers.homes import HomeTaker
 from changefeed.brokers.members import Members, Sign
+from changefeed.brokers.producers import Taken
 from changefeed.brokers.reads import Reads
 from changefeed.brokers.retention import Retention
 from changefeed.brokers.storage import storage_of
@@ -208,11 +209,13 @@ class BrokerCore:
 
     async def _moved(self, collection: str, batch: Batch) -> Answer:
         try:
-            reached = await self._reads.reached(collection, batch.partition, batch.numbering)
+            reached = await self._reads.reached(collection, batch)
         except (RangeDamaged, StoreUnavailable) as error:
             # It may be restored, or answer by then; batches beside this one go on.
             _log.warning("broker.reached_unknown", extra={"error": str(error)})
             return await self._not(batch, "moving")
+        if isinstance(reached, Taken):
+            return NotAppended(partition=batch.partition, reason="taken")
         return NotAppended(
             partition=batch.partition,
             reason="moved",

@@ -6,17 +6,25 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from changefeed.brokers.producers import Duplicate, Gap, New, ProducerTable, Taken
-from changefeed.feeds.brokers.flush import NewSection, PartitionEnd, Reached, StoredBatch
+from changefeed.feeds.brokers.flush import (
+    LastBatch,
+    NewSection,
+    PartitionEnd,
+    Reached,
+    StoredBatch,
+    with_batch,
+)
 from changefeed.feeds.brokers.protocol import Batch
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.feed import RangeId
 
 
 class Accepted(NamedTuple):
-    """A batch that is to be written, and the sequence of its first record."""
+    """A batch that is to be written, its first record's sequence, its columns' CRC-32."""
 
     first: int
     batch: Batch
+    check: int
 
 
 class OpenPartition:
@@ -31,6 +39,7 @@ class OpenPartition:
         self.last = 0
         self._producers = ProducerTable()
         self._reached: dict[str, Reached] = {}
+        self._last_batches: dict[str, tuple[LastBatch, ...]] = {}
         self._heard: dict[str, float] = {}
         self._end = PartitionEnd(collection=collection, partition=partition)
 
@@ -40,8 +49,8 @@ class OpenPartition:
         verdict = self._producers.check(batch)
         if not isinstance(verdict, New):
             return verdict
-        accepted = Accepted(self.last + 1, batch)
-        self._producers.add(batch, accepted.first)
+        check = self._producers.add(batch, self.last + 1)
+        accepted = Accepted(self.last + 1, batch, check)
         self.last += batch.count
         return accepted
 
@@ -58,9 +67,8 @@ class OpenPartition:
             stored=before.stored + sum(map(len, columns)),
             written_us=now_us,
         )
-        for _, batch in accepted:
-            through = batch.sequence + batch.count - 1
-            self._reached[batch.producer] = Reached(batch.numbering, through, now_us)
+        for x in accepted:
+            self._note(x, now_us)
         return NewSection(
             collection=self.collection,
             partition=self.partition,
@@ -73,11 +81,26 @@ class OpenPartition:
                 for x in accepted
             ),
             columns=columns,
+            checks=tuple(x.check for x in accepted),
         )
+
+    def _note(self, accepted: Accepted, now_us: int) -> None:
+        """Note what its producer has reached with a batch, and forget earlier generations."""
+        _, batch, check = accepted
+        name, before = batch.producer, self._reached.get(batch.producer)
+        is_first = before is None or before.producer != batch.numbering
+        known = None if is_first else self._last_batches[name]
+        through = batch.sequence + batch.count - 1
+        self._reached[name] = Reached(batch.numbering, through, now_us)
+        self._last_batches[name] = with_batch(known, batch.sequence, batch.count, check)
 
     def end(self) -> PartitionEnd:
         """Return its end as of the last section, for a table."""
-        return replace(self._end, producers=tuple(self._reached.values()))
+        return replace(
+            self._end,
+            producers=tuple(self._reached.values()),
+            last_batches=tuple(self._last_batches.values()),
+        )
 
     def forget(self, before: float) -> None:
         """Forget producers that have been silent since a time, and have nothing waiting."""
@@ -85,6 +108,7 @@ class OpenPartition:
             known = self._reached.get(name)
             if self._producers.reached(name) == (known and known[:2]):
                 self._reached.pop(name, None)
+                self._last_batches.pop(name, None)
                 self._producers.forget(name)
                 del self._heard[name]
 

@@ -14,9 +14,8 @@ import zlib
 from collections import deque
 from typing import NamedTuple
 
+from changefeed.feeds.brokers.flush import REMEMBERED, PartitionEnd
 from changefeed.feeds.brokers.protocol import Batch
-
-_REMEMBERED = 5
 
 
 class New(NamedTuple):
@@ -52,7 +51,7 @@ class _Known:
     def __init__(self, batch: Batch) -> None:
         self.generation, self.numbering = batch.generation, batch.numbering
         self.reached = 0
-        self.placed: deque[_Placed] = deque(maxlen=_REMEMBERED)
+        self.placed: deque[_Placed] = deque(maxlen=REMEMBERED)
 
 
 class ProducerTable:
@@ -77,13 +76,15 @@ class ProducerTable:
                 return Duplicate(first) if check == _checksum(batch) else Taken()
         return Taken()
 
-    def add(self, batch: Batch, first: int) -> None:
-        """Note a new batch whose first record has the sequence ``first``."""
+    def add(self, batch: Batch, first: int) -> int:
+        """Note a new batch whose first record has the sequence ``first``; return its CRC-32."""
         known = self._known.get(batch.producer)
         if known is None or known.generation != batch.generation:
             known = self._known[batch.producer] = _Known(batch)
         known.reached = batch.sequence + batch.count - 1
-        known.placed.append(_Placed(batch.sequence, batch.count, first, _checksum(batch)))
+        check = _checksum(batch)
+        known.placed.append(_Placed(batch.sequence, batch.count, first, check))
+        return check
 
     def forget(self, producer: str) -> None:
         self._known.pop(producer, None)
@@ -95,6 +96,23 @@ class ProducerTable:
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def check_closed(end: PartitionEnd | None, batch: Batch) -> int | Taken:
+    """Return the last of the producer's numbers that a closed partition has; 0 for none.
+
+    The producer takes its records up to there for stored, so they have to be those that are.
+    """
+    reached = 0
+    if end is not None:
+        numbers = (x.sequence for x in end.producers if x.producer == batch.numbering)
+        reached = next(numbers, 0)
+    if end is None or batch.sequence > reached:
+        return reached
+    known = end.batches_of(batch.numbering)
+    if known and (batch.sequence, batch.count, _checksum(batch)) not in known:
+        return Taken()
+    return reached
 
 
 def _checksum(batch: Batch) -> int:

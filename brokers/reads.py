@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 from changefeed.brokers.core_settings import CoreSettings
 from changefeed.brokers.era_writer import EraWriter
+from changefeed.brokers.producers import Taken, check_closed
 from changefeed.feeds.brokers.catalog import Partition
 from changefeed.feeds.brokers.catalog_index import CatalogIndex, CollectionIndex
 from changefeed.feeds.brokers.errors import PositionGone, RowDamaged
 from changefeed.feeds.brokers.flush import PartitionEnd
 from changefeed.feeds.brokers.partition_reader import PartitionReader
-from changefeed.feeds.brokers.protocol import Block, ReadResult
+from changefeed.feeds.brokers.protocol import Batch, Block, ReadResult
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged, RangeRefused
@@ -89,12 +90,13 @@ class Reads:
         end = await self._end(collection, partition)
         return 0 if end is None else end.last
 
-    async def reached(self, collection: str, wanted: RangeId, producer: str) -> int:
-        """Return the last of a producer's numbers that a closed partition has."""
-        partition = self._index().collection(collection).partition(wanted)
-        end = await self._end(collection, partition)
-        producers = () if end is None else end.producers
-        return next((x.sequence for x in producers if x.producer == producer), 0)
+    async def reached(self, collection: str, batch: Batch) -> int | Taken:
+        """Return the last of its producer's numbers that a closed partition has.
+
+        ``Taken`` where it has other records than those of the batch under its numbers.
+        """
+        partition = self._index().collection(collection).partition(batch.partition)
+        return check_closed(await self._end(collection, partition), batch)
 
     async def before(self, collection: str, wanted: RangeId, time_us: int) -> int | None:
         """See ``BrokerCore.sequence_before``."""

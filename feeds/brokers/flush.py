@@ -30,6 +30,8 @@ from changefeed.feeds.feed import RangeId
 MAGIC: Final = b"CFWAL1\r\n"
 TABLE_EVERY: Final = 64
 """Numbers of a row that have a table: 1, 65, 129 ..."""
+REMEMBERED: Final = 5
+"""The batches of a producer that may be under way to one partition, and are known again."""
 MOST_IN_FLIGHT: Final = 32
 """The most flushes of one broker that may be under way: readers of a row rely on it."""
 
@@ -60,12 +62,21 @@ class StoredBatch(NamedTuple):
     records: int
 
 
+class LastBatch(NamedTuple):
+    """One of the last batches of a producer. ``check`` is the CRC-32 of its columns."""
+
+    sequence: int
+    records: int
+    check: int
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The records of one partition in a flush.
 
     ``first`` is the sequence of the first, ``latest_us`` the latest commit time in the
     partition and ``stored`` the bytes of its columns, both from its beginning up to the end
-    of this section. ``offset`` counts from the end of the header.
+    of this section. ``offset`` counts from the end of the header. ``checks`` are the CRC-32
+    of the columns of each batch; earlier versions did not write them.
     """
 
     collection: str
@@ -78,6 +89,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     offset: int
     sizes: tuple[int, ...]
     check: int
+    checks: tuple[int, ...] = ()
 
     @property
     def last(self) -> int:
@@ -97,7 +109,11 @@ class Reached(NamedTuple):
 
 
 class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How far a partition has come: see ``Section``. ``written_us`` is of its last flush."""
+    """How far a partition has come: see ``Section``. ``written_us`` is of its last flush.
+
+    ``last_batches`` has the last five of each of ``producers``, in the same order; none of one
+    where they are not known, as in what earlier versions have written.
+    """
 
     collection: str
     partition: RangeId
@@ -106,6 +122,12 @@ class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     stored: int = 0
     written_us: int = 0
     producers: tuple[Reached, ...] = ()
+    last_batches: tuple[tuple[LastBatch, ...], ...] = ()
+
+    def batches_of(self, numbering: str) -> tuple[LastBatch, ...]:
+        """Return the last batches of a producer, as far as they are known."""
+        known = zip(self.producers, self.last_batches, strict=False)  # none of old files
+        return next((x for reached, x in known if reached.producer == numbering), ())
 
 
 class FlushHeader(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -137,6 +159,7 @@ class NewSection(msgspec.Struct, frozen=True, kw_only=True):
     stored: int
     batches: tuple[StoredBatch, ...]
     columns: Layout
+    checks: tuple[int, ...] = ()
 
 
 def has_table(number: int) -> bool:
@@ -246,8 +269,15 @@ def ends_after(headers: Iterable[FlushHeader]) -> dict[Key, PartitionEnd]:
 
 
 def _end_after(before: PartitionEnd | None, section: Section, now_us: int) -> PartitionEnd:
-    reached = {} if before is None else {x.producer: x for x in before.producers}
-    for producer, sequence, records in section.batches:
+    reached: dict[str, Reached] = {}
+    last: dict[str, tuple[LastBatch, ...]] = {}
+    if before is not None:
+        reached = {x.producer: x for x in before.producers}
+        last = dict(zip(reached, before.last_batches, strict=False))
+    checks = section.checks or (None,) * len(section.batches)
+    for (producer, sequence, records), check in zip(section.batches, checks, strict=True):
+        known = last.get(producer, ()) if producer in reached else None
+        last[producer] = with_batch(known, sequence, records, check)
         reached[producer] = Reached(producer, sequence + records - 1, now_us)
     return PartitionEnd(
         collection=section.collection,
@@ -257,7 +287,21 @@ def _end_after(before: PartitionEnd | None, section: Section, now_us: int) -> Pa
         stored=section.stored,
         written_us=now_us,
         producers=tuple(reached.values()),
+        last_batches=tuple(last.get(x, ()) for x in reached),
     )
+
+
+def with_batch(
+    known: tuple[LastBatch, ...] | None, sequence: int, records: int, check: int | None
+) -> tuple[LastBatch, ...]:
+    """Return the last batches of a producer after one more.
+
+    ``known`` is ``None`` where it is its first. If those before, or this one, are not known
+    they stay unknown: a batch that is not among them would seem to be another's.
+    """
+    if check is None or known == ():
+        return ()
+    return (*(known or ()), LastBatch(sequence, records, check))[-REMEMBERED:]
 
 
 def _crc(columns: Iterable[bytes]) -> int:

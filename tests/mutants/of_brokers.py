@@ -15,10 +15,43 @@ _CATALOG = "tests/unit/feeds/brokers/test_catalog.py"
 _PRODUCER = "tests/unit/feeds/brokers/test_producer.py"
 _CLUSTER = "tests/simulation/cluster/test_cluster.py"
 _DIVISION = "tests/unit/brokers/test_division.py"
+_COMPACTION = "tests/unit/brokers/test_compaction.py"
 _STORAGE = "tests/unit/brokers/test_storage.py"
 _TOPOLOGIES = "tests/unit/brokers/test_topologies.py"
 
 BROKERS = (
+    Mutant(
+        name="in a closed range, another producer's records are taken for a repetition",
+        file="brokers/producers.py",
+        before="if known and (batch.sequence, batch.count, _checksum(batch)) not in known:",
+        after="if known and (batch.sequence, batch.count) not in {x[:2] for x in known}:",
+        rule=0,
+        tests=(_ERAS, _COMPACTION),
+    ),
+    Mutant(
+        name="checksums of batches are lost where a master seals the row of a dead broker",
+        file="feeds/brokers/flush.py",
+        before="        last_batches=tuple(last.get(x, ()) for x in reached),\n",
+        after="",
+        rule=0,
+        tests=(_FLUSH, _ERAS),
+    ),
+    Mutant(
+        name="batches before those with checksums are taken for another's",
+        file="feeds/brokers/flush.py",
+        before="    if check is None or known == ():\n",
+        after="    if check is None:\n",
+        rule=0,
+        tests=(_FLUSH,),
+    ),
+    Mutant(
+        name="a table has no checksums of batches",
+        file="brokers/open_partition.py",
+        before="            last_batches=tuple(self._last_batches.values()),\n",
+        after="",
+        rule=0,
+        tests=(_ERAS, _COMPACTION),
+    ),
     Mutant(
         name="what was deleted of a row counts as stored",
         file="brokers/storage.py",
@@ -167,9 +200,9 @@ BROKERS = (
     ),
     Mutant(
         name="clients are not shown the newest era",
-        file="brokers/core.py",
-        before="since = min(since_era, index.collection(collection).newest_era)",
-        after="since = since_era",
+        file="brokers/topologies.py",
+        before="_in_pieces(found, min(since_era, found.newest_era))",
+        after="_in_pieces(found, since_era)",
         rule=3,
         tests=(_CORE,),
     ),
@@ -180,14 +213,6 @@ BROKERS = (
         after="self.topology.partitions",
         rule=3,
         tests=("tests/unit/feeds/brokers/test_feed.py",),
-    ),
-    Mutant(
-        name="clients are shown the first catalog for ever",
-        file="brokers/core.py",
-        before="        if self._shown_of is not index:\n",
-        after="        if not self._shown:\n",
-        rule=0,
-        tests=(_CORE,),
     ),
     Mutant(
         name="a number that is taken counts as written",
@@ -539,8 +564,8 @@ BROKERS = (
     Mutant(
         name="a sequence is given twice",
         file="brokers/open_partition.py",
-        before="accepted = Accepted(self.last + 1, batch)",
-        after="accepted = Accepted(max(self.last, 1), batch)",
+        before="accepted = Accepted(self.last + 1, batch, check)",
+        after="accepted = Accepted(max(self.last, 1), batch, check)",
         rule=0,
         tests=(_CORE,),
     ),

@@ -50,8 +50,8 @@ HOMES = (
     Mutant(
         name="records of another collection count as this one's",
         file="brokers/storage.py",
-        before="for (name, x), end in ends if name == collection.name}\n",
-        after="for (name, x), end in ends}\n",
+        before="        if name == collection\n",
+        after="",
         rule=0,
         tests=(_STORAGE,),
     ),

@@ -122,6 +122,21 @@ async def test_the_last_objects_of_an_era_become_segments_once_it_is_over() -> N
                 assert await reader.sequence_before("orders", RangeId(P1), 71) is None
 
 
+async def learns_what_is_stored(core: BrokerCore, last: int) -> None:
+    """Ask as the producer does that wrote so many records, and as another with its id."""
+    for n in (last, last - 4, last + 1):
+        (found,) = await core.append("orders", [batch(P1, f"k{n}", sequence=n, at_us=n)])
+        assert isinstance(found, NotAppended)
+        assert (found.reason, found.reached) == ("moved", last)
+    for other in (
+        batch(P1, "x", sequence=last, at_us=last),
+        batch(P1, f"k{last}", "new", sequence=last, at_us=last),
+    ):
+        (found,) = await core.append("orders", [other])
+        assert isinstance(found, NotAppended)
+        assert found.reason == "taken"
+
+
 async def test_a_producer_that_asks_after_a_compacted_era_learns_what_is_stored() -> None:
     store = MemoryStore()
     async with broker(store) as dying:
@@ -129,10 +144,7 @@ async def test_a_producer_that_asks_after_a_compacted_era_learns_what_is_stored(
     async with broker(store, "broker-2") as core:
         await asyncio.sleep(60)
         assert flushes(store) == [71]  # a seal that another made has no table
-        answers = await core.append("orders", [batch(P1, "k70", "new", sequence=70)])
-        assert isinstance(answers[0], NotAppended)
-        assert answers[0].reason == "moved"
-        assert answers[0].reached == 70
+        await learns_what_is_stored(core, 70)
 
 
 async def test_what_is_committed_since_a_time_is_found_in_segments() -> None:
@@ -356,9 +368,7 @@ async def test_a_producers_place_is_known_where_a_run_ends_before_the_seal() -> 
     async with broker(store, "broker-2") as core:
         await asyncio.sleep(60)
         assert flushes(store) == [65]
-        answers = await core.append("orders", [batch(P1, "k64", "new", sequence=64)])
-        assert isinstance(answers[0], NotAppended)
-        assert answers[0].reached == 64
+        await learns_what_is_stored(core, 64)
         assert await keys_of(core, "orders", P1) == keys(1, 64)
 
 

@@ -4,6 +4,8 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+import pytest
+
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, merge, split
 from changefeed.brokers.run_core import leave, open_core
@@ -107,11 +109,39 @@ async def test_a_batch_for_a_closed_partition_is_answered_with_what_of_it_is_sto
         await put(first, "orders", batch(old, "a", "b"))
         async with open_core(store, "broker-2", settings=QUICK) as second:
             await in_era(second, 2)
-            again = batch(old, "a", "b", "c")
-            for core in (first, second):
-                (answer,) = await core.append("orders", [again])
-                assert isinstance(answer, NotAppended)
-                assert (answer.reason, answer.reached) == ("moved", 2)
+            for again in (batch(old, "a", "b"), batch(old, "c", sequence=3)):
+                for core in (first, second):
+                    (answer,) = await core.append("orders", [again])
+                    assert isinstance(answer, NotAppended)
+                    assert (answer.reason, answer.reached) == ("moved", 2)
+
+
+@pytest.mark.parametrize("sealed_by", ["its broker", "the master"])
+async def test_another_producer_of_the_same_id_learns_of_a_closed_partition_that_it_is_not_its(
+    sealed_by: str,
+) -> None:
+    store = MemoryStore()
+    old = "e1.p01.v00-ff"
+    async with first_broker(store) as first:
+        await put(first, "orders", batch(old, "a", "b"), batch(old, "q", producer="q"))
+        await put(first, "orders", batch(old, "c", sequence=3))
+        if sealed_by == "its broker":
+            await split(first.catalogs, "orders")
+            await in_era(first, 2)
+    async with open_core(store, "broker-2", settings=QUICK) as second:
+        await in_era(second, 3 if sealed_by == "its broker" else 2)
+        for other in (
+            batch(old, "x", "y"),
+            batch(old, "a"),
+            batch(old, "a", "b", "c"),
+            batch(old, "b", sequence=2),
+        ):
+            (answer,) = await second.append("orders", [other])
+            assert answer == NotAppended(partition=RangeId(old), reason="taken")
+        for mine in (batch(old, "a", "b"), batch(old, "c", sequence=3)):
+            (answer,) = await second.append("orders", [mine])
+            assert isinstance(answer, NotAppended)
+            assert (answer.reason, answer.reached) == ("moved", 3)
 
 
 async def test_where_a_closed_partition_is_damaged_a_batch_waits_and_others_are_stored() -> (

@@ -1,5 +1,6 @@
 """The format of what brokers write."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.brokers.flush import (
     FlushDamaged,
     FlushHeader,
+    LastBatch,
     NewSection,
     PartitionEnd,
     Place,
@@ -52,6 +54,7 @@ SECTION = NewSection(
     stored=30,
     batches=(StoredBatch("p", 3, 1),),
     columns=Layout(b"\0", bytes(8), b"\1\0\0\0", b"a", b"", b"", bytes(4), b"", b"", b""),
+    checks=(17,),
 )
 
 layouts = st.builds(Layout, *[st.binary(max_size=40)] * 10)
@@ -121,6 +124,37 @@ def test_the_bytes_of_a_flush_are_frozen() -> None:
     assert encode_flush(header(65, ()), [SECTION]) == FROZEN
 
 
+def test_an_object_without_checksums_of_batches_is_read_and_they_stay_unknown() -> None:
+    """Earlier versions wrote none."""
+    old = decode_header(OLDER, CLUSTER, Place(2, "broker-1", 65))
+    now = decode_header(FROZEN, CLUSTER, Place(2, "broker-1", 65))
+    assert (old.sections[0].checks, now.sections[0].checks) == ((), (17,))
+    assert msgspec.structs.replace(old.sections[0], checks=(17,)) == now.sections[0]
+    key = ("orders", RangeId("e2.p01.v00-ff"))
+    assert ends_after([old])[key].batches_of("p") == ()
+    followed = header(66)
+    later = msgspec.structs.replace(now.sections[0], batches=(StoredBatch("p", 4, 1),))
+    both = [old, msgspec.structs.replace(followed, sections=(later,))]
+    assert ends_after(both)[key].producers == (Reached("p", 4, 5),)
+    assert ends_after(both)[key].batches_of("p") == ()  # those before are not known
+
+
+def test_the_end_of_a_partition_has_the_last_five_batches_of_each_producer() -> None:
+    headers = []
+    section = decode_header(FROZEN, CLUSTER, Place(2, "broker-1", 65)).sections[0]
+    for n in range(1, 9):
+        batches = (StoredBatch("p", n, 1), StoredBatch(f"q{n}", 1, 2))
+        one = msgspec.structs.replace(section, batches=batches, checks=(n, 100 + n))
+        first = header(64 + n, () if n == 1 else None)
+        headers.append(msgspec.structs.replace(first, sections=(one,)))
+    (end,) = ends_after(headers).values()
+    assert end.batches_of("p") == tuple(LastBatch(n, 1, n) for n in range(4, 9))
+    assert end.batches_of("q3") == (LastBatch(1, 2, 103),)
+    table = header(129, (end,))
+    assert decode_header(encode_flush(table), CLUSTER, table.place).table == (end,)
+    assert ends_after([table]) == ends_after(headers)
+
+
 def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> None:
     p1, p2 = RangeId("e2.p01.v00-ff"), RangeId("e2.p02.v00-ff")
     empty = Layout(*[b""] * 10)
@@ -168,8 +202,13 @@ def test_the_table_before_a_number_is_at_most_63_back(number: int) -> None:
     assert 0 <= number - at < 64
 
 
-FROZEN = (
+OLDER = (
     b"CFWAL1\r\ne\x00\x00\x00SE\x15s\x99\xd9 0123456789abcdef0123456789abcdef\x02\xa8broker-"
     b"1\xa1iA\x05\xc2\x90\x91\x9a\xa6orders\xade2.p01.v00-ff\x03\x01\t\x1e\x91\x93\xa1p\x03\x01\x00\x9a\x01\x08\x04\x01\x00\x00\x04\x00\x00\x00\xce\xd42\x85\xf3\x00\x00\x00"
     b"\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00"
+)
+FROZEN = (
+    b"CFWAL1\r\ng\x00\x00\x00X\xb2-\x1e\x99\xd9 0123456789abcdef0123456789abcdef\x02\xa8broker-"
+    b"1\xa1iA\x05\xc2\x90\x91\x9b\xa6orders\xade2.p01.v00-ff\x03\x01\t\x1e\x91\x93\xa1p\x03\x01\x00\x9a\x01\x08\x04\x01\x00\x00\x04\x00\x00\x00\xce\xd42\x85\xf3"
+    b"\x91\x11\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00"
 )
