@@ -51,7 +51,7 @@ def main(
 def _show(found: list[Verdict], seconds: float) -> None:
     table = Table("mutant", "in", "rule", "killed by", "s", box=None)
     for verdict in found:
-        killer, style = verdict.killer or "nobody: it survived", "" if verdict.killer else "red"
+        killer, style = verdict.killer or "none: it survived", "" if verdict.killer else "red"
         mutant = verdict.mutant
         row = (mutant.name, mutant.file, str(mutant.rule), killer, f"{verdict.seconds:.1f}")
         table.add_row(*row, style=style)

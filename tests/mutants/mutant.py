@@ -23,7 +23,7 @@ class Mutant:
     tests: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        assert self.tests, f"{self.name}: nobody is there to notice"
+        assert self.tests, f"{self.name}: no test is named that may notice"
         assert self.before != self.after, f"{self.name}: it breaks nothing"
 
     def apply(self, root: Path) -> None:

@@ -5,7 +5,7 @@ from .mutant import Mutant
 _CONTRACT = "tests/contract/test_lease_containers.py"
 _CARRIED = f"{_CONTRACT}::test_a_continuation_that_is_carried_along_is_not_written_by_acquiring"
 _LETTERS = "tests/contract/test_dead_letters_contract.py"
-_SIMULATION = "tests/simulation/test_simulation.py"
+_SEPARATE = "tests/unit/leases/test_separate_stores.py"
 _STORES = "tests/integration/test_store_leases.py"
 _ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
@@ -44,7 +44,7 @@ STORES = (
         before="        epoch = max(lease.epoch, checkpoint.epoch)\n",
         after="        epoch = lease.epoch\n",
         rule=5,
-        tests=(f"{_SIMULATION}::test_nothing_is_lost_where_ownership_is_forgotten",),
+        tests=(f"{_SEPARATE}::test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted",),
     ),
     Mutant(
         name="a listing of rows shows all fleets",

@@ -64,6 +64,16 @@ def test_another_start_of_the_same_host_keeps_nothing_of_the_one_before_it() -> 
     assert watch.expired(30, member(2, incarnation=A2))
 
 
+def test_a_start_that_owns_leases_itself_keeps_none_of_the_one_before_it() -> None:
+    heartbeats = Heartbeats()
+    of_the_next = replace(Lease(range=FeedRange(id=RangeId("r1"))).taken_by(A, A2), stamp=100.0)
+    heartbeats.lives([OWNED, of_the_next], [member(7)])
+    first = heartbeats.lives([OWNED, of_the_next], [member(1, incarnation=A2)])
+    later = heartbeats.lives([OWNED, of_the_next], [member(2, incarnation=A2)])
+    assert first[R0] == later[R0]
+    assert first[of_the_next.range_id] != later[of_the_next.range_id]
+
+
 @pytest.mark.parametrize("settings", [BY_RENEWAL, "", "not json"])
 def test_a_host_that_renews_each_lease_is_judged_by_its_leases_alone(settings: str) -> None:
     watch = Watch()

@@ -164,6 +164,20 @@ async def test_a_listing_older_than_the_last_renewal_is_no_look_at_the_lease() -
 async def test_a_lease_that_is_being_given_up_is_not_lost_to_its_own_release() -> None:
     owner = Owner()
     owned = await owner.begin()
-    await owned.give_up(Lease.released, None)
+    stored = asyncio.Event()
+    replace = owner.leases.replace
+
+    async def answered_late(lease: Lease) -> Lease:
+        released = await replace(lease)
+        stored.set()
+        await asyncio.sleep(1)
+        return released
+
+    owner.leases.replace = answered_late  # type: ignore[method-assign]
+    giving_up = asyncio.create_task(owned.give_up(Lease.released, None))
+    await stored.wait()
+    await owner.look()
+    assert not owned.lost
+    await giving_up
     await owner.look()
     assert not owned.lost
