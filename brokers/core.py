@@ -172,7 +172,7 @@ class BrokerCore:
         """
         for batch in batches:
             check_batch(batch)
-        await self._look_for(collection, *(x.partition for x in batches))
+        await self.look_for(collection, *(x.partition for x in batches))
         await self._follow()
         answers: list[Awaitable[Answer]] = [self._submit(collection, x) for x in batches]
         try:
@@ -240,7 +240,7 @@ class BrokerCore:
         retention has deleted what follows, ``RangeDamaged`` where it cannot be read, and
         ``RangeRefused`` for a position behind the end.
         """
-        await self._look_for(collection, partition)
+        await self.look_for(collection, partition)
         before = self.catalog.number
         try:
             found = await self._reads.read(collection, partition, after, max_bytes, wait)
@@ -254,7 +254,7 @@ class BrokerCore:
 
     async def end(self, collection: str, partition: RangeId) -> int:
         """Return the last sequence that a partition has now; 0 if it has none."""
-        await self._look_for(collection, partition)
+        await self.look_for(collection, partition)
         return await self._reads.end(collection, partition)
 
     def known_end(self, collection: str, partition: RangeId) -> int | None:
@@ -265,7 +265,7 @@ class BrokerCore:
         writer = self.writer.writer(found.era)
         if writer is None or not writer.has(collection, partition):
             return None
-        return writer.end(collection, partition).last
+        return writer.last(collection, partition)
 
     def behind(
         self, collection: str, partition: RangeId, after: int, found: ReadResult
@@ -282,7 +282,7 @@ class BrokerCore:
 
         ``None`` if there is no such record yet.
         """
-        await self._look_for(collection, partition)
+        await self.look_for(collection, partition)
         return await self._reads.before(collection, partition, time_us)
 
     def check_sight(self) -> None:
@@ -355,7 +355,7 @@ class BrokerCore:
         while not self.status().writing:
             await self.writer.changed.wait()
 
-    async def _look_for(self, collection: str, *partitions: RangeId) -> None:
+    async def look_for(self, collection: str, *partitions: RangeId) -> None:
         """Look for a newer catalog where this one does not have what is asked for."""
         try:
             known = self.index.collection(collection)

@@ -94,6 +94,11 @@ class OpenPartition:
         self._reached[name] = Reached(batch.numbering, through, now_us)
         self._last_batches[name] = with_batch(known, batch.sequence, batch.count, check)
 
+    @property
+    def written(self) -> int:
+        """The last sequence of the last section."""
+        return self._end.last
+
     def end(self) -> PartitionEnd:
         """Return its end as of the last section, for a table."""
         return replace(

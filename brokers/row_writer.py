@@ -114,6 +114,10 @@ class RowWriter:
         """Return how far a partition of this row has come in objects, durable or under way."""
         return self._partitions[collection, partition].end()
 
+    def last(self, collection: str, partition: RangeId) -> int:
+        """Return the last sequence of ``end``."""
+        return self._partitions[collection, partition].written
+
     @property
     def is_open(self) -> bool:
         return not (self._closing or self.lost)

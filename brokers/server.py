@@ -4,6 +4,7 @@
     GET  /v1/status                                      the cluster as this broker sees it
     GET  /v1/collections/C                               the topology; waits for a newer one
     POST /v1/collections/C/records                       append batches
+    POST /v1/collections/C/ends                          which of many partitions have more
     GET  /v1/collections/C/partitions/P/records          read, and wait for a first record
     GET  /v1/collections/C/partitions/P/end              the last sequence, and what is gone
     GET  /v1/collections/C/partitions/P/since            the sequence before a time
@@ -27,6 +28,7 @@ from aiohttp import hdrs, web
 
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
+from changefeed.brokers.ends import moved_partitions
 from changefeed.brokers.meters import BrokerMeters
 from changefeed.brokers.requests import (
     NewCollection,
@@ -53,6 +55,7 @@ from changefeed.feeds.brokers.wire import (
     MOST_BYTES,
     Compaction,
     End,
+    Positions,
     Refusal,
     Since,
     WireDamaged,
@@ -133,6 +136,7 @@ class BrokerServer:
                 web.get(one, self._topology),
                 web.put(one, self._create),
                 web.post(f"{one}/records", self._append),
+                web.post(f"{one}/ends", self._ends),
                 web.post(f"{one}/split", self._split),
                 web.post(f"{one}/merge", self._merge),
                 web.post(f"{one}/move", self._move),
@@ -259,6 +263,18 @@ class BrokerServer:
         return web.Response(
             body=b"".join(framed_read(result)), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE}
         )
+
+    async def _ends(self, request: web.Request) -> web.Response:
+        collection = await self._checked(request)
+        asked = await body_of(request, Positions)
+        found = await moved_partitions(
+            self._core,
+            collection,
+            asked.after,
+            wait=min(seconds_in(request.query, "wait"), _LONGEST_WAIT),
+            is_gone=lambda: request.transport is None,
+        )
+        return _json(found)
 
     async def _end(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)

@@ -179,7 +179,8 @@ class AnswersForMany(Protocol):
         """Return the ranges that have something after these positions.
 
         That is a change, their end, or an error that ``read`` raises. None that had some when
-        the feed was asked is left out; more than have some may be named.
+        the feed was asked is left out; more than have some may be named. Where none has, the
+        feed may wait some seconds for a first; the call may be cancelled, to ask about more.
         """
         ...
 

@@ -71,8 +71,8 @@ class FeedSettings(Section):
     """How often to look for ranges that are new."""
     parallelism: int = Field(default=1, ge=1, le=4096)
     """How many ranges to read at least. The first leases of a feed with fewer (in Cosmos DB
-    or an event log) are of parts of its ranges; later, ``changefeed split`` makes more. Alike
-    on all hosts."""
+    or an event log, also of a cluster) are of parts of its ranges; later, ``changefeed split``
+    makes more. Alike on all hosts."""
     lag_interval: Seconds = 10.0
     """How often to measure the lag of each range."""
 

@@ -22,6 +22,8 @@ from changefeed.feeds.brokers.wire import (
     CONTENT_TYPE,
     Compaction,
     End,
+    Moved,
+    Positions,
     Refusal,
     Since,
     Storage,
@@ -157,6 +159,24 @@ class BrokerClient:
         path = self._path("partitions", partition, "end")
         return _decoded(await self._ask("GET", urls, path, {"log": log}, of=partition), End)
 
+    async def ends(
+        self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
+    ) -> Mapping[RangeId, Moved]:
+        """Return what has come further than these sequences, as one broker knows.
+
+        With nothing there, wait for so many seconds.
+        """
+        asked = {"log": log, "wait": f"{wait:g}"}
+        body = await self._ask(
+            "POST",
+            urls,
+            self._path("ends"),
+            asked,
+            seconds=wait + _ANSWER,
+            body=msgspec.json.encode(Positions(after={**after})),
+        )
+        return _decoded(body, dict[RangeId, Moved])
+
     async def sequence_before(
         self, urls: Iterable[str], log: str, partition: RangeId, time_us: int
     ) -> int:
@@ -234,12 +254,20 @@ class BrokerClient:
         *,
         seconds: float = _ANSWER,
         of: RangeId | None = None,
+        body: bytes | None = None,
     ) -> bytes:
         """Ask one broker after the other until one answers."""
         failed: FeedUnavailable | None = None
         for url in self._in_order(urls):
             try:
-                return await self._once(method, f"{url}{path}", query, seconds=seconds, of=of)
+                return await self._once(
+                    method,
+                    f"{url}{path}",
+                    query,
+                    seconds=seconds,
+                    of=of,
+                    body=None if body is None else BytesIO(body),
+                )
             except FeedUnavailable as error:
                 self._aside[url] = asyncio.get_running_loop().time() + _ASIDE
                 failed = error

@@ -10,15 +10,17 @@ others return empty.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.ends import Ends
 from changefeed.feeds.brokers.protocol import Block, PartitionInfo
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
+from changefeed.feeds.eventlog import parts as parts_of
 from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joined
 from changefeed.feeds.eventlog.ids import (
     position,
@@ -57,6 +59,8 @@ class BrokersFeed:
         self._kept = _Kept()
         self._whole, self._whole_at = routes.topology.catalog, -_WHOLE_EVERY
         self._reached: dict[RangeId, int] = {}
+        self._ends = Ends(client, waits=wait > 0)
+        self._parts = parts_of.PartReader(self.identity, self._read_whole_at_once)
 
     @classmethod
     @asynccontextmanager
@@ -81,20 +85,46 @@ class BrokersFeed:
     async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
         time_us = None if isinstance(start, str) else instant_us(start)
         partition = await self._partition(range_id)
-        urls = self._routes.to_read(partition)
+        urls, name = self._routes.to_read(partition), partition.id
         if time_us is not None:
-            before = await self._client.sequence_before(urls, self.identity, range_id, time_us)
+            before = await self._client.sequence_before(urls, self.identity, name, time_us)
             return self._position(before)
-        end = await self._client.end(urls, self.identity, range_id)
+        end = await self._client.end(urls, self.identity, name)
         return self._position(end.start if start == "beginning" else end.last)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"
         partition = await self._partition(range_id)
-        last = sequence_in(range_id, after, self.identity)
-        changes = self._kept.take(range_id, last, limit)
+        part = parts_of.Part.of(partition, range_id)
+        if part is not None:
+            return await self._parts.read(part, after, limit)
+        return await self._page(partition, after, limit, wait=self._wait)
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return parts_of.cut(found, into)
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return parts_of.joined(parts)
+
+    def whole_of(self, range_id: RangeId) -> RangeId | None:
+        return parts_of.whole_of(range_id)
+
+    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
+        return parts_of.part_between(whole.id, low, high)
+
+    async def _read_whole_at_once(
+        self, partition: PartitionInfo, after: Continuation, limit: int
+    ) -> Page:
+        """Read for parts, which take turns: one that waited would keep the others waiting."""
+        return await self._page(partition, after, limit, wait=0.0)
+
+    async def _page(
+        self, partition: PartitionInfo, after: Continuation, limit: int, *, wait: float
+    ) -> Page:
+        last = sequence_in(partition.id, after, self.identity)
+        changes = self._kept.take(partition.id, last, limit)
         if not changes:
-            changes = await self._read(partition, last, limit)
+            changes = await self._read(partition, last, limit, wait)
         if not changes:
             return Page(changes=(), continuation=after)
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
@@ -106,14 +136,24 @@ class BrokersFeed:
         partition = await self._partition(range_id)
         last = sequence_in(range_id, after, self.identity)
         urls = self._routes.to_read(partition)
-        end = await self._client.end(urls, self.identity, range_id)
+        end = await self._client.end(urls, self.identity, partition.id)
         if last > end.last:
             await self._check_reached(partition, last)
         return max(end.last - last, 0)
 
-    async def _read(self, partition: PartitionInfo, last: int, limit: int) -> Sequence[Change]:
-        range_id = partition.range.id
-        wait = 0.0 if partition.last is not None or self._waiting.locked() else self._wait
+    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+        """Return those that ``AnswersForMany`` says; wait some seconds for a first of them."""
+        return await self._ends.news(self._routes, positions)
+
+    async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+        return await self._ends.lags(self._routes, positions)
+
+    async def _read(
+        self, partition: PartitionInfo, last: int, limit: int, wait: float
+    ) -> Sequence[Change]:
+        range_id = partition.id
+        if partition.last is not None or self._waiting.locked():
+            wait = 0.0
         async with self._waiting if wait else _no_limit():
             found = await self._client.read(
                 self._routes.to_read(partition),
@@ -137,7 +177,7 @@ class BrokersFeed:
 
     async def _check_reached(self, partition: PartitionInfo, last: int) -> None:
         """Refuse a position that the range has not reached, which only its writer knows."""
-        range_id = partition.range.id
+        range_id = partition.id
         if last <= self._reached.get(range_id, 0):
             return
         end = partition.last
@@ -151,10 +191,10 @@ class BrokersFeed:
         self._reached[range_id] = last
 
     async def _partition(self, range_id: RangeId) -> PartitionInfo:
-        if range_id not in self._routes.by_id:
+        if (parts_of.whole_of(range_id) or range_id) not in self._routes.by_id:
             # It may have been opened since, and not each broker has seen that.
             await self._refresh(at_least=self._routes.topology.catalog + 1)
-        return self._routes.partition(range_id)
+        return self._routes.holding(range_id)
 
     async def _refresh(self, *, at_least: int = 0) -> None:
         """Learn the newest topology, most of the time without eras that were over before.

@@ -152,6 +152,13 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     last: int | None = None
     moving_to: str = ""
 
+    @property
+    def id(self) -> RangeId:
+        return self.range.id
+
+    def as_range(self) -> FeedRange:
+        return self.range
+
 
 class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A broker of the newest era, and where it is reached (``host:port``)."""

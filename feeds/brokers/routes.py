@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from changefeed.feeds.brokers.protocol import PartitionInfo, Topology
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
+from changefeed.feeds.eventlog.ids import part_in
 from changefeed.feeds.feed import FeedRange, RangeId
 
 NEWEST = 2**31
@@ -66,6 +67,14 @@ class Routes:
             raise RangeUnknown(wanted)
         return found
 
+    def holding(self, wanted: RangeId) -> PartitionInfo:
+        """Return a partition, or the one that a part belongs to."""
+        part = part_in(wanted)
+        found = self.partition(wanted if part is None else part[0])
+        if part is not None and not found.low <= part[1] <= part[2] <= found.high:
+            raise RangeUnknown(wanted)
+        return found
+
     def open_at(self, place: Place) -> PartitionInfo:
         """Return the partition that takes the keys of a place."""
         found = self._open.get(place)
@@ -90,4 +99,4 @@ class Routes:
 
     def _known(self, names: Iterable[str]) -> Sequence[str]:
         found = (self._urls.get(x) for x in names)
-        return list(dict.fromkeys(x for x in found if x))
+        return tuple(dict.fromkeys(x for x in found if x))

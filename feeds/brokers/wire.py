@@ -135,6 +135,22 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     last: int
 
 
+class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The sequences that readers of some partitions have come to."""
+
+    after: dict[RangeId, int]
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that has ended, or has more than its reader knows.
+
+    ``last`` is its last sequence, ``None`` where another broker knows.
+    """
+
+    last: int | None
+    ended: bool = False
+
+
 class Since(msgspec.Struct, frozen=True, kw_only=True):
     """The last sequence before a time."""
 

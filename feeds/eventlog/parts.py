@@ -15,12 +15,11 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.eventlog.catalog import Partition
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.ids import part_id, part_in, position, sequence_in
 from changefeed.feeds.feed import (
@@ -74,17 +73,35 @@ def _virtual(bound: str) -> int:
     return int(bound[-3:], 16)
 
 
+class Partition(Protocol):
+    """Virtual parts that have one order, both ends included."""
+
+    @property
+    def id(self) -> RangeId: ...
+
+    @property
+    def low(self) -> int: ...
+
+    @property
+    def high(self) -> int: ...
+
+    def as_range(self) -> FeedRange: ...
+
+
+P = TypeVar("P", bound=Partition)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Generic[P]):
     """Some virtual parts of a partition, both ends included."""
 
     id: RangeId
-    partition: Partition
+    partition: P
     low: int
     high: int
 
     @classmethod
-    def of(cls, partition: Partition, range_id: RangeId) -> "Part | None":
+    def of(cls, partition: P, range_id: RangeId) -> "Part[P] | None":
         """Return the part of the partition that a name means; ``None`` for the partition."""
         found = part_in(range_id)
         if found is None:
@@ -119,7 +136,7 @@ class _Shared:
             size=sum(_CHANGE_BYTES + len(x.body) + len(x.previous or b"") for x in changes),
         )
 
-    def of_part(self, part: Part, after: int, limit: int) -> list[Change]:
+    def of_part(self, part: Part[P], after: int, limit: int) -> list[Change]:
         """Return the changes of a part behind a sequence of the page."""
         begin = after + 1 - self.changes[0].sequence
         low, high = part.low, part.high
@@ -131,21 +148,23 @@ class _Shared:
         return [msgspec.structs.replace(x, range_id=part.id) for x in own[:limit]]
 
 
-ReadWhole = Callable[[Partition, Continuation, int], Awaitable[Page]]
+class PartReader(Generic[P]):
+    """Reads the parts of all partitions of a log, through the pages of these.
 
+    ``read`` reads a partition after a position, about so many changes of it.
+    """
 
-class PartReader:
-    """Reads the parts of all partitions of a log, through the pages of these."""
-
-    def __init__(self, identity: str, read: ReadWhole) -> None:
+    def __init__(
+        self, identity: str, read: Callable[[P, Continuation, int], Awaitable[Page]]
+    ) -> None:
         self._identity = identity
         self._read_whole = read
         self._pages = _SharedPages()
-        self._reading: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._reading: defaultdict[RangeId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.decoded = 0
         """How many changes were read from partitions so far."""
 
-    async def read(self, part: Part, after: Continuation, limit: int) -> Page:
+    async def read(self, part: Part[P], after: Continuation, limit: int) -> Page:
         last = sequence_in(part.id, after, self._identity)
         clock = asyncio.get_running_loop().time
         until, size = clock() + _LONGEST_SCAN, 0
@@ -166,10 +185,10 @@ class PartReader:
         reached = own[-1].sequence if own else last
         return Page(changes=own, continuation=position(self._identity, reached))
 
-    async def _page(self, partition: Partition, last: int) -> _Shared | None:
+    async def _page(self, partition: P, last: int) -> _Shared | None:
         """Return a page with the change behind a sequence; ``None`` if there is none yet."""
-        async with self._reading[partition.number]:
-            found = self._pages.find(partition.number, last + 1)
+        async with self._reading[partition.id]:
+            found = self._pages.find(partition.id, last + 1)
             if found is None:
                 after = position(self._identity, last)
                 changes = (await self._read_whole(partition, after, _PAGE)).changes
@@ -177,11 +196,11 @@ class PartReader:
                     return None
                 self.decoded += len(changes)
                 found = _Shared.of(partition, changes)
-                self._pages.keep(partition.number, found)
+                self._pages.keep(partition.id, found)
             return found
 
 
-def _of_part(error: RangeEnded | RangeRefused, part: Part) -> Exception:
+def _of_part(error: RangeEnded | RangeRefused, part: Part[P]) -> Exception:
     if isinstance(error, RangeEnded):
         return RangeEnded(part.id, part.successors_in(error.successors))
     return type(error)(part.id, error.reason.replace(part.partition.id, part.id))
@@ -191,11 +210,11 @@ class _SharedPages:
     """The pages that were used last, up to so many bytes."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int], _Shared] = OrderedDict()
-        self._firsts: defaultdict[int, list[int]] = defaultdict(list)
+        self._kept: OrderedDict[tuple[RangeId, int], _Shared] = OrderedDict()
+        self._firsts: defaultdict[RangeId, list[int]] = defaultdict(list)
         self._size = 0
 
-    def find(self, partition: int, sequence: int) -> _Shared | None:
+    def find(self, partition: RangeId, sequence: int) -> _Shared | None:
         firsts = self._firsts[partition]
         n = bisect_right(firsts, sequence) - 1
         if n < 0:
@@ -207,7 +226,7 @@ class _SharedPages:
         self._kept.move_to_end(place)
         return found
 
-    def keep(self, partition: int, page: _Shared) -> None:
+    def keep(self, partition: RangeId, page: _Shared) -> None:
         place = partition, page.changes[0].sequence
         firsts = self._firsts[partition]
         before = self._kept.pop(place, None)
@@ -216,6 +235,6 @@ class _SharedPages:
         self._size += page.size - (before.size if before else 0)
         self._kept[place] = page
         while self._size > _CACHED_BYTES and len(self._kept) > 1:
-            (number, first), dropped = self._kept.popitem(last=False)
-            self._firsts[number].remove(first)
+            (name, first), dropped = self._kept.popitem(last=False)
+            self._firsts[name].remove(first)
             self._size -= dropped.size

@@ -2,12 +2,13 @@
 
 A feed that answers for many ranges in one call (``AnswersForMany``) is asked every
 ``feed.poll_interval`` for all that wait, and only those that have news are read. So an idle
-range has no timer, and no task that wakes. Other feeds are asked range by range, and for one
-that stays idle ever less often, up to ``feed.max_poll_interval``.
+range has no timer, and no task that wakes. A feed may hold the question until there is news, as
+brokers do: it is asked again, for all, when more ranges wait. Other feeds are asked range by
+range, and for one that stays idle ever less often, up to ``feed.max_poll_interval``.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from random import Random
 
@@ -32,27 +33,50 @@ class IdleRanges:
         self._random = random
         self._waiting: dict[RangeId, tuple[Continuation, LightEvent]] = {}
         self._any = asyncio.Event()
+        self._more = asyncio.Event()
+        """Something waits that the question under way is not about."""
 
     async def run(self) -> None:
         """Ask for those that wait, until cancelled; end at once if the feed cannot say."""
-        feed = self._feed
+        feed, patience = self._feed, self._settings.poll_interval
         while feed is not None:
             await self._any.wait()
             await self._sleep(self._settings.poll_interval)
-            if self._waiting:
-                await self._ask(feed)
-            else:
+            if not self._waiting:
                 self._any.clear()
+            elif await self._ask(feed, patience):
+                patience = self._settings.poll_interval
+            else:
+                patience *= 2  # else a slow feed would never come to answer
 
-    async def _ask(self, feed: AnswersForMany) -> None:
+    async def _ask(self, feed: AnswersForMany, patience: float) -> bool:
+        """Wake what has news. Return whether the feed answered: it is not waited for when more
+        ranges wait, and it has had so many seconds since.
+        """
+        self._more.clear()
         positions = {name: after for name, (after, _) in self._waiting.items()}
+        asking = asyncio.create_task(self._found(feed, positions))
+        more = asyncio.create_task(self._more.wait())
         try:
-            found = await self._retrier.call("news", partial(feed.news, positions))
-        except FeedError:
-            found = positions  # each reader finds out for itself, and says so
+            await asyncio.wait({asking, more}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asking}, timeout=patience)
+            found = asking.result() if asking.done() else ()
+        finally:
+            asking.cancel()
+            more.cancel()
+            await asyncio.gather(asking, more, return_exceptions=True)
         for range_id in found:
             if range_id in self._waiting and range_id in positions:
                 self._waiting[range_id][1].set()
+        return not asking.cancelled()
+
+    async def _found(
+        self, feed: AnswersForMany, positions: Mapping[RangeId, Continuation]
+    ) -> Collection[RangeId]:
+        try:
+            return await self._retrier.call("news", partial(feed.news, positions))
+        except FeedError:
+            return positions  # each reader finds out for itself, and says so
 
     async def news(self, range_id: RangeId, after: Continuation, pause: "Pause") -> None:
         """Wait until it is time to read on after a position, where there was nothing.
@@ -65,6 +89,7 @@ class IdleRanges:
         news = LightEvent()
         self._waiting[range_id] = after, news
         self._any.set()
+        self._more.set()
         try:
             await news.wait()
         finally:

@@ -117,7 +117,7 @@ def change(sequence: int, key: str) -> Change:
     )
 
 
-def part(low: int, high: int, of: Partition) -> parts_of.Part:
+def part(low: int, high: int, of: Partition) -> parts_of.Part[Partition]:
     return parts_of.Part(id=RangeId(f"{WHOLE}~x"), partition=of, low=low, high=high)
 
 
@@ -161,7 +161,7 @@ async def test_what_is_wrong_with_a_partition_is_said_of_the_part() -> None:
         RangeEnded(WHOLE, ()),
     ]
 
-    async def read(*_: object) -> Page:
+    async def read(_: Partition, __: Continuation, ___: int) -> Page:
         raise errors.pop(0)
 
     reader, start = parts_of.PartReader("f" * 32, read), position("f" * 32, 0)

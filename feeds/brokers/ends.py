@@ -1,0 +1,159 @@
+"""Where the partitions of a collection end, for all of their readers at once.
+
+Each broker is asked in one request for all that it writes, and holds it until one of them has
+come further. Where there are several brokers, all are asked first without waiting: so one that
+always has news does not keep readers from those of the others.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.feeds.brokers.protocol import PartitionInfo
+from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.wire import Moved
+from changefeed.feeds.errors import RangeRefused, RangeUnknown
+from changefeed.feeds.eventlog.ids import sequence_in
+from changefeed.feeds.feed import Continuation, RangeId
+
+_HELD: Final = 10.0
+"""For how many seconds a broker holds the question where there is no news."""
+
+_Ask = Mapping[RangeId, int]
+"""The sequences after which partitions are asked for."""
+_Asks = Mapping[Sequence[str], _Ask]
+"""Those of partitions of one broker, by its URL and those of the others."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """How far a partition was read, or a part of it."""
+
+    partition: PartitionInfo
+    after: int
+
+    @property
+    def name(self) -> RangeId:
+        return self.partition.id
+
+    @property
+    def is_closed(self) -> bool:
+        return self.partition.last is not None
+
+    def has_news(self, asked: _Ask, moved: Mapping[RangeId, Moved]) -> bool:
+        """Whether there is something, as the answer to what was asked says."""
+        if self.is_closed:
+            return True
+        found = moved.get(self.name)
+        if found is None:  # it ends where the first of its readers is
+            return self.after != asked[self.name]
+        return found.ended or found.last != self.after
+
+    def lag(self, asked: _Ask, moved: Mapping[RangeId, Moved]) -> int | None:
+        last = self.partition.last
+        if last is None:
+            last = moved[self.name].last if self.name in moved else asked[self.name]
+        return None if last is None or last < self.after else last - self.after
+
+
+class Ends:
+    """Without ``waits`` no broker holds a question."""
+
+    def __init__(self, client: BrokerClient, *, waits: bool) -> None:
+        self._client = client
+        self._held = _HELD if waits else 0.0
+
+    async def news(
+        self, routes: Routes, positions: Mapping[RangeId, Continuation]
+    ) -> Collection[RangeId]:
+        """See ``AnswersForMany``; wait for a first range that has news.
+
+        What is closed, refused or not known is among them: its reader finds out.
+        """
+        readers = _readers(routes, positions)
+        asks = _asks(routes, readers.values())
+        asked = _joined(asks.values())
+
+        def named(moved: Mapping[RangeId, Moved]) -> Collection[RangeId]:
+            return [
+                x for x in positions if x not in readers or readers[x].has_news(asked, moved)
+            ]
+
+        certain = len(readers) < len(positions) or any(x.is_closed for x in readers.values())
+        waits = bool(self._held) and not certain
+        if not waits or len(asks) > 1:
+            found = named(await self._all(routes, asks))
+            if found or not waits:
+                return found
+        return named(await self._first(routes, asks))
+
+    async def lags(
+        self, routes: Routes, positions: Mapping[RangeId, Continuation]
+    ) -> Mapping[RangeId, int]:
+        """Return how many changes lie behind each position, where that can be said."""
+        readers = _readers(routes, positions)
+        asks = _asks(routes, readers.values())
+        asked, moved = _joined(asks.values()), await self._all(routes, asks)
+        lags = {name: x.lag(asked, moved) for name, x in readers.items()}
+        return {name: lag for name, lag in lags.items() if lag is not None}
+
+    async def _all(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, Moved]:
+        """Ask each broker for what has moved by now."""
+        async with asyncio.TaskGroup() as group:
+            asking = [group.create_task(self._ask(routes, x, y)) for x, y in asks.items()]
+        return _joined(x.result() for x in asking)
+
+    async def _first(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, Moved]:
+        """Wait for the first broker with an answer that says something."""
+        asking = {
+            asyncio.create_task(self._ask(routes, x, y, wait=self._held))
+            for x, y in asks.items()
+        }
+        rest = asking
+        try:
+            while rest:
+                done, rest = await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
+                found = _joined(x.result() for x in done)
+                if found:
+                    return found
+        finally:
+            for x in asking:
+                x.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        return {}
+
+    async def _ask(
+        self, routes: Routes, urls: Sequence[str], after: _Ask, *, wait: float = 0.0
+    ) -> Mapping[RangeId, Moved]:
+        return await self._client.ends(urls, routes.identity, after, wait=wait)
+
+
+def _readers(
+    routes: Routes, positions: Mapping[RangeId, Continuation]
+) -> Mapping[RangeId, _Reader]:
+    """Return those of ranges that are known, at positions that can be read."""
+    found: dict[RangeId, _Reader] = {}
+    for name, position in positions.items():
+        with suppress(RangeRefused, RangeUnknown):
+            partition = routes.holding(name)
+            after = sequence_in(name, position, routes.identity)
+            found[name] = _Reader(partition=partition, after=after)
+    return found
+
+
+def _asks(routes: Routes, readers: Iterable[_Reader]) -> _Asks:
+    """Return the least sequence that was read of each open partition, by whom to ask."""
+    asks: dict[Sequence[str], dict[RangeId, int]] = {}
+    for x in readers:
+        if not x.is_closed:
+            ask = asks.setdefault(routes.to_read(x.partition), {})
+            ask[x.name] = min(x.after, ask.get(x.name, x.after))
+    return asks
+
+
+def _joined(pieces: Iterable[Mapping[RangeId, T]]) -> Mapping[RangeId, T]:
+    return {name: x for piece in pieces for name, x in piece.items()}

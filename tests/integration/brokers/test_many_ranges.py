@@ -1,0 +1,161 @@
+"""News of many ranges over HTTP, and parts of the ranges of brokers, read by hosts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+
+import pytest
+
+from changefeed.brokers import operations
+from changefeed.brokers.core import BrokerCore
+from changefeed.feeds.brokers.access import BrokerAccess
+from changefeed.feeds.brokers.feed import BrokersFeed
+from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_producer
+from changefeed.feeds.brokers.protocol import PartitionInfo
+from changefeed.feeds.brokers.sender import ProducerOptions
+from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.wire import Moved
+from changefeed.feeds.eventlog.records import Record
+from changefeed.feeds.feed import FeedRange
+from changefeed.leases.memory import MemoryLeases
+from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
+from tests.support.fleet import Fleet, Parts
+
+pytestmark = pytest.mark.real_time
+WAITING = BrokerAccess(token=TOKEN, wait=0.05)
+
+
+@asynccontextmanager
+async def given(
+    parts: int, access: BrokerAccess = WAITING
+) -> AsyncIterator[tuple[BrokerCore, BrokersFeed, BrokersProducer]]:
+    async with broker(MemoryStore()) as (core, address):
+        await operations.create_collection(core.catalogs, COLLECTION, parts=parts)
+        at, options = address_of(address), ProducerOptions(linger=0.0)
+        async with (
+            BrokersFeed.open(at, access) as feed,
+            open_brokers_producer(at, ACCESS, options) as producer,
+        ):
+            yield core, feed, producer
+
+
+async def test_a_question_about_many_ranges_is_held_until_one_has_news() -> None:
+    async with given(8) as (_, feed, producer):
+        await producer.send("k", 1)
+        ends = {x.id: await feed.resolve_start(x.id, "now") for x in await feed.ranges()}
+        began = monotonic()
+        news = asyncio.create_task(feed.news(ends))
+        await asyncio.sleep(0.5)
+        assert not news.done()
+        await producer.send("k", 2)
+        (name,) = await news
+        assert monotonic() - began < 5
+        assert await feed.lags(ends) == {**dict.fromkeys(ends, 0), name: 1}
+        assert [x.value() for x in (await feed.read(name, ends[name], 9)).changes] == [2]
+
+
+async def test_an_era_that_ends_is_news_of_all_that_it_ends() -> None:
+    async with given(2) as (core, feed, _):
+        ends = {x.id: await feed.resolve_start(x.id, "now") for x in await feed.ranges()}
+        news = asyncio.create_task(feed.news(ends))
+        await asyncio.sleep(0.2)
+        assert not news.done()
+        await operations.split(core.catalogs, COLLECTION)
+        async with asyncio.timeout(8):
+            assert {*await news} == {*ends}
+
+
+async def test_a_client_that_goes_away_leaves_nothing_behind_at_the_broker() -> None:
+    async with given(8) as (_, feed, _producer):
+        ends = {x.id: await feed.resolve_start(x.id, "now") for x in await feed.ranges()}
+        before = len(asyncio.all_tasks())
+        asking = [asyncio.create_task(feed.news(ends)) for _ in range(20)]
+        await asyncio.sleep(0.5)
+        assert len(asyncio.all_tasks()) > before + 2 * len(asking)
+        for x in asking:
+            x.cancel()
+        began = monotonic()
+        while len(asyncio.all_tasks()) > before:
+            await asyncio.sleep(0.02)
+            assert monotonic() - began < 5
+
+
+async def test_what_another_broker_writes_is_answered_as_not_known_here() -> None:
+    store = MemoryStore()
+    async with broker(store, "broker-1") as (first, one), broker(store, "broker-2") as (_, _):
+        await operations.create_collection(first.catalogs, COLLECTION, parts=2)
+        async with BrokersFeed.open(address_of(one), ACCESS) as feed:
+            open_ = await partitions(feed)
+            async with asyncio.timeout(20):
+                while len({x.broker for x in open_}) < 2:
+                    await first.writer.changed.wait()
+                    open_ = await partitions(feed)
+            after = {x.id: 0 for x in open_}
+            found = await feed._client.ends([f"http://{one}"], feed.identity, after, wait=0)
+            assert found == {x.id: Moved(last=None) for x in open_ if x.broker == "broker-2"}
+
+
+async def partitions(feed: BrokersFeed) -> list[PartitionInfo]:
+    """Return those that are open now."""
+    await feed.ranges()
+    return [x for x in feed._routes.topology.partitions if x.last is None]
+
+
+async def test_parts_of_a_range_of_brokers_are_read_by_hosts_through_a_new_era() -> None:
+    settings: Parts = {
+        "feed": {
+            "start": "beginning",
+            "page_size": 10,
+            "parallelism": 4,
+            "poll_interval": 0.05,
+        },
+    }
+    async with given(1) as (core, feed, producer):
+        await producer.send_many(records(0, 200))
+        async with Fleet(feed, MemoryLeases(), parts=settings) as fleet:
+            for name in ("a", "b"):
+                fleet.start(name)
+            await delivered(fleet, 200)
+            parts = [x for x in await fleet.owners() if feed.whole_of(x)]
+            assert len(parts) == 4
+            await producer.send_many(records(200, 300))
+            await operations.split(core.catalogs, COLLECTION)
+            await producer.send_many(records(300, 400))
+            await delivered(fleet, 400)
+            of_keys: dict[str, list[int]] = {}
+            for change in fleet.log.changes:
+                of_keys.setdefault(change.key, []).append(int(change.body))
+            assert all(x == sorted(x) for x in of_keys.values())
+            read = {x.range_id for x in fleet.log.changes if int(x.body) < 200}
+            assert read <= {*parts}
+            assert len(read) > 1
+
+
+async def test_parts_that_one_process_reads_share_what_it_was_sent() -> None:
+    async with given(1, ACCESS) as (_, feed, producer):
+        await producer.send_many(records(0, 3000))
+        (whole,) = await feed.ranges()
+        parts = feed.cut(whole, 4)
+        counts = await asyncio.gather(*(count_of(feed, x) for x in parts))
+        assert sum(counts) == 3000
+        assert feed._parts.decoded == 3000
+
+
+async def count_of(feed: BrokersFeed, part: FeedRange) -> int:
+    after, count = await feed.resolve_start(part.id, "beginning"), 0
+    while (page := await feed.read(part.id, after, 100)).changes:
+        after, count = page.continuation, count + len(page.changes)
+    return count
+
+
+def records(first: int, last: int) -> list[Record]:
+    return [Record(key=f"k{n % 40}", body=b"%d" % n) for n in range(first, last)]
+
+
+async def delivered(fleet: Fleet, count: int) -> None:
+    """Wait until so many changes have been delivered; check that it is each once."""
+    async with asyncio.timeout(30):
+        while len(fleet.log.changes) < count:  # noqa: ASYNC110 - it is a list
+            await asyncio.sleep(0.02)
+    assert sorted(int(x.body) for x in fleet.log.changes) == list(range(count))

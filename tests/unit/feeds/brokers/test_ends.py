@@ -1,0 +1,156 @@
+"""News of many ranges, from a few brokers that hold the question."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, cast
+
+from changefeed.feeds.brokers.ends import Ends
+from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.wire import Moved
+from changefeed.feeds.eventlog.ids import part_id, position
+from changefeed.feeds.feed import Continuation, RangeId
+from tests.support.model_cluster import IDENTITY, ModelCluster
+
+Asked = tuple[str, Mapping[RangeId, int], float]
+
+
+class HoldingBrokers:
+    """Each knows how far its own partitions are. Some are slow: they take half a second."""
+
+    def __init__(self, brokers: int) -> None:
+        self.cluster = ModelCluster(12, brokers, Random(7))
+        self.lasts: dict[RangeId, int] = {}
+        self.asked: list[Asked] = []
+        self.waiting = 0
+        self.slow: set[str] = set()
+        self._moved = asyncio.Event()
+
+    def move(self, name: RangeId, last: int) -> None:
+        self.lasts[name] = last
+        self._moved.set()
+
+    async def ends(
+        self, urls: Sequence[str], log: str, after: Mapping[RangeId, int], *, wait: float
+    ) -> Mapping[RangeId, Moved]:
+        assert log == IDENTITY
+        self.asked.append((urls[0], after, wait))
+        self.waiting += 1
+        try:
+            await asyncio.sleep(0.5 if urls[0] in self.slow else 0)
+            async with asyncio.timeout(wait or None):
+                while not (found := self._found(after)) and wait:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            return {}
+        finally:
+            self.waiting -= 1
+        return found
+
+    def _found(self, after: Mapping[RangeId, int]) -> Mapping[RangeId, Moved]:
+        ends = {name: self.lasts.get(name, 0) for name in after}
+        return {x: Moved(last=last) for x, last in ends.items() if last != after[x]}
+
+
+def at(names: Iterable[RangeId], sequence: int = 0) -> dict[RangeId, Continuation]:
+    return {x: position(IDENTITY, sequence) for x in names}
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def given(brokers: int) -> tuple[HoldingBrokers, Ends, Routes]:
+    client = HoldingBrokers(brokers)
+    routes = await client.cluster.routes()
+    return client, Ends(cast("Any", client), waits=True), routes
+
+
+async def test_each_broker_is_asked_once_for_all_that_it_writes_and_holds_the_question() -> (
+    None
+):
+    client, ends, routes = await given(3)
+    began = now()
+    news = asyncio.create_task(cast("Any", ends.news(routes, at(routes.by_id))))
+    await asyncio.sleep(5)
+    waits = [x for x in client.asked if x[2]]
+    assert len(waits) == 3
+    assert sorted(name for _, after, _ in waits for name in after) == sorted(routes.by_id)
+    client.move(min(routes.by_id), 4)
+    assert await news == [min(routes.by_id)]
+    assert now() == began + 5
+    assert client.waiting == 0
+
+
+async def test_without_news_the_question_ends_after_a_while() -> None:
+    client, ends, routes = await given(1)
+    began = now()
+    assert await ends.news(routes, at(routes.by_id)) == []
+    assert now() == began + 10
+    assert [x[2] for x in client.asked] == [10]
+
+
+async def test_a_broker_that_always_has_news_does_not_keep_those_of_a_slow_one_unheard() -> (
+    None
+):
+    client, ends, routes = await given(2)
+    first, second = (
+        next(x.id for x in routes.by_id.values() if x.broker == name) for name in ("b0", "b1")
+    )
+    client.slow.add(routes.to_read(routes.partition(second))[0])
+    client.move(first, 1)
+    client.move(second, 1)
+    assert {*await ends.news(routes, at([first, second]))} == {first, second}
+
+
+async def test_parts_of_a_partition_are_asked_for_by_the_one_that_is_behind() -> None:
+    client, ends, routes = await given(1)
+    whole = min(routes.by_id)
+    low, high = part_id(whole, 0, 127), part_id(whole, 128, 255)
+    client.move(whole, 9)
+    positions = {**at([low], 9), **at([high], 5)}
+    assert await ends.news(routes, positions) == [high]
+    assert [x[1] for x in client.asked] == [{whole: 5}]
+    assert await ends.lags(routes, positions) == {low: 0, high: 4}
+    beyond = {**at([low], 9), **at([high], 12)}
+    assert await ends.news(routes, beyond) == [high]
+    assert await ends.lags(routes, beyond) == {low: 0}
+
+
+async def test_what_is_closed_or_not_known_is_named_at_once_and_with_it_what_has_news() -> None:
+    client, ends, _ = await given(1)
+    client.cluster.begin_era(1)
+    routes = await client.cluster.routes()
+    closed, open_ = (
+        [x.id for x in routes.by_id.values() if (x.last is None) == wanted]
+        for wanted in (False, True)
+    )
+    client.move(open_[0], 3)
+    unknown, wrong = RangeId("unknown"), part_id(open_[1], 0, 256)
+    positions = {
+        **at(open_),
+        **at(closed[:1]),
+        **at([unknown, wrong]),
+        open_[2]: Continuation("odd"),
+    }
+    expected = {open_[0], closed[0], unknown, wrong, open_[2]}
+    assert {*await ends.news(routes, positions)} == expected
+    assert [{*after} for _, after, _ in client.asked] == [{*open_} - {open_[2]}]
+    assert await ends.lags(routes, at([*closed, open_[0]])) == {
+        **dict.fromkeys(closed, 0),
+        open_[0]: 3,
+    }
+
+
+async def test_a_partition_that_another_broker_writes_has_news_and_no_lag() -> None:
+    _, _, routes = await given(1)
+    name = min(routes.by_id)
+
+    class Elsewhere:
+        async def ends(self, *_: object, **__: object) -> Mapping[RangeId, Moved]:
+            return {name: Moved(last=None)}
+
+    ends = Ends(cast("Any", Elsewhere()), waits=True)
+    assert await ends.news(routes, at([name])) == [name]
+    assert await ends.lags(routes, at([name])) == {}

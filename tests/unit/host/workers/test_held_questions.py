@@ -1,0 +1,120 @@
+"""One question for all ranges that wait, to a feed that takes its time with the answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, cast
+
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.host.events import HostEvents
+from changefeed.host.retries import Retrier
+from changefeed.host.settings import FeedSettings
+from changefeed.host.workers.idle_ranges import IdleRanges, Pause
+from changefeed.leases.lease import HostName
+
+A, B = RangeId("a"), RangeId("b")
+
+
+class HoldingFeed:
+    """Holds each question until there is news, or for so many seconds, or gives it up."""
+
+    def __init__(self, held: float) -> None:
+        self.held = held
+        self.moved: set[RangeId] = set()
+        self.asked: list[Collection[RangeId]] = []
+        self.waiting = 0
+        self._more = asyncio.Event()
+
+    def append(self, range_id: RangeId) -> None:
+        self.moved.add(range_id)
+        self._more.set()
+
+    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+        self.asked.append(set(positions))
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self.held):
+                while not self.moved & positions.keys():
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            return ()
+        finally:
+            self.waiting -= 1
+        return self.moved & positions.keys()
+
+    async def lags(self, _: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
+        return {}
+
+
+class SlowFeed(HoldingFeed):
+    """Answers after so many seconds, whatever there is."""
+
+    async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+        await asyncio.sleep(self.held)
+        return self.moved & positions.keys()
+
+
+@asynccontextmanager
+async def waiting_at(feed: HoldingFeed) -> AsyncIterator[IdleRanges]:
+    random = Random(1)
+    idle = IdleRanges(
+        cast("Any", feed),
+        FeedSettings(),
+        retrier=Retrier(HostEvents(HostName("a")), random),
+        random=random,
+    )
+    running = asyncio.create_task(idle.run())
+    yield idle
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def wait_for(idle: IdleRanges, range_id: RangeId) -> asyncio.Task[None]:
+    return asyncio.create_task(idle.news(range_id, Continuation("0"), Pause(lambda: True)))
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_feed_that_holds_the_question_is_asked_again_when_more_ranges_wait() -> None:
+    feed = HoldingFeed(held=1000)
+    async with waiting_at(feed) as idle:
+        first = wait_for(idle, A)
+        await asyncio.sleep(20)
+        second = wait_for(idle, B)
+        await asyncio.sleep(5)
+        assert feed.asked == [{A}, {A, B}]
+        feed.append(B)
+        await second
+        assert now() == 25
+        assert not first.done()
+        feed.append(A)
+        await first
+        assert now() < 27
+
+
+async def test_a_slow_feed_is_heard_though_ranges_come_to_wait_all_the_time() -> None:
+    feed = SlowFeed(held=5)
+    feed.append(A)
+    async with waiting_at(feed) as idle:
+        first = wait_for(idle, A)
+        others = list[asyncio.Task[None]]()
+        while not first.done():
+            others.append(wait_for(idle, RangeId(f"r{len(others)}")))
+            await asyncio.sleep(0.2)
+            assert now() < 60
+        for x in others:
+            x.cancel()
+
+
+async def test_a_host_that_stops_leaves_no_question_behind() -> None:
+    feed = HoldingFeed(held=1000)
+    async with waiting_at(feed) as idle:
+        waiting = wait_for(idle, A)
+        await asyncio.sleep(5)
+        assert feed.waiting == 1
+    assert feed.waiting == 0
+    waiting.cancel()
