@@ -278,6 +278,7 @@ class Host:
             changed=self._list_now.set,
             owned=lambda: () if self._pool is None else self._pool.may_act_on,
             memory=self._memory,
+            random=self._random,
         )
 
     def _worker_environment(self) -> WorkerEnvironment:

@@ -2,10 +2,11 @@
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import ceil
 from operator import itemgetter
+from random import Random
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import (
@@ -37,6 +38,7 @@ from changefeed.leases.remembering import LeaseMemory
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
+_FIRST_PIECE = 64
 _AGAIN_AFTER = 5.0
 _SOONEST = 1.0  # a listing that flickers must not keep the feed busy
 _LATER = (ContainerUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
@@ -60,8 +62,10 @@ class RangeSynchronizer:
         changed: Callable[[], None],
         owned: Callable[[], Collection[Lease]],
         memory: LeaseMemory,
+        random: Random,
     ) -> None:
         self._memory = memory
+        self._random = random
         self._feed = feed
         self._container = container
         self._settings = settings
@@ -116,6 +120,7 @@ class RangeSynchronizer:
                 events=self._events,
                 memory=self._memory,
                 parallelism=self._settings.parallelism,
+                begin=self._random.random(),
             )
         except (RangeRefused, RangeUnknown):
             self._changed()  # the other leases are there
@@ -151,11 +156,12 @@ async def create_missing(
     events: HostEvents,
     memory: LeaseMemory,
     parallelism: int = 1,
+    begin: float = 0.0,
 ) -> bool:
     """Create a lease for each range without one, its start resolved once and for all.
 
     The first leases of a feed are of parts of its ranges, where it takes these to make
-    ``parallelism`` of them.
+    ``parallelism`` of them. ``begin``, from 0 to 1, is where to begin among many ranges.
 
     Return whether any was missing. ``ranges`` come parents before their children. A lease
     that ``memory`` knows was deleted by hand: it goes on from there. Raise
@@ -187,10 +193,36 @@ async def create_missing(
         if (await container.create(wanted)).sign_of_life == wanted.sign_of_life:
             events.created(wanted)
 
-    await for_each(missing, create, at_once=_AT_ONCE)
+    if isinstance(feed, RemembersRanges) or any(fresh.intersection(x.parents) for x in missing):
+        await for_each(missing, create, at_once=_AT_ONCE)
+    else:
+        await _create_beside_others(missing, create, container, begin=begin)
     if failed:
         raise failed[0]
     return bool(missing)
+
+
+async def _create_beside_others(
+    missing: Sequence[FeedRange],
+    create: Callable[[FeedRange], Awaitable[None]],
+    container: LeaseContainer,
+    *,
+    begin: float,
+) -> None:
+    """Create the leases of many ranges, of which other hosts that start create some.
+
+    Each host begins elsewhere, and looks at what is left after ever larger pieces: else each
+    of a hundred hosts would create each of ten thousand leases.
+    """
+    first = int(begin * len(missing)) if len(missing) > _FIRST_PIECE else 0
+    left, size = [*missing[first:], *missing[:first]], _FIRST_PIECE
+    while left:
+        piece, left = left[:size], left[size:]
+        await for_each(piece, create, at_once=_AT_ONCE)
+        if left:
+            there = {x.range_id for x in await container.list()}
+            left = [x for x in left if x.id not in there]
+        size *= 2
 
 
 def in_parts(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> list[FeedRange]:

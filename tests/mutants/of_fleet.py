@@ -467,6 +467,14 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="each of many hosts that start together creates all leases",
+        file="host/balancing/range_sync.py",
+        before="            left = [x for x in left if x.id not in there]\n",
+        after="",
+        rule=0,
+        tests=(_RANGES,),
+    ),
+    Mutant(
         name="a lease that a late write created again stays for ever",
         file="host/balancing/range_sync.py",
         before="if any(_echoes(lease, x) for x in owned):",

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from tests.support.partless_feed import PartlessFeed
+from tests.support.proxies import proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 EVENTS = HostEvents(HostName("a"))
@@ -45,6 +47,35 @@ async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
     after = sorted(x.range_id for x in await leases.list())
     assert any_missing == (len(after) > len(before))
     return [str(x) for x in after]
+
+
+async def test_hosts_that_start_together_create_thousands_of_leases_between_them() -> None:
+    leases, feed, hosts, creates = MemoryLeases(), MemoryFeed(1_000), 20, 0
+    ranges = await feed.ranges()
+
+    async def slow(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal creates
+        creates += name == "create"
+        await asyncio.sleep(0.01)
+        return await call()
+
+    await asyncio.gather(
+        *(
+            create_missing(
+                feed,
+                proxied(leases, slow),
+                "now",
+                ranges=ranges,
+                leases=(),
+                events=EVENTS,
+                memory=LeaseMemory(),
+                begin=Random(n).random(),
+            )
+            for n in range(hosts)
+        )
+    )
+    assert len(await leases.list()) == 1_000
+    assert creates < 1_000 * hosts / 4
 
 
 async def forgotten(leases: MemoryLeases, ranges: Sequence[FeedRange] = ()) -> list[str]:
@@ -161,6 +192,7 @@ def looking(
         changed=lambda: None,
         owned=owned,
         memory=LeaseMemory(),
+        random=Random(1),
     )
     return asyncio.create_task(synchronizer.run())
 
