@@ -120,7 +120,7 @@ class RangeSynchronizer:
                 events=self._events,
                 memory=self._memory,
                 parallelism=self._settings.parallelism,
-                begin=self._random.random(),
+                begin=self._random.random,
             )
         except (RangeRefused, RangeUnknown):
             self._changed()  # the other leases are there
@@ -156,12 +156,12 @@ async def create_missing(
     events: HostEvents,
     memory: LeaseMemory,
     parallelism: int = 1,
-    begin: float = 0.0,
+    begin: Callable[[], float] = lambda: 0.0,
 ) -> bool:
     """Create a lease for each range without one, its start resolved once and for all.
 
     The first leases of a feed are of parts of its ranges, where it takes these to make
-    ``parallelism`` of them. ``begin``, from 0 to 1, is where to begin among many ranges.
+    ``parallelism`` of them. ``begin`` says, from 0 to 1, where to begin among many.
 
     Return whether any was missing. ``ranges`` come parents before their children. A lease
     that ``memory`` knows was deleted by hand: it goes on from there. Raise
@@ -207,14 +207,14 @@ async def _create_beside_others(
     create: Callable[[FeedRange], Awaitable[None]],
     container: LeaseContainer,
     *,
-    begin: float,
+    begin: Callable[[], float],
 ) -> None:
     """Create the leases of many ranges, of which other hosts that start create some.
 
     Each host begins elsewhere, and looks at what is left after ever larger pieces: else each
     of a hundred hosts would create each of ten thousand leases.
     """
-    first = int(begin * len(missing)) if len(missing) > _FIRST_PIECE else 0
+    first = int(begin() * len(missing)) if len(missing) > _FIRST_PIECE else 0
     left, size = [*missing[first:], *missing[:first]], _FIRST_PIECE
     while left:
         piece, left = left[:size], left[size:]

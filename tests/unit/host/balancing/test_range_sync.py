@@ -69,7 +69,7 @@ async def test_hosts_that_start_together_create_thousands_of_leases_between_them
                 leases=(),
                 events=EVENTS,
                 memory=LeaseMemory(),
-                begin=Random(n).random(),
+                begin=Random(n).random,
             )
             for n in range(hosts)
         )
