@@ -329,6 +329,7 @@ class Host:
             wall=self._wall,
             stopping=self._stop.requested.is_set,
             vanished=ranges.look_now,
+            send_along=self._membership.send_along,
             ranges=lambda: ranges.ranges,
         )
         while not self._stop.requested.is_set():

@@ -8,17 +8,22 @@ server that was restored from a backup may have gone back behind what was said. 
 cannot count without reading all leaves deleted leases in for that long, or until a write finds
 one gone.
 
+Some containers list the members in the same call, and write a heartbeat in it: at rest a host
+then makes one call in the place of three.
+
 What is missed or late costs a write that is refused, and a new plan: every write names the
 version that it is meant for.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from functools import partial
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import Lease
+from changefeed.leases.lease import Lease, Member
 from changefeed.runtime.clock import Clock
 
 WHOLE = ""
@@ -51,12 +56,44 @@ class ListsChanges(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFleet:
+    """``heartbeat`` is the member record as it was written; ``None`` if none was given, or
+    if another write of the record came before.
+    """
+
+    changes: ListedChanges
+    members: Sequence[Member]
+    heartbeat: Member | None
+
+
+@runtime_checkable
+class ListsFleet(Protocol):
+    """Lists leases and members, and writes a heartbeat, in one request."""
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        """Write ``heartbeat`` as ``put_member`` does; return every member, and of the leases
+        what ``changes_since`` does.
+
+        A heartbeat whose version has moved on is not written, and the rest is answered.
+        ``None``, with nothing written, if this container cannot do it in one request. Raises as
+        containers do: the heartbeat may have been written then.
+        """
+        ...
+
+
+AskFleet: TypeAlias = Callable[[Member | None], Awaitable[ListedFleet | None]]
+SendAlong: TypeAlias = Callable[[AskFleet], Awaitable[ListedFleet | None]]
+"""Makes the call that it is given, with a heartbeat or without; returns its answer."""
+
+
 class LeaseListing:
     """What one host knows of all leases, brought up to date by each listing."""
 
     def __init__(self, container: LeaseContainer, clock: Clock) -> None:
         self._container = container
         self._changes = container if isinstance(container, ListsChanges) else None
+        self._fleet = container if isinstance(container, ListsFleet) else None
         self._clock = clock
         self._known = dict[RangeId, Lease]()
         self._token = WHOLE
@@ -70,11 +107,32 @@ class LeaseListing:
         """Return every lease, without continuations. Raise as the container does."""
         if self._changes is None:
             return await self._container.list()
-        now = self._clock()
-        token = WHOLE if now >= self._whole_due else self._token
+        token = self._next_token()
         changes = await self._changes.changes_since(token)
         if changes is None:
             return await self._container.list()
+        return await self._brought_up_to_date(token, changes)
+
+    async def list_fleet(
+        self, send_along: SendAlong
+    ) -> tuple[Sequence[Lease], Sequence[Member]]:
+        """Return every lease, and every member. Raise as the container does.
+
+        Where it is one request, ``send_along`` may have it write a heartbeat.
+        """
+        if self._fleet is not None:
+            token = self._next_token()
+            found = await send_along(partial(self._fleet.list_fleet, token))
+            if found is not None:
+                return await self._brought_up_to_date(token, found.changes), found.members
+            self._fleet = None
+        return await asyncio.gather(self.list(), self._container.members())
+
+    def _next_token(self) -> str:
+        return WHOLE if self._clock() >= self._whole_due else self._token
+
+    async def _brought_up_to_date(self, token: str, changes: ListedChanges) -> Sequence[Lease]:
+        now = self._clock()
         known = self._known if token else dict[RangeId, Lease]()
         known.update((x.range_id, x) for x in changes.leases)
         if token and changes.total not in (None, len(known)):

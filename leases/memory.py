@@ -5,14 +5,16 @@ of the event loop, and the same calls in the same order give the same versions.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Generic, NoReturn
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
-from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.errors import ContainerRefused, MemberConflict
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
+from changefeed.leases.listing import ListedFleet
 from changefeed.leases.tables import (
     KEEP,
     Decision,
@@ -57,14 +59,28 @@ class MemoryTable(Generic[Record]):
         return written
 
 
-class MemoryLeases(TableLeases):
+class _ListsFleet(TableOwnership):
+    """No call waits, so several are one step."""
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        written = None
+        if heartbeat is not None:
+            with suppress(MemberConflict):
+                written = await self.put_member(heartbeat)
+        changes = await self.changes_since(token)
+        if changes is None:
+            return None
+        return ListedFleet(changes=changes, members=await self.members(), heartbeat=written)
+
+
+class MemoryLeases(_ListsFleet, TableLeases):
     """A lease container for the hosts of one process; its leases end with it."""
 
     def __init__(self) -> None:
         super().__init__(MemoryTable[Lease](), MemoryTable[Member]())
 
 
-class MemoryOwnership(TableOwnership):
+class MemoryOwnership(_ListsFleet):
     def __init__(self) -> None:
         super().__init__(MemoryTable[Lease](), MemoryTable[Member]())
 

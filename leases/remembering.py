@@ -16,7 +16,7 @@ from dataclasses import replace
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
-from changefeed.leases.listing import ListedChanges, ListsChanges
+from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
 
 
 class LeaseMemory:
@@ -61,6 +61,7 @@ class RememberingContainer:
     def __init__(self, container: LeaseContainer, memory: LeaseMemory) -> None:
         self._container = container
         self._changes = container if isinstance(container, ListsChanges) else None
+        self._fleet = container if isinstance(container, ListsFleet) else None
         self._memory = memory
 
     async def list(self) -> Sequence[Lease]:
@@ -74,6 +75,13 @@ class RememberingContainer:
         changes = await self._changes.changes_since(token)
         self._memory.note([] if changes is None else changes.leases)
         return changes
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        if self._fleet is None:
+            return None
+        fleet = await self._fleet.list_fleet(token, heartbeat)
+        self._memory.note([] if fleet is None else fleet.changes.leases)
+        return fleet
 
     async def read(self, range_id: RangeId) -> Lease | None:
         lease = await self._container.read(range_id)

@@ -41,7 +41,7 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
-from changefeed.leases.listing import ListedChanges, ListsChanges
+from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
 from changefeed.leases.stores import (
     CheckpointConflict,
     CheckpointStore,
@@ -74,6 +74,7 @@ class SeparateStores:
     def __init__(self, ownership: OwnershipStore, checkpoints: CheckpointStore) -> None:
         self._ownership = ownership
         self._changes = ownership if isinstance(ownership, ListsChanges) else None
+        self._fleet = ownership if isinstance(ownership, ListsFleet) else None
         self._checkpoints = checkpoints
 
     async def members(self) -> Sequence[Member]:
@@ -101,9 +102,13 @@ class SeparateStores:
         if self._changes is None:
             return None
         changes = await self._changes.changes_since(token)
-        if changes is None:
+        return None if changes is None else _listed_changes(changes)
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        if self._fleet is None:
             return None
-        return replace(changes, leases=[_listed(x) for x in changes.leases])
+        fleet = await self._fleet.list_fleet(token, heartbeat)
+        return None if fleet is None else replace(fleet, changes=_listed_changes(fleet.changes))
 
     async def read(self, range_id: RangeId) -> Lease | None:
         for _ in range(_ATTEMPTS):
@@ -254,6 +259,10 @@ def _version(seen: _Seen) -> Version:
 
 def _listed(owned: Lease) -> Lease:
     return replace(owned, version=_version(_Seen(ownership=owned.version)))
+
+
+def _listed_changes(changes: ListedChanges) -> ListedChanges:
+    return replace(changes, leases=[_listed(x) for x in changes.leases])
 
 
 def _whole(owned: Lease, checkpoint: Checkpoint) -> Lease:

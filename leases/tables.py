@@ -78,8 +78,10 @@ async def changes_of(leases: object, token: str) -> ListedChanges | None:
     if not isinstance(leases, ChangesTable):
         return None
     changes = await leases.changes_since(token)
-    if changes is None:
-        return None
+    return None if changes is None else listed_changes(changes)
+
+
+def listed_changes(changes: TableChanges[Lease]) -> ListedChanges:
     found = [x.without_continuation() for x in changes.records]
     return ListedChanges(leases=found, total=changes.total, token=changes.token)
 

@@ -9,7 +9,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease, Member
-from changefeed.leases.listing import ListedChanges, ListsChanges
+from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
 from changefeed.runtime.cancellation import keep_cancellation
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ class BoundedContainer:
     ) -> None:
         self._container = container
         self._changes = container if isinstance(container, ListsChanges) else None
+        self._fleet = container if isinstance(container, ListsFleet) else None
         self._timeout = timeout
         self._on_call = on_call
 
@@ -41,6 +42,11 @@ class BoundedContainer:
         if self._changes is None:
             return None
         return await self._bounded("list", self._changes.changes_since(token))
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        if self._fleet is None:
+            return None
+        return await self._bounded("list_fleet", self._fleet.list_fleet(token, heartbeat))
 
     async def read(self, range_id: RangeId) -> Lease | None:
         return await self._bounded("read", self._container.read(range_id))

@@ -9,10 +9,15 @@ and stops; its leases are fenced by their epochs all the while.
 
 A heartbeat that was answered is a sign of life for all leases of this incarnation
 (``changefeed.leases.life``), from the moment it was sent.
+
+Where the container takes a heartbeat with a listing, in one request, it goes along with that. A
+call without an answer fails both; so after one each goes alone, the heartbeat at once, until
+both have been answered: neither is lost for what ails the other.
 """
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 
 from changefeed.host.events import HostEvents
@@ -22,8 +27,12 @@ from changefeed.leases.container import Members
 from changefeed.leases.errors import ContainerUnavailable, MemberConflict
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.life import is_placeholder
+from changefeed.leases.listing import AskFleet, ListedFleet
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import UserError
+
+_LATEST_ALONG = 1.25
+"""Heartbeat intervals until one goes alone: listings are not quite regular."""
 
 _TRIES = 2  # a conflict with an own write that was not answered, or with one for the dead
 
@@ -73,6 +82,10 @@ class Membership:
         self._clock = clock
         self._on_beat = on_beat
         self._writing = asyncio.Lock()
+        self._sent = clock()
+        self._went_along = asyncio.Event()
+        self._takes_along = False
+        self._listing_answered = self._heartbeat_answered = True
 
     @property
     def beat_interval(self) -> float:
@@ -103,11 +116,43 @@ class Membership:
     async def keep_alive(self) -> None:
         """Keep the record alive. Raise ``NameTaken`` if another process took the name."""
         while True:
-            await asyncio.sleep(self.beat_interval)
+            longest = _LATEST_ALONG if self._goes_along else 1.0
+            with suppress(TimeoutError):
+                async with asyncio.timeout(longest * self.beat_interval):
+                    await self._went_along.wait()
+                self._went_along.clear()
+                if self._goes_along:
+                    continue
             try:
                 await self._beat()
             except ContainerUnavailable as error:
                 self._events.retrying("heartbeat", error, self.beat_interval)
+
+    async def send_along(self, ask: AskFleet) -> ListedFleet | None:
+        """List the fleet by ``ask``, with a heartbeat if one is due; raise what that raises."""
+        due = self._clock() - self._sent >= self.beat_interval / 2
+        if not (due and self._goes_along) or self._writing.locked():
+            return await self._list(ask, None)
+        async with self._writing:
+            self._heartbeat_answered = False
+            try:
+                sent, heartbeat = self._clock(), self._next_heartbeat()
+                found = await self._list(ask, heartbeat)
+                if found is not None and found.heartbeat is not None:
+                    self._written(found.heartbeat, sent)
+            finally:
+                self._went_along.set()
+        return found
+
+    @property
+    def _goes_along(self) -> bool:
+        return self._takes_along and self._listing_answered and self._heartbeat_answered
+
+    async def _list(self, ask: AskFleet, heartbeat: Member | None) -> ListedFleet | None:
+        self._listing_answered = False
+        found = await ask(heartbeat)
+        self._takes_along, self._listing_answered = found is not None, True
+        return found
 
     async def announce_stopping(self) -> None:
         """Ask the others to give us nothing more. One attempt; it only speeds things up."""
@@ -139,10 +184,16 @@ class Membership:
 
     async def _write(self) -> None:
         sent = self._clock()
-        beating = replace(
-            self._member, heartbeats=self._member.heartbeats + 1, stamp=self._wall()
-        )
-        self._member = await self._container.put_member(beating)
+        self._heartbeat_answered = False
+        self._written(await self._container.put_member(self._next_heartbeat()), sent)
+
+    def _next_heartbeat(self) -> Member:
+        return replace(self._member, heartbeats=self._member.heartbeats + 1, stamp=self._wall())
+
+    def _written(self, stored: Member, sent: float) -> None:
+        # What we say may have changed meanwhile: that we stop.
+        self._member = _going_on_from(stored, self._member)
+        self._sent, self._heartbeat_answered = sent, True
         self._on_beat(sent)
 
     async def _stored(self) -> Member | None:

@@ -31,7 +31,7 @@ from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, Member
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.life import fence_owner
-from changefeed.leases.listing import LeaseListing
+from changefeed.leases.listing import LeaseListing, SendAlong
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
@@ -45,7 +45,8 @@ class Rebalancer:
     """The rounds of one host. ``stopping`` says whether to take nothing more.
 
     Calls ``vanished`` when leases are gone that were not at their end: a store that forgot
-    them (a Redis that was flushed) gets them again from the feed. ``ranges`` returns those that
+    them (a Redis that was flushed) gets them again from the feed. ``send_along`` sends a
+    heartbeat with a listing, where that is one request. ``ranges`` returns those that
     the feed had when it was asked last.
     """
 
@@ -64,6 +65,7 @@ class Rebalancer:
         wall: Callable[[], float],
         stopping: Callable[[], bool],
         vanished: Callable[[], None],
+        send_along: SendAlong,
         ranges: Callable[[], Collection[FeedRange]] = lambda: (),
     ) -> None:
         self._me = me
@@ -82,6 +84,7 @@ class Rebalancer:
         self._epochs: Mapping[RangeId, int] = {}
         self._clock = clock
         self._listing = LeaseListing(container, clock)
+        self._send_along = send_along
         self._round_ends = clock()
         self._left = False
         self._fencing = asyncio.Lock()
@@ -93,7 +96,7 @@ class Rebalancer:
         """
         asked = self._clock()
         self._round_ends, self._left = asked + self._settings.leases.balance_interval, False
-        leases, members = await asyncio.gather(self._listing.list(), self._container.members())
+        leases, members = await self._listing.list_fleet(self._send_along)
         at = Moment(asked=asked, answered=self._clock(), wall=self._wall())
         self._look_for_vanished(leases)
         if isinstance(self._feed, RemembersRanges):

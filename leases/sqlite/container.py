@@ -20,12 +20,16 @@ went on in the old one would be a second fleet. So does one that is overwritten 
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self
 
-from changefeed.leases.lease import Version
+from changefeed.leases.errors import MemberConflict
+from changefeed.leases.lease import Lease, Member, Version
+from changefeed.leases.listing import ListedFleet
 from changefeed.leases.sqlite.file import SqliteFile, rows
 from changefeed.leases.sqlite.schema import (
     CHECKPOINTS,
@@ -34,7 +38,6 @@ from changefeed.leases.sqlite.schema import (
     MEMBERS,
     OWNERSHIP,
     Kind,
-    Row,
 )
 from changefeed.leases.tables import (
     KEEP,
@@ -44,52 +47,101 @@ from changefeed.leases.tables import (
     TableCheckpoints,
     TableLeases,
     TableOwnership,
+    listed_changes,
+    member_put,
 )
 
 _BUSY_TIMEOUT = 5.0
 
 
 class SqliteTable(Generic[Record]):
+    """The records of one kind. What takes a connection is done in the thread of the file."""
+
     def __init__(self, file: SqliteFile, kind: Kind[Record]) -> None:
         self._file = file
         self._kind: Kind[Record] = kind
+        self._all = kind.selection(without=kind.left_out)
         self._one = f"{kind.selection()} where {kind.key} = ?"
 
     async def all(self) -> Sequence[Record]:
-        rows = await self._file.select(self._kind.selection(without=self._kind.left_out))
-        return [self._kind.from_row(row) for row in rows]
+        return await self._file.read(self.select_all)
 
     async def changes_since(self, token: str) -> TableChanges[Record]:
-        found = await self._file.select(self._kind.changes, token or "0")
+        return await self._file.read(partial(self.select_changes, token))
+
+    async def get(self, key: str) -> Record | None:
+        return await self._file.read(partial(self._select, key))
+
+    async def change(
+        self, key: str, decide: Callable[[Record | None], Decision[Record]]
+    ) -> Record | None:
+        return await self._file.change(partial(self.write, key, decide))
+
+    def select_all(self, connection: sqlite3.Connection) -> Sequence[Record]:
+        return [self._kind.from_row(row) for row in rows(connection, self._all)]
+
+    def select_changes(
+        self, token: str, connection: sqlite3.Connection
+    ) -> TableChanges[Record]:
+        found = rows(connection, self._kind.changes, token or "0")
         total, newest = found[0]["total"], found[0]["newest"] or 0
         written = [self._kind.from_row(x) for x in found if x["version"] is not None]
         return TableChanges(
             records=written, total=total, token=str(max(int(token or 0), newest))
         )
 
-    async def get(self, key: str) -> Record | None:
-        return self._only(await self._file.select(self._one, key))
-
-    async def change(
-        self, key: str, decide: Callable[[Record | None], Decision[Record]]
+    def write(
+        self,
+        key: str,
+        decide: Callable[[Record | None], Decision[Record]],
+        connection: sqlite3.Connection,
     ) -> Record | None:
-        kind = self._kind
+        """Write what ``decide`` makes of a record; in a transaction of the only writer."""
+        stored = self._select(key, connection)
+        wanted = decide(stored)
+        if wanted is KEEP:
+            return stored
+        if wanted is None:
+            connection.execute(self._kind.deletion, (key,))
+            return None
+        row_id = connection.execute(self._kind.insertion, self._kind.to_row(wanted)).lastrowid
+        return replace(wanted, version=Version(str(row_id)))
 
-        def read_decide_write(connection: sqlite3.Connection) -> Record | None:
-            stored = self._only(rows(connection, self._one, key))
-            wanted = decide(stored)
-            if wanted is KEEP:
-                return stored
-            if wanted is None:
-                connection.execute(kind.deletion, (key,))
-                return None
-            row_id = connection.execute(kind.insertion, kind.to_row(wanted)).lastrowid
-            return replace(wanted, version=Version(str(row_id)))
+    def _select(self, key: str, connection: sqlite3.Connection) -> Record | None:
+        found = rows(connection, self._one, key)
+        return self._kind.from_row(found[0]) if found else None
 
-        return await self._file.change(read_decide_write)
 
-    def _only(self, rows: Sequence[Row]) -> Record | None:
-        return self._kind.from_row(rows[0]) if rows else None
+class SqliteFleet(TableOwnership):
+    """Leases and members in one file, and one transaction for both."""
+
+    def __init__(self, file: SqliteFile, kind: Kind[Lease]) -> None:
+        self._file = file
+        self._of_leases = SqliteTable(file, kind)
+        self._of_members = SqliteTable(file, MEMBERS)
+        super().__init__(self._of_leases, self._of_members)
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        if heartbeat is None:
+            return await self._file.read(partial(self._select_fleet, token))
+
+        def beat_and_select(connection: sqlite3.Connection) -> ListedFleet:
+            written = None
+            with suppress(MemberConflict):
+                written = self._of_members.write(
+                    heartbeat.name, lambda stored: member_put(stored, heartbeat), connection
+                )
+            return replace(self._select_fleet(token, connection), heartbeat=written)
+
+        return await self._file.change(beat_and_select)
+
+    def _select_fleet(self, token: str, connection: sqlite3.Connection) -> ListedFleet:
+        changes = self._of_leases.select_changes(token, connection)
+        return ListedFleet(
+            changes=listed_changes(changes),
+            members=self._of_members.select_all(connection),
+            heartbeat=None,
+        )
 
 
 class _InFile:
@@ -125,24 +177,20 @@ class _OfFeed(_InFile):
         await self._file.change(write)
 
 
-class SqliteLeases(_OfFeed, TableLeases):
+class SqliteLeases(_OfFeed, SqliteFleet, TableLeases):
     """Ownership and checkpoints in one row of ``leases``; hosts in ``members``."""
 
     def __init__(self, path: Path | str, *, busy_timeout: float = _BUSY_TIMEOUT) -> None:
-        self._file = SqliteFile(
-            path, busy_timeout, (LEASES.creation, MEMBERS.creation, FEED_CREATION)
-        )
-        super().__init__(SqliteTable(self._file, LEASES), SqliteTable(self._file, MEMBERS))
+        tables = (LEASES.creation, MEMBERS.creation, FEED_CREATION)
+        super().__init__(SqliteFile(path, busy_timeout, tables), LEASES)
 
 
-class SqliteOwnership(_OfFeed, TableOwnership):
+class SqliteOwnership(_OfFeed, SqliteFleet):
     """Ownership alone, in ``ownership``; hosts in ``members``."""
 
     def __init__(self, path: Path | str, *, busy_timeout: float = _BUSY_TIMEOUT) -> None:
-        self._file = SqliteFile(
-            path, busy_timeout, (OWNERSHIP.creation, MEMBERS.creation, FEED_CREATION)
-        )
-        super().__init__(SqliteTable(self._file, OWNERSHIP), SqliteTable(self._file, MEMBERS))
+        tables = (OWNERSHIP.creation, MEMBERS.creation, FEED_CREATION)
+        super().__init__(SqliteFile(path, busy_timeout, tables), OWNERSHIP)
 
 
 class SqliteCheckpoints(_InFile, TableCheckpoints):

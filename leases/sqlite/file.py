@@ -84,9 +84,12 @@ class SqliteFile:
             thread.shutdown(wait=False)
 
     async def select(self, statement: str, *parameters: str) -> Sequence[Row]:
-        def read(connection: sqlite3.Connection) -> Sequence[Row]:
+        return await self.read(lambda connection: rows(connection, statement, *parameters))
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def read(connection: sqlite3.Connection) -> T:
             self._refuse_another_file()
-            return rows(connection, statement, *parameters)
+            return work(connection)
 
         return await self._run(read)
 

@@ -11,6 +11,7 @@ _ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
 _PAUSE = "tests/unit/leases/operations/test_pause.py"
 _LISTING = "tests/unit/leases/test_listing.py"
+_REFUSED = "test_a_heartbeat_on_a_record_written_since_is_refused_and_the_fleet_is_listed"
 _ERRORS = "tests/unit/leases/test_store_errors.py"
 
 STORES = (
@@ -117,6 +118,14 @@ STORES = (
         after="return documents.started(document)",
         rule=3,
         tests=("tests/integration/test_cosmos_leases.py",),
+    ),
+    Mutant(
+        name="a heartbeat with a listing is written over another's record",
+        file="leases/sqlite/container.py",
+        before="lambda stored: member_put(stored, heartbeat)",
+        after="lambda _: heartbeat",
+        rule=2,
+        tests=(f"{_CONTRACT}::{_REFUSED}[sqlite]",),
     ),
     Mutant(
         name="leases are never listed whole again",

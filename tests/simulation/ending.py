@@ -155,6 +155,7 @@ class Ending:
         bounds = {
             "list": looks + _STILL / 20.0 + 1,
             "changes_since": looks + 1,
+            "list_fleet": looks + 1,
             "members": looks,
             "put_member": looks,
             "ranges": _STILL / 20.0 + 2,

@@ -164,12 +164,13 @@ class Faults:
 _KINDS: list[frozenset[str] | None] = [
     None,
     None,
-    frozenset({"list", "changes_since", "members", "ranges", "query"}),
+    frozenset({"list", "changes_since", "list_fleet", "members", "ranges", "query"}),
     frozenset({"replace", "patch"}),
     frozenset({"checkpoint", "write"}),
     frozenset({"create", "delete"}),
     frozenset({"read"}),
     frozenset({"acquire", "patch_whole"}),
     frozenset({"members", "put_member", "remove_member"}),
+    frozenset({"list_fleet"}),
     frozenset({"resolve_start", "ranges"}),
 ]

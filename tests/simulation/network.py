@@ -9,18 +9,19 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.listing import ListedFleet
 
 _SNAPSHOTS = 8
 _WRITES = frozenset(
     {"create", "replace", "acquire", "checkpoint", "write", "delete"}
-    | {"put_member", "remove_member", "patch", "patch_whole"}
+    | {"put_member", "list_fleet", "remove_member", "patch", "patch_whole"}
 )
 
 
@@ -168,6 +169,9 @@ class Link:
             return
         if request.name in self._listings:
             result = self._perhaps_stale(f"{request.name} {request.method.keywords}", result)
+        if isinstance(result, ListedFleet):
+            members = self._perhaps_stale(request.name, result.members)
+            result = replace(result, members=members)
         result = self._in_session(weather, request.name, request.method.args, result)
         if self._random.random() < weather.fail_after:
             self._travel(weather, request.reject, self._unavailable("lost on its way back"))

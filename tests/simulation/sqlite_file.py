@@ -19,7 +19,7 @@ from unittest.mock import patch
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
-from changefeed.leases.sqlite.container import SqliteTable
+from changefeed.leases.sqlite.container import SqliteFleet
 from changefeed.leases.sqlite.file import SqliteFile
 from changefeed.leases.sqlite.schema import LEASES, MEMBERS
 from changefeed.leases.stores import OwnershipStore
@@ -84,9 +84,9 @@ class SqliteStores:
             around.checker.deleted(before[range_id], writer)
 
 
-class _Leases(TableLeases):
+class _Leases(SqliteFleet, TableLeases):
     def __init__(self, file: SqliteFile) -> None:
-        super().__init__(SqliteTable(file, LEASES), SqliteTable(file, MEMBERS))
+        super().__init__(file, LEASES)
 
 
 class _Counting:

@@ -87,7 +87,8 @@ class MemoryStores:
         aside = Random(
             around.random.getstate()[1][0]
         )  # without a draw: seeds keep their stories
-        self._lists_changes = aside.random() >= 0.5
+        without = ("list_fleet", "changes_since")
+        self._without = () if aside.random() >= 0.5 else without[: aside.choice([1, 2])]
 
     @property
     def records(self) -> OwnershipStore:
@@ -110,8 +111,8 @@ class MemoryStores:
     def _witness(
         self, store: object, process_id: str, created: Callable[[FeedRange], None]
     ) -> "Witness":
-        without = () if self._lists_changes else ("changes_since",)
-        return Witness(store, self._around.checker, process_id, created, without=without)
+        checker = self._around.checker
+        return Witness(store, checker, process_id, created, without=self._without)
 
     @property
     def may_forget_ownership(self) -> bool:

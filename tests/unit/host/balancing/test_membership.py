@@ -1,8 +1,9 @@
 """A host's own record: who may have a name, and what others see of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import Members
 from changefeed.leases.errors import ContainerUnavailable, MemberConflict
 from changefeed.leases.lease import HostName, Incarnation, Member
+from changefeed.leases.listing import LeaseListing, ListedFleet
 from changefeed.leases.memory import MemoryLeases
 from tests.support.proxies import Cutting, proxied
 
@@ -23,7 +25,13 @@ WATCHED = 2 * 5.0 + 10.0
 """Two heartbeats, and one call that takes its whole time."""
 
 
-def membership(container: Members, incarnation: str, *, clock_ahead: float = 0.0) -> Membership:
+def membership(
+    container: Members,
+    incarnation: str,
+    *,
+    clock_ahead: float = 0.0,
+    on_beat: Callable[[float], None] = lambda _: None,
+) -> Membership:
     events = HostEvents(A)
     loop = asyncio.get_running_loop()
     return Membership(
@@ -33,6 +41,8 @@ def membership(container: Members, incarnation: str, *, clock_ahead: float = 0.0
         events=events,
         retrier=Retrier(events, Random(1)),
         wall=lambda: 1_700_000_000.0 + loop.time() + clock_ahead,
+        clock=loop.time,
+        on_beat=on_beat,
     )
 
 
@@ -170,6 +180,149 @@ async def test_a_host_that_stops_says_so_and_leaves_nothing() -> None:
     assert (await record(container)).stopping
     await member.leave()
     assert await container.members() == []
+
+
+class Ailing(MemoryLeases):
+    """May be one that is not written, or not read; a record of what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = list[str]()
+        self.fails_writes = self.fails_listings = False
+        self.takes = 0.0
+
+    async def put_member(self, member: Member) -> Member:
+        self.asked.append("put_member")
+        if self.fails_writes:
+            raise ContainerUnavailable("the disk is full")
+        return await super().put_member(member)
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        if self.fails_listings or (self.fails_writes and heartbeat is not None):
+            raise ContainerUnavailable("not now")
+        await asyncio.sleep(self.takes)
+        asked = self.asked.copy()  # it writes by put_member, in the same request
+        found = await super().list_fleet(token, heartbeat)
+        self.asked = [*asked, "list_fleet"]
+        await asyncio.sleep(self.takes)
+        return found
+
+
+async def started(
+    container: Ailing, on_beat: Callable[[float], None] = lambda _: None
+) -> tuple[Membership, LeaseListing]:
+    """A member, and the listings of its host, of which one comes as soon as it has joined."""
+    member, listing = (
+        membership(container, "one", on_beat=on_beat),
+        LeaseListing(container, now),
+    )
+    await member.join()
+    await listing.list_fleet(member.send_along)
+    return member, listing
+
+
+async def test_a_heartbeat_that_goes_along_with_a_listing_counts_from_when_it_was_sent() -> (
+    None
+):
+    container, beats = Ailing(), list[float]()
+    member, listing = await started(container, on_beat=beats.append)
+    async with living(member):
+        await asyncio.sleep(4)
+        container.takes = 1.0
+        await listing.list_fleet(member.send_along)
+        assert beats == [0, 4]
+
+
+async def test_at_rest_a_host_makes_one_call_for_its_listings_and_its_heartbeat() -> None:
+    container = Ailing()
+    member, listing = await started(container)
+    before, container.asked = (await record(container)).heartbeats, []
+    async with living(member):
+        for _ in range(10):
+            await asyncio.sleep(5.5)  # the longest time from one listing to the next
+            await listing.list_fleet(member.send_along)
+    assert container.asked == ["list_fleet"] * 10
+    assert (await record(container)).heartbeats == before + 10
+
+
+async def test_a_heartbeat_goes_alone_where_no_listing_comes() -> None:
+    container = Ailing()
+    member, listing = await started(container)
+    async with living(member):
+        await asyncio.sleep(4)
+        await listing.list_fleet(member.send_along)
+        before = (await record(container)).heartbeats
+        await asyncio.sleep(6.5)
+        assert (await record(container)).heartbeats == before + 1
+
+
+async def test_of_listings_that_follow_each_other_soon_one_has_a_heartbeat() -> None:
+    container = Ailing()
+    member, listing = await started(container)
+    await asyncio.sleep(4)
+    before = (await record(container)).heartbeats
+    for _ in range(3):
+        await listing.list_fleet(member.send_along)
+        await asyncio.sleep(0.5)
+    assert (await record(container)).heartbeats == before + 1
+
+
+async def test_a_container_that_is_not_written_is_listed_all_the_same() -> None:
+    container, failed = Ailing(), 0
+    member, listing = await started(container)
+    async with living(member):
+        container.fails_writes = True
+        for _ in range(10):
+            await asyncio.sleep(4.9)
+            try:
+                await listing.list_fleet(member.send_along)
+            except ContainerUnavailable:
+                failed += 1
+        assert failed == 1  # the first, that went with a heartbeat
+        container.fails_writes = False
+        await asyncio.sleep(6)
+        container.asked = []
+        await listing.list_fleet(member.send_along)
+        await asyncio.sleep(5)
+        assert container.asked == ["list_fleet"]  # they go together again
+
+
+async def test_a_container_that_is_not_listed_gets_each_heartbeat_all_the_same() -> None:
+    container = Ailing()
+    member, listing = await started(container)
+    async with living(member):
+        container.fails_listings = True
+        for _ in range(10):
+            before = (await record(container)).heartbeats
+            await asyncio.sleep(5.1)
+            with pytest.raises(ContainerUnavailable):
+                await listing.list_fleet(member.send_along)
+            await asyncio.sleep(0.01)
+            assert (await record(container)).heartbeats == before + 1
+
+
+async def test_a_host_finds_its_name_taken_by_a_heartbeat_that_went_along() -> None:
+    container = Ailing()
+    frozen, listing = await started(container)
+    await container.put_member(replace(await record(container), incarnation=Incarnation("b")))
+    beating = asyncio.create_task(frozen.keep_alive())
+    await asyncio.sleep(4)
+    _, members = await listing.list_fleet(frozen.send_along)
+    assert [x.incarnation for x in members] == ["b"]
+    await asyncio.sleep(0.1)
+    assert isinstance(beating.exception(), NameTaken)
+
+
+async def test_a_host_that_stops_says_so_though_a_heartbeat_is_under_way() -> None:
+    container = Ailing()
+    member, listing = await started(container)
+    await asyncio.sleep(4)
+    container.takes = 1.0
+    listed = asyncio.create_task(listing.list_fleet(member.send_along))
+    await asyncio.sleep(0.5)
+    await member.announce_stopping()
+    await listed
+    assert (await record(container)).stopping
 
 
 async def test_two_writers_of_one_record_are_told_apart_by_its_version() -> None:

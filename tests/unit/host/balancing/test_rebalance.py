@@ -47,7 +47,7 @@ async def test_a_listing_that_takes_long_makes_no_living_owner_look_dead() -> No
         nonlocal tried
         tried += name == "acquire"
         answer = await call()
-        if name in ("list", "changes_since") and now() - renewed > 14:
+        if name in ("list", "changes_since", "list_fleet") and now() - renewed > 14:
             await asyncio.sleep(24)  # what it shows is that old when it arrives
         return answer
 
@@ -170,6 +170,7 @@ async def rebalancer_of_c(
             wall=lambda: 0.0,
             stopping=lambda: False,
             vanished=vanished,
+            send_along=lambda ask: ask(None),
         )
 
 
@@ -234,7 +235,11 @@ async def test_a_claim_without_an_answer_is_released_though_the_first_try_is_los
         if name == "acquire":
             host.stop()
             raise ContainerUnavailable("the connection was cut")
-        if name in ("list", "changes_since") and host.health.stopping and not lost:
+        if (
+            name in ("list", "changes_since", "list_fleet")
+            and host.health.stopping
+            and not lost
+        ):
             lost += 1
             raise ContainerUnavailable("the connection was cut once more")
         return answer
@@ -298,7 +303,7 @@ async def test_what_a_listing_shows_may_be_as_old_as_the_question() -> None:
 
     async def slow(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         answer = await call()
-        if name in ("list", "changes_since"):
+        if name in ("list", "changes_since", "list_fleet"):
             await asyncio.sleep(3)
         return answer
 
