@@ -282,8 +282,8 @@ LEASES = (
     Mutant(
         name="a lease file that was deleted goes unnoticed by readers",
         file="leases/sqlite/file.py",
-        before="            self._refuse_another_file()\n            return rows(",
-        after="            return rows(",
+        before="            self._refuse_another_file()\n            return work(",
+        after="            return work(",
         rule=3,
         tests=(_SQLITE,),
     ),

@@ -171,6 +171,5 @@ _KINDS: list[frozenset[str] | None] = [
     frozenset({"read"}),
     frozenset({"acquire", "patch_whole"}),
     frozenset({"members", "put_member", "remove_member"}),
-    frozenset({"list_fleet"}),
     frozenset({"resolve_start", "ranges"}),
 ]

@@ -78,8 +78,8 @@ def too_many_calls(
     looks = seconds / _HANDOFF_POLL + 20
     each = ranges * (seconds / _SHORTEST_RETRY + 10)
     bounds = {
-        ("list", "changes_since", "list_fleet"): 2
-        * looks,  # all are listed where some were deleted
+        # All are listed where some were deleted.
+        ("list", "changes_since", "list_fleet"): 2 * looks,
         ("members",): looks,
         ("query",): 2 * looks,
         ("put_member", "remove_member"): looks,

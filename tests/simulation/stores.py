@@ -87,8 +87,10 @@ class MemoryStores:
         aside = Random(
             around.random.getstate()[1][0]
         )  # without a draw: seeds keep their stories
-        without = ("list_fleet", "changes_since")
-        self._without = () if aside.random() >= 0.5 else without[: aside.choice([1, 2])]
+        lists_changes, lists_fleet = aside.random() >= 0.5, aside.random() >= 0.5
+        self._without = () if lists_fleet else ("list_fleet",)
+        if not lists_changes:
+            self._without = ("list_fleet", "changes_since")
 
     @property
     def records(self) -> OwnershipStore:
