@@ -88,7 +88,7 @@ class MemoryStores:
             around.random.getstate()[1][0]
         )  # without a draw: seeds keep their stories
         lists_changes, lists_fleet = aside.random() >= 0.5, aside.random() >= 0.5
-        self._without = () if lists_fleet else ("list_fleet",)
+        self._without: Sequence[str] = () if lists_fleet else ("list_fleet",)
         if not lists_changes:
             self._without = ("list_fleet", "changes_since")
 
