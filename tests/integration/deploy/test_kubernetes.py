@@ -16,7 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from changefeed.brokers.settings import BrokerSettings
+from changefeed.brokers.settings import BrokerSettings, load_broker_settings
 from changefeed.host.settings import load_settings
 from changefeed.runtime.settings_schema import entries
 from tests.support.promtool import RULES
@@ -66,10 +66,23 @@ def of_kind(kind: str, file: Path = EVERYTHING) -> dict[str, Any]:
     return next(x for x in documents(file) if x["kind"] == kind)
 
 
+def fleet(file: Path = EVERYTHING) -> dict[str, Any]:
+    """Return the StatefulSet of hosts."""
+    hosts = {"app.kubernetes.io/component": "hosts"}.items()
+    sets = (x for x in documents(file) if x["kind"] == "StatefulSet")
+    return next(x for x in sets if hosts <= x["metadata"]["labels"].items())
+
+
 def pods(file: Path) -> Iterator[dict[str, Any]]:
     for one in documents(file):
         if one["kind"] in ("StatefulSet", "Deployment"):
             yield one["spec"]["template"]["spec"]
+
+
+def broker(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the pod of brokers, and the container in it."""
+    (pod,) = (x for x in pods(file) if x["containers"][0]["name"] == "broker")
+    return pod, pod["containers"][0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -160,11 +173,15 @@ def test_each_selector_finds_the_pods_that_it_is_for() -> None:
         ]
 
     services = [x["spec"]["selector"] for x in documents(EVERYTHING) if x["kind"] == "Service"]
-    assert sorted(map(found, services)) == [["exporter"], ["hosts"]]
-    budget = of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"]
-    assert found(budget) == ["hosts"]
-    policy = of_kind("NetworkPolicy")["spec"]["podSelector"]["matchLabels"]
-    assert sorted(found(policy)) == ["exporter", "hosts"]
+    assert sorted(map(found, services)) == [["brokers"], ["exporter"], ["hosts"]]
+
+    def selected(kind: str, selector: str) -> list[list[str]]:
+        specs = [x["spec"] for x in documents(EVERYTHING) if x["kind"] == kind]
+        return sorted(sorted(found(x[selector]["matchLabels"])) for x in specs)
+
+    assert selected("PodDisruptionBudget", "selector") == [["brokers"], ["hosts"]]
+    everyone = ["brokers", "exporter", "hosts"]
+    assert selected("NetworkPolicy", "podSelector") == [["brokers"], everyone]
 
 
 def test_the_operators_of_prometheus_get_our_alerts_and_our_ports() -> None:
@@ -187,7 +204,7 @@ def test_what_is_scaled_is_the_fleet_and_triggers_have_what_they_need(file: Path
         "external": {"scalerAddress", "databaseId", "leaseContainerId", "processorName"},
     }
     scaled = of_kind("ScaledObject", file)
-    hosts = of_kind("StatefulSet", EVERYTHING if file == EVERYTHING else PLAIN)
+    hosts = fleet(EVERYTHING if file == EVERYTHING else PLAIN)
     assert scaled["spec"]["scaleTargetRef"]["name"] == hosts["metadata"]["name"]
     assert scaled["spec"]["scaleTargetRef"]["kind"] == "StatefulSet"
     for trigger in scaled["spec"]["triggers"]:
@@ -196,24 +213,66 @@ def test_what_is_scaled_is_the_fleet_and_triggers_have_what_they_need(file: Path
 
 
 def test_a_fleet_that_is_scaled_leaves_its_size_to_keda() -> None:
-    assert "replicas" not in of_kind("StatefulSet")["spec"]
+    assert "replicas" not in fleet()["spec"]
 
 
-def test_brokers_are_given_settings_that_there_are_and_reach_each_other_by_name() -> None:
-    (pod,) = pods(BROKERS)
-    (container,) = pod["containers"]
+@pytest.mark.parametrize("file", [BROKERS, EVERYTHING], ids=lambda x: x.stem)
+def test_brokers_are_given_settings_that_there_are_and_reach_each_other_by_name(
+    file: Path,
+) -> None:
+    pod, container = broker(file)
     env = {x["name"]: x.get("value", "") for x in container["env"]}
     prefix = "CHANGEFEED_BROKER__"
     given = {x.removeprefix(prefix): env[x] for x in env if x.startswith(prefix)}
     known = {"__".join(x).upper() for x in entries(BrokerSettings)}
     assert given.keys() <= known
-    service = of_kind("Service", BROKERS)["metadata"]["name"]
-    assert of_kind("StatefulSet", BROKERS)["spec"]["serviceName"] == service
+    (service,) = (
+        x["spec"]["serviceName"]
+        for x in documents(file)
+        if x["kind"] == "StatefulSet" and x["spec"]["template"]["spec"] == pod
+    )
+    assert service in {x["metadata"]["name"] for x in documents(file) if x["kind"] == "Service"}
     (port,) = (x["containerPort"] for x in container["ports"])
     assert given["WEB__ADVERTISE"] == f"$(POD).{service}:{port}"
     assert given["WEB__PORT"] == str(port)
     folder = container["volumeMounts"][0]["mountPath"]
     assert given["WEB__TOKEN_FILE"].startswith(f"{folder}/")
+
+
+@pytest.mark.parametrize("file", [BROKERS, EVERYTHING], ids=lambda x: x.stem)
+def test_brokers_have_the_time_to_hand_over_and_probes_that_ask_what_they_are_for(
+    file: Path,
+) -> None:
+    pod, container = broker(file)
+    settings = load_broker_settings(None, {"broker": {"cluster": "az://container/x"}})
+    assert pod["terminationGracePeriodSeconds"] >= settings.broker.stop_timeout + 12
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_chart_runs_no_brokers_unless_it_is_asked_to() -> None:
+    assert "broker" not in PLAIN.read_text()
+
+
+@pytest.mark.parametrize("missing", ["cluster", "tokenSecret"])
+def test_brokers_without_a_store_or_a_token_are_refused(missing: str) -> None:
+    given = {"cluster": "az://container/x", "tokenSecret": "token", missing: ""}
+    values = [f"--set=brokers.{k}={v}" for k, v in given.items()]
+    with pytest.raises(AssertionError, match=rf"brokers\.enabled needs brokers\.{missing}"):
+        template("shop", "--set=brokers.enabled=true", *values)
+
+
+def test_the_values_of_the_page_make_three_brokers(tmp_path: Path) -> None:
+    page = (ROOT / "docs/kubernetes.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (file := tmp_path / "values.yaml").write_text(
+        next(x for x in blocks if x.startswith("brokers:"))
+    )
+    (made := tmp_path / "made.yaml").write_text(template("changefeed", "--values", file))
+    _, container = broker(made)
+    names = [x["metadata"]["name"] for x in documents(made) if x["kind"] == "StatefulSet"]
+    assert "changefeed-broker" in names
+    assert "AZURE_STORAGE_ACCOUNT_NAME" in {x["name"] for x in container["env"]}
 
 
 if __name__ == "__main__":

@@ -24,10 +24,20 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
-{{/* What every pod has: no root, no writable image, no token, no variables of Services. */}}
-{{- define "changefeed.pod" -}}
+{{- define "changefeed.brokers.serviceAccount" -}}
+{{- $brokers := printf "%s-brokers" (include "changefeed.name" .) -}}
+{{- with .Values.brokers.serviceAccount -}}
+{{- .name | default (ternary $brokers "default" .create) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "changefeed.account" -}}
 serviceAccountName: {{ include "changefeed.serviceAccount" . }}
 automountServiceAccountToken: {{ .Values.automountServiceAccountToken }}
+{{- end -}}
+
+{{/* What every pod has beside its account: no root, no variables of Services. */}}
+{{- define "changefeed.pod" -}}
 # Hosts read settings from variables; those that Kubernetes makes of Services are none.
 enableServiceLinks: false
 securityContext:
@@ -47,13 +57,30 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{- define "changefeed.container" -}}
+{{/* What every container has: the image, which it cannot write, and no rights. */}}
+{{- define "changefeed.program" -}}
 image: {{ include "changefeed.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities: { drop: [ALL] }
+{{- end -}}
+
+{{/* Nodes and zones, for a component. */}}
+{{- define "changefeed.spread" -}}
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- topologyKey: {{ . }}
+  maxSkew: 1
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- include "changefeed.selector" $.root | nindent 6 }}
+      app.kubernetes.io/component: {{ $.component }}
+{{- end }}
+{{- end -}}
+
+{{- define "changefeed.container" -}}
+{{ include "changefeed.program" . }}
 ports:
   - { name: http, containerPort: {{ .Values.port }} }
 env:
