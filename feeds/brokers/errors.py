@@ -10,7 +10,7 @@ FeedRefused
 RowDamaged               within a broker: what becomes ``RangeDamaged`` of some partition
 """
 
-from changefeed.feeds.errors import FeedRefused, RangeRefused
+from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeRefused
 from changefeed.feeds.feed import RangeId
 
 
@@ -62,3 +62,14 @@ class PositionGone(RangeRefused):
 
 class RowDamaged(Exception):
     """An object of a row, or what became of it, is not what was written, or is missing."""
+
+
+def records_damaged(key: tuple[str, RangeId], after: int, error: Exception) -> RangeDamaged:
+    """Return what readers of a range are given for damage behind a sequence."""
+    collection, partition = key
+    return RangeDamaged(
+        partition,
+        f"records of range {partition!r} of collection {collection!r} after {after:,} cannot "
+        f"be read: {error}. Restore the object from a copy of the store; the other ranges "
+        f"go on",
+    )

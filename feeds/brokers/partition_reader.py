@@ -6,10 +6,10 @@ once more, and only what is in neither is damaged.
 """
 
 from changefeed.feeds.brokers.catalog import Partition
-from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import FlushDamaged, Key
 from changefeed.feeds.brokers.protocol import Block
-from changefeed.feeds.brokers.row_reader import RowReader, records_damaged
+from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import BlockDamaged, behind

@@ -9,14 +9,12 @@ is found by halving among the tables, and by reading on from there.
 """
 
 import asyncio
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Row
 from changefeed.feeds.brokers.compacted_row import CompactedRow
-from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import (
     MOST_IN_FLIGHT,
     TABLE_EVERY,
@@ -36,19 +34,14 @@ from changefeed.feeds.brokers.flush import (
 from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.recent_sections import RecentSections
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import Layout
 
 _HEAD_BYTES = 64 * 1024
 _RECENT = 4096
 _HEADERS = 4096
 _FOUND = 64
-
-
-class _Spot(NamedTuple):
-    number: int
-    last: int
 
 
 class RowReader:
@@ -83,8 +76,7 @@ class RowReader:
         self._ahead = ahead
         self._headers: OrderedDict[int, FlushHeader] = OrderedDict()
         self._header_bytes: dict[int, int] = {}
-        self._recent_from = 1
-        self._recent: dict[Key, list[_Spot]] = {}
+        self._recent = RecentSections()
         self._leapt = False
 
     # what the row has
@@ -108,9 +100,7 @@ class RowReader:
             self.sealed_at = None  # made where an object had been deleted: it ends nothing
         if self.sealed_at is None and sealed_at is not None:
             self.sealed_at = sealed_at
-            if self.known < sealed_at:
-                self.known = sealed_at
-                self._forget_recent()
+            self._skip_to(sealed_at)
 
     async def tail(self, hint: int = 0) -> int:
         """Look for more objects; return ``known``.
@@ -149,11 +139,7 @@ class RowReader:
     def _skip_to(self, number: int) -> None:
         if number > self.known:
             self.known = number
-            self._forget_recent()
-
-    def _forget_recent(self) -> None:
-        self._recent.clear()
-        self._recent_from = self.known + 1
+            self._recent.begin(number + 1)
 
     def _learn(self, header: FlushHeader) -> None:
         if header.number != self.known + 1:
@@ -161,13 +147,7 @@ class RowReader:
         self.known = header.number
         if header.seal:
             self.sealed_at = header.number
-        for section in header.sections:
-            spots = self._recent.setdefault((section.collection, section.partition), [])
-            spots.append(_Spot(header.number, section.last))
-        if self.known - self._recent_from > 2 * _RECENT:
-            self._recent_from = self.known - _RECENT
-            for spots in self._recent.values():
-                del spots[: bisect_right(spots, (self._recent_from - 1, 2**63))]
+        self._recent.add(header, _RECENT)
 
     async def header(self, number: int) -> FlushHeader | None:
         """Return what an object holds; ``None`` if there is none. Raise ``RowDamaged``."""
@@ -253,10 +233,8 @@ class RowReader:
 
     def is_recent(self, key: Key, after: int) -> bool:
         """Whether what follows on a sequence can lie in the newest objects only."""
-        spots = self._recent.get(key, [])
-        if spots and after >= spots[0].last:
-            return True
-        return self.kept_from == 1 and self._recent_from == 1
+        from_the_first = self.kept_from == 1 and self._recent.since == 1
+        return from_the_first or self._recent.has_all_after(key, after)
 
     async def read(self, key: Key, after: int, max_bytes: int) -> list[Block]:
         """Return records of a partition after a sequence, about so many bytes of them.
@@ -380,9 +358,8 @@ class RowReader:
 
     async def _locate(self, key: Key, after: int) -> int | None:
         """Return the number from which to look for what follows on a sequence."""
-        spots = self._recent.get(key, [])
-        if self._recent_from <= self.kept_from or (spots and after >= spots[0].last):
-            return _first_beyond(spots, 0, after)
+        if self._recent.since <= self.kept_from or self._recent.has_all_after(key, after):
+            return self._recent.first_beyond(key, after)
 
         def is_before(table: FlushHeader) -> bool:
             end = ends_after([table]).get(key)
@@ -400,8 +377,8 @@ class RowReader:
     async def _next_with(self, key: Key, number: int, after: int) -> int | None:
         """Return the next object from a number on that has records after a sequence."""
         while number <= self.known:
-            if number >= self._recent_from:
-                return _first_beyond(self._recent.get(key, []), number, after)
+            if number >= self._recent.since:
+                return self._recent.first_beyond(key, after, number)
             if self._ahead and number not in self._headers:
                 await self._look_ahead(number)
             section = _section(await self.there(number), key)
@@ -411,22 +388,5 @@ class RowReader:
         return None
 
 
-def _first_beyond(spots: list[_Spot], number: int, after: int) -> int | None:
-    """Return the first number, from one on, that has records after a sequence."""
-    place = bisect_right(spots, after, key=lambda x: x.last)
-    while place < len(spots) and spots[place].number < number:
-        place += 1
-    return spots[place].number if place < len(spots) else None
-
-
 def _section(header: FlushHeader, key: Key) -> Section | None:
     return next((x for x in header.sections if (x.collection, x.partition) == key), None)
-
-
-def records_damaged(key: Key, after: int, error: Exception) -> RangeDamaged:
-    """Return what readers of a range are given for damage behind a sequence."""
-    return RangeDamaged(
-        key[1],
-        f"records of range {key[1]!r} of collection {key[0]!r} after {after:,} cannot be "
-        f"read: {error}. Restore the object from a copy of the store; the other ranges go on",
-    )

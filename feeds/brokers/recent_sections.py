@@ -1,0 +1,47 @@
+"""Where the records of each partition lie in the newest objects of a row. Pure."""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from changefeed.feeds.brokers.flush import FlushHeader, Key
+
+
+class _Spot(NamedTuple):
+    number: int
+    last: int
+
+
+class RecentSections:
+    """Knows all sections of the objects from ``since`` on that were added."""
+
+    def __init__(self) -> None:
+        self.since = 1
+        self._spots: dict[Key, list[_Spot]] = {}
+
+    def begin(self, number: int) -> None:
+        """Forget what was added: the next object to be added is this one."""
+        self._spots.clear()
+        self.since = number
+
+    def add(self, header: FlushHeader, most: int) -> None:
+        """Take in the next object; forget the oldest where there are twice ``most``."""
+        for section in header.sections:
+            spots = self._spots.setdefault((section.collection, section.partition), [])
+            spots.append(_Spot(header.number, section.last))
+        if header.number - self.since > 2 * most:
+            self.since = header.number - most
+            for spots in self._spots.values():
+                del spots[: bisect_right(spots, (self.since - 1, 2**63))]
+
+    def has_all_after(self, key: Key, after: int) -> bool:
+        """Whether all records of a partition after a sequence lie here, or are to come."""
+        spots = self._spots.get(key, [])
+        return bool(spots) and after >= spots[0].last
+
+    def first_beyond(self, key: Key, after: int, number: int = 0) -> int | None:
+        """Return the first object, from one on, that has records after a sequence."""
+        spots = self._spots.get(key, [])
+        place = bisect_right(spots, after, key=lambda x: x.last)
+        while place < len(spots) and spots[place].number < number:
+            place += 1
+        return spots[place].number if place < len(spots) else None
