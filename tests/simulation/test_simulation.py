@@ -137,11 +137,13 @@ def test_what_a_split_that_was_cut_off_has_left_refuses_no_range_in_a_cosmos_con
     simulate(7011, "cosmos", "cosmos", wild=True, splits=True)
 
 
+@pytest.mark.parametrize("feed", ["memory", "cosmos"])
 @pytest.mark.parametrize("wild", [False, True], ids=["calm", "wild"])
 def test_nothing_is_lost_or_repeated_where_people_split_ranges_and_merge_them(
     wild: bool,  # noqa: FBT001 - whether people do more than that
+    feed: FeedKind,
 ) -> None:
-    outcome = simulate(28, "cosmos", wild=wild, splits=True)
+    outcome = simulate(28, feed, wild=wild, splits=True)
     assert any("done by hand" in x for x in outcome.story)
 
 

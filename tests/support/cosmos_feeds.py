@@ -103,6 +103,12 @@ class Unwrapped:
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
         return await self._feed.lag(range_id, after)
 
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return self._feed.cut(found, into)
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return self._feed.joined(parts)
+
 
 class _Wrapped(msgspec.Struct):
     record: str

@@ -1,0 +1,167 @@
+"""Parts of an event log on disk: through the log's own splits and merges, and with poison."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from changefeed.cli.app import app
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog.hashing import virtual_part_of
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.host.parts.splitting import split
+from changefeed.host.settings import LeaseSettings, load_settings
+from changefeed.host.wiring import open_host
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.sqlite import SqliteLeases
+from changefeed.observers.adapters import adapt
+from tests.support.fleet import Fleet, Parts
+from tests.support.succession import replace_partitions
+
+pytestmark = pytest.mark.real_time
+
+WHOLE = RangeId("e1.p00.v00-ff")
+IN_PARTS: Parts = {
+    "feed": {
+        "start": "beginning",
+        "page_size": 10,
+        "parallelism": 4,
+        "poll_interval": 0.05,
+    },
+    "leases": {"balance_interval": 0.2},
+}
+
+
+def records(first: int, last: int) -> list[Record]:
+    return [Record(key=f"k{n % 40}", body=b"%d" % n) for n in range(first, last)]
+
+
+async def delivered(fleet: Fleet, count: int) -> None:
+    """Wait until so many changes have been delivered; check that it is each once, in order."""
+    async with asyncio.timeout(30):
+        while len(fleet.log.changes) < count:  # noqa: ASYNC110 - it is a list
+            await asyncio.sleep(0.02)
+    assert sorted(int(x.body) for x in fleet.log.changes) == list(range(count))
+    of_keys: dict[str, list[int]] = {}
+    for change in fleet.log.changes:
+        of_keys.setdefault(change.key, []).append(int(change.body))
+    assert all(x == sorted(x) for x in of_keys.values())
+
+
+def ranges_of(fleet: Fleet, first: int, last: int) -> set[str]:
+    return {x.range_id for x in fleet.log.changes if first <= int(x.body) < last}
+
+
+async def test_a_log_that_is_split_and_merged_under_its_parts_loses_and_repeats_nothing(
+    tmp_path: Path,
+) -> None:
+    path, container = tmp_path / "log", MemoryLeases()
+    await create_log(path, parts=1)
+    async with (
+        EventLogWriter.open(path, synchronous="off") as writer,
+        EventLog.open(path) as log,
+        Fleet(log, container, parts=IN_PARTS, pace=0.001) as fleet,
+    ):
+        await writer.append(records(0, 200))
+        for name in ("a", "b"):
+            fleet.start(name)
+        await delivered(fleet, 200)
+        parts = [x.id for x in log.cut((await log.ranges())[0], 4)]
+        assert {*await fleet.owners()} == {*parts}
+        await writer.append(records(200, 300))
+        # No bound of the new partitions is one of a part.
+        halves = await replace_partitions(path, [WHOLE], [(0, 0, 99), (0, 100, 255)])
+        await writer.append(records(300, 400))
+        await delivered(fleet, 400)
+        assert ranges_of(fleet, 0, 300) == {*parts}
+        assert ranges_of(fleet, 300, 400) == {*halves}
+
+        leased = LeasedFeed(
+            feed=log, container=container, settings=LeaseSettings(expiration=30)
+        )
+        pieces = [x.id for x in await split(leased, halves[0], 3)]
+        await writer.append(records(400, 500))
+        await delivered(fleet, 500)
+        (merged,) = await replace_partitions(path, halves, [(0, 0, 255)])
+        await writer.append(records(500, 600))
+        await delivered(fleet, 600)
+        assert ranges_of(fleet, 400, 500) == {*pieces, halves[1]}
+        assert ranges_of(fleet, 500, 600) == {merged}
+        assert {*await fleet.owners()} == {merged}
+
+
+async def test_a_poison_change_in_a_part_is_put_aside_and_replayed_under_the_name_of_the_part(
+    tmp_path: Path,
+) -> None:
+    path, leases = tmp_path / "log", tmp_path / "leases.db"
+    letters = f"--set=observer.dead_letters=jsonl:{tmp_path / 'letters.jsonl'}"
+    await create_log(path, parts=1)
+    keys = [f"k{n}" for n in range(40)]
+    async with EventLogWriter.open(path) as writer:
+        await writer.append([Record(key=x, body=b'"%d"' % n) for n, x in enumerate(keys)])
+    low = [x for x in keys if virtual_part_of(x) < 128]
+    high = [x for x in keys if virtual_part_of(x) >= 128]
+    seen = list[str]()
+
+    async def see(changes: Sequence[Change]) -> None:
+        if any(x.key == low[3] for x in changes):
+            raise ValueError("a bad one")
+        seen.extend(x.key for x in changes)
+
+    settings = load_settings(
+        None,
+        {
+            "feed": {
+                "address": f"eventlog:{path}",
+                "start": "beginning",
+                "poll_interval": 0.1,
+                "parallelism": 2,
+            },
+            "leases": {"container": f"sqlite:{leases}"},
+            "observer": {
+                "on_failure": "dead-letter",
+                "dead_letters": f"jsonl:{tmp_path / 'letters.jsonl'}",
+                "retry": {"attempts": 2, "first_delay": 0.01},
+                "reopen_delay": 0.1,
+            },
+            "web": {"enabled": False},
+        },
+    )
+    async with open_host(settings, adapt(see)) as host, asyncio.TaskGroup() as group:
+        group.create_task(host.run())
+        async with asyncio.timeout(30), SqliteLeases(leases) as container:
+            while not await all_are_at(container, len(keys)):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        host.stop()
+    assert sorted(seen) == sorted({*keys} - {low[3]})
+    assert [x for x in seen if x in high] == high
+
+    (letter,) = await listed(letters)
+    assert (letter["range"], letter["key"]) == (f"{WHOLE}~00-7f", low[3])
+    assert letter["sequence"] == keys.index(low[3]) + 1
+    replayed = await dead_letters("replay", letter["id"], "--observer=log", letters)
+    assert f"{letter['id']}: handled" in replayed
+    assert await listed(letters) == []
+
+
+async def listed(letters: str) -> list[Any]:
+    return [json.loads(x) for x in (await dead_letters("list", "--json", letters)).splitlines()]
+
+
+async def dead_letters(*arguments: str) -> str:
+    """Run the command in a thread: it has a loop of its own."""
+    command = ["dead-letters", *arguments]
+    ended = await asyncio.to_thread(lambda: CliRunner().invoke(app, command))
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
+async def all_are_at(container: SqliteLeases, sequence: int) -> bool:
+    stored = [await container.read(x.range_id) for x in await container.list()]
+    positions = [x.continuation or "" for x in stored if x is not None]
+    return len(positions) == 2 and all(x.endswith(f"/{sequence}") for x in positions)
