@@ -11,6 +11,7 @@ from changefeed.testing.virtual_time import VirtualTimeLoop
 from tests.support import servers
 
 pytest.register_assert_rewrite(
+    "changefeed.testing.feed_harness",
     "changefeed.testing.feed_suite",
     "changefeed.testing.lease_changes_suite",
     "changefeed.testing.lease_race_suite",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from changefeed.feeds.memory import MemoryFeed
     from changefeed.leases.memory import MemoryLeases
     from changefeed.testing.contracts import feed_contract, lease_container_contract
-    from changefeed.testing.feed_suite import FeedAbility, FeedHarness
+    from changefeed.testing.feed_harness import FeedAbility, FeedHarness
     from changefeed.testing.fleet import Fleet, FleetLog
     from changefeed.testing.lease_cast import Connect
     from changefeed.testing.observers import (
@@ -50,8 +50,8 @@ _GROUPS = {
         "lease_container_contract": "testing.contracts",
         "Connect": "testing.lease_cast",
         "feed_contract": "testing.contracts",
-        "FeedHarness": "testing.feed_suite",
-        "FeedAbility": "testing.feed_suite",
+        "FeedHarness": "testing.feed_harness",
+        "FeedAbility": "testing.feed_harness",
     },
 }
 """What is promised, for what purpose, and in which module it is."""

@@ -26,7 +26,7 @@ from changefeed.testing import (
     parts_suite,
     succession_suite,
 )
-from changefeed.testing.feed_suite import FeedHarness
+from changefeed.testing.feed_harness import FeedHarness
 from changefeed.testing.lease_cast import Connect
 
 _FEED_SUITES = (feed_suite, many_ranges_suite, parts_suite, succession_suite)

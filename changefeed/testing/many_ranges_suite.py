@@ -3,7 +3,7 @@
 from typing import Protocol, cast
 
 from changefeed.feeds.feed import AnswersForMany, Continuation, Feed, RangeId
-from changefeed.testing.feed_suite import FeedHarness, feed_with, numbered, pages_from
+from changefeed.testing.feed_harness import FeedHarness, feed_with, numbered, pages_from
 
 
 class FeedForMany(Feed, AnswersForMany, Protocol):

@@ -17,7 +17,7 @@ from changefeed.feeds.feed import (
     RangeId,
     ReadsParts,
 )
-from changefeed.testing.feed_suite import (
+from changefeed.testing.feed_harness import (
     FeedHarness,
     busiest,
     feed_with,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FIXTURE = "changefeed_fleet"
 
 pytest.register_assert_rewrite(
+    "changefeed.testing.feed_harness",
     "changefeed.testing.feed_suite",
     "changefeed.testing.lease_changes_suite",
     "changefeed.testing.lease_race_suite",

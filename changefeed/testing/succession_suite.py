@@ -3,7 +3,7 @@
 """
 
 from changefeed.feeds.eventlog.records import Record
-from changefeed.testing.feed_suite import (
+from changefeed.testing.feed_harness import (
     RANGES,
     FeedAbility,
     FeedHarness,

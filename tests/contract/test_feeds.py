@@ -23,7 +23,7 @@ from changefeed.feeds.feed import Feed, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.testing import feed_suite, many_ranges_suite, parts_suite, succession_suite
 from changefeed.testing.contracts import suite_of
-from changefeed.testing.feed_suite import (
+from changefeed.testing.feed_harness import (
     NEW_YEAR,
     NEW_YEAR_US,
     RANGES,

@@ -25,7 +25,7 @@ from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.scrape import Scrape
 from changefeed.runtime.web_server import serving, take_port
-from changefeed.testing.feed_suite import NEW_YEAR_US, FeedAbility
+from changefeed.testing.feed_harness import NEW_YEAR_US, FeedAbility
 
 QUICK = CoreSettings(
     linger=0.001,

@@ -14,7 +14,7 @@ from changefeed.feeds.cosmos import CosmosFeed, Mode, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.eventlog import Record
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
-from changefeed.testing.feed_suite import FeedAbility
+from changefeed.testing.feed_harness import FeedAbility
 from tests.integration.emulator.running import DOCS, Hand, running
 
 THROUGHPUT_OF_A_RANGE = 10_000
