@@ -25,7 +25,7 @@ from changefeed.leases.errors import (
     MemberConflict,
 )
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version
-from changefeed.leases.listing import ListedChanges
+from changefeed.leases.listing import ListedChanges, ListedFleet
 from changefeed.leases.stores import CheckpointConflict, require_continuation
 from changefeed.leases.tables import Record, changes_of
 
@@ -83,6 +83,14 @@ class FeedText(Protocol):
         ...
 
 
+class FleetTable(Protocol):
+    """The tables of leases and of members, in one request."""
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        """As a ``ListsFleet``: insert or update the heartbeat, if its version is unchanged."""
+        ...
+
+
 class ConditionalMembers:
     def __init__(self, members: ConditionalTable[Member], feed: FeedText) -> None:
         self._members = members
@@ -121,15 +129,20 @@ class ConditionalOwnership(ConditionalMembers):
         leases: ConditionalTable[Lease],
         members: ConditionalTable[Member],
         feed: FeedText,
+        fleet: FleetTable | None = None,
     ) -> None:
         super().__init__(members, feed)
         self._leases = leases
+        self._fleet = fleet
 
     async def list(self) -> Sequence[Lease]:
         return await self._leases.all()
 
     async def changes_since(self, token: str) -> ListedChanges | None:
         return await changes_of(self._leases, token)
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
+        return None if self._fleet is None else await self._fleet.list_fleet(token, heartbeat)
 
     async def read(self, range_id: RangeId) -> Lease | None:
         return await self._leases.get(range_id)
@@ -183,8 +196,9 @@ class ConditionalLeases(ConditionalOwnership):
         leases: ConditionalLeaseTable,
         members: ConditionalTable[Member],
         feed: FeedText,
+        fleet: FleetTable | None = None,
     ) -> None:
-        super().__init__(leases, members, feed)
+        super().__init__(leases, members, feed, fleet)
         self._whole = leases
 
     async def create(self, lease: Lease) -> Lease:

@@ -11,6 +11,7 @@ from changefeed.leases.conditional import (
 )
 from changefeed.leases.postgres.address import PostgresAddress, read_address
 from changefeed.leases.postgres.connection import Database, PostgresAccess, connect
+from changefeed.leases.postgres.fleet import PostgresFleet
 from changefeed.leases.postgres.schema import create_schema, require_schema
 from changefeed.leases.postgres.tables import (
     CHECKPOINTS,
@@ -43,7 +44,9 @@ async def open_leases(
 ) -> AsyncIterator[ConditionalLeases]:
     """Ownership and checkpoints in one row of ``leases``; hosts in ``members``."""
     async with _opened(place, access, create=create) as opened:
-        yield ConditionalLeases(opened.table(LEASES), opened.table(MEMBERS), opened.feed)
+        leases, members = opened.table(LEASES), opened.table(MEMBERS)
+        fleet = PostgresFleet(opened.database, leases, members)
+        yield ConditionalLeases(leases, members, opened.feed, fleet)
 
 
 @asynccontextmanager
@@ -52,7 +55,9 @@ async def open_ownership(
 ) -> AsyncIterator[ConditionalOwnership]:
     """Ownership alone, in ``ownership``; hosts in ``members``."""
     async with _opened(place, access, create=create) as opened:
-        yield ConditionalOwnership(opened.table(OWNERSHIP), opened.table(MEMBERS), opened.feed)
+        leases, members = opened.table(OWNERSHIP), opened.table(MEMBERS)
+        fleet = PostgresFleet(opened.database, leases, members)
+        yield ConditionalOwnership(leases, members, opened.feed, fleet)
 
 
 @asynccontextmanager

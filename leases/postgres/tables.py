@@ -37,7 +37,7 @@ class PostgresTable(Generic[Record]):
     def __init__(self, database: Database, kind: Kind[Record], schema: str, fleet: str) -> None:
         self._database = database
         self._kind: Kind[Record] = kind
-        self._fleet = encode(fleet)
+        self.fleet: str = encode(fleet)
         table = f"{quoted(schema)}.{kind.table}"
         names = ", ".join(kind.columns)
         seen = ", ".join(f"null as {x}" if x == kind.kept else x for x in kind.columns)
@@ -48,18 +48,10 @@ class PostgresTable(Generic[Record]):
         )
         which = "fleet = $1 and key = $2"
         # Put together from the columns below and quoted names: nothing comes from outside.
-        self._all = f"select version, {seen} from {table} where fleet = $1"  # noqa: S608
+        self.selection = f"select version, {seen} from {table} where fleet = $1"  # noqa: S608
+        self._here = f"from {table} where fleet = $1"
+        self._seen = f"version, {seen}"
         self._can_list_changes = True
-        timeline = "(select left(pg_walfile_name(pg_current_wal_lsn()), 8))"
-        since = "age(nullif($3::text, '')::xid)"
-        self._changes = (
-            f"select total, timeline, oldest, x.* from (select count(*) as total,"  # noqa: S608
-            f" {timeline} as timeline,"
-            " pg_snapshot_xmin(pg_current_snapshot())::xid::text as oldest"
-            f" from {table} where fleet = $1) as here left join (select version, {seen}"
-            f" from {table} where fleet = $1"
-            f" and ({timeline} <> $2 or {since} < 0 or age(xmin) <= {since})) as x on true"
-        )
         self._get = f"select version, {names} from {table} where {which}"  # noqa: S608
         self._insert = (
             f"insert into {table} (fleet, key, version, {names}) values ($1, $2, $3, {marks})"  # noqa: S608
@@ -77,7 +69,7 @@ class PostgresTable(Generic[Record]):
         )
 
     async def all(self) -> Sequence[Record]:
-        return [self._read(x) for x in await self._database.fetch(self._all, self._fleet)]
+        return [self.read(x) for x in await self._database.fetch(self.selection, self.fleet)]
 
     async def changes_since(self, token: str) -> TableChanges[Record] | None:
         """Ask for the rows of transactions that were not over when ``token`` was given.
@@ -88,38 +80,52 @@ class PostgresTable(Generic[Record]):
         """
         if not self._can_list_changes:
             return None
-        timeline, _, oldest = token.partition(":")
         try:
-            rows = await self._database.fetch(self._changes, self._fleet, timeline, oldest)
+            rows = await self._database.fetch(self.changes(2), self.fleet, *since(token))
         except ContainerRefused:
             self._can_list_changes = False
             return None
-        written = [self._read(x) for x in rows if x["version"] is not None]
+        return self.changed(rows)
+
+    def changes(self, first: int) -> str:
+        """Select what was written since a token, whose parameters begin with ``first``."""
+        timeline = "(select left(pg_walfile_name(pg_current_wal_lsn()), 8))"
+        since = f"age(nullif(${first + 1}::text, '')::xid)"
+        return (
+            f"select total, timeline, oldest, x.* from (select count(*) as total,"  # noqa: S608
+            f" {timeline} as timeline,"
+            " pg_snapshot_xmin(pg_current_snapshot())::xid::text as oldest"
+            f" {self._here}) as here left join (select {self._seen} {self._here}"
+            f" and ({timeline} <> ${first} or {since} < 0 or age(xmin) <= {since})) as x"
+            " on true"
+        )
+
+    def changed(self, rows: Sequence[Row]) -> TableChanges[Record]:
+        """Read what ``changes`` selected."""
+        written = [self.read(x) for x in rows if x["version"] is not None]
         first = rows[0]
         token = f"{first['timeline']}:{first['oldest']}"
         return TableChanges(records=written, total=first["total"], token=token)
 
     async def get(self, key: str) -> Record | None:
-        return self._only(await self._database.one(self._get, self._fleet, _key(key)))
+        return self._only(await self._database.one(self._get, self.fleet, _key(key)))
 
     async def insert(self, key: str, record: Record) -> Record | None:
-        return self._only(
-            await self._database.one(
-                self._insert, self._fleet, _key(key), uuid4().hex, *self._values(record)
-            )
-        )
+        return self._only(await self._database.one(self._insert, *self._insertion(key, record)))
 
     async def update(self, key: str, record: Record) -> Record | None:
         return self._only(
-            await self._database.one(
-                self._update,
-                *(self._fleet, _key(key), uuid4().hex, encode(record.version)),
-                *self._values(record),
-            )
+            await self._database.one(self._update, *self._replacement(key, record))
         )
 
+    def write(self, key: str, record: Record) -> tuple[str, Sequence[object]]:
+        """Return what writes a record if its version is unchanged, and the parameters."""
+        if not record.version:
+            return self._insert, self._insertion(key, record)
+        return self._update, self._replacement(key, record)
+
     async def delete(self, key: str, version: Version) -> bool:
-        row = await self._database.one(self._delete, self._fleet, _key(key), encode(version))
+        row = await self._database.one(self._delete, self.fleet, _key(key), encode(version))
         return row is not None
 
     async def advance(self, key: str, lease: Record) -> Record | None:
@@ -128,22 +134,35 @@ class PostgresTable(Generic[Record]):
         return self._only(
             await self._database.one(
                 self._advance,
-                *(self._fleet, _key(key), uuid4().hex, encode(lease.version)),
+                *(self.fleet, _key(key), uuid4().hex, encode(lease.version)),
                 *(_encoded(row[x]) for x in ("continuation", "epoch", "write_id")),
             )
         )
+
+    def _insertion(self, key: str, record: Record) -> Sequence[object]:
+        return [self.fleet, _key(key), uuid4().hex, *self._values(record)]
+
+    def _replacement(self, key: str, record: Record) -> Sequence[object]:
+        old = encode(str(record.version))
+        return [self.fleet, _key(key), uuid4().hex, old, *self._values(record)]
 
     def _values(self, record: Record) -> Sequence[object]:
         row = self._kind.to_row(record)
         return [_encoded(row[x]) for x in self._kind.columns]
 
     def _only(self, row: Row | None) -> Record | None:
-        return None if row is None else self._read(row)
+        return None if row is None else self.read(row)
 
-    def _read(self, row: Row) -> Record:
+    def read(self, row: Row) -> Record:
         decoded = {name: _decoded(row[name]) for name in self._kind.columns}
         version = Version(row["version"])
         return replace(self._kind.from_row(decoded), version=version)
+
+
+def since(token: str) -> Sequence[str]:
+    """Return a token as the parameters of ``changes``."""
+    timeline, _, oldest = token.partition(":")
+    return timeline, oldest
 
 
 class PostgresFeedText:

@@ -12,7 +12,7 @@ from changefeed.leases.conditional import (
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.redis.address import RedisAddress, read_address
 from changefeed.leases.redis.connection import Calls, RedisAccess, connect, info, require_fit
-from changefeed.leases.redis.tables import RedisFeedText, RedisTable
+from changefeed.leases.redis.tables import RedisFeedText, RedisFleet, RedisTable
 
 
 @asynccontextmanager
@@ -21,11 +21,10 @@ async def open_leases(
 ) -> AsyncIterator[ConditionalLeases]:
     """Ownership and checkpoints under ``leases``; hosts under ``members``."""
     async with _opened(scheme, place, access) as at:
-        yield ConditionalLeases(
-            RedisTable(*at, "leases", Lease),
-            RedisTable(*at, "members", Member),
-            RedisFeedText(*at),
-        )
+        leases = RedisTable(*at, "leases", Lease)
+        members = RedisTable(*at, "members", Member)
+        fleet = RedisFleet(*at[:2], leases, members)
+        yield ConditionalLeases(leases, members, RedisFeedText(*at), fleet)
 
 
 @asynccontextmanager
@@ -34,11 +33,10 @@ async def open_ownership(
 ) -> AsyncIterator[ConditionalOwnership]:
     """Ownership alone, under ``ownership``; hosts under ``members``."""
     async with _opened(scheme, place, access) as at:
-        yield ConditionalOwnership(
-            RedisTable(*at, "ownership", Lease),
-            RedisTable(*at, "members", Member),
-            RedisFeedText(*at),
-        )
+        leases = RedisTable(*at, "ownership", Lease)
+        members = RedisTable(*at, "members", Member)
+        fleet = RedisFleet(*at[:2], leases, members)
+        yield ConditionalOwnership(leases, members, RedisFeedText(*at), fleet)
 
 
 @asynccontextmanager

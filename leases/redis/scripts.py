@@ -97,20 +97,47 @@ return 1
 """
 """Keys as above; field and version. Answers whether it was deleted."""
 
-CHANGES = """
-local newest, since = redis.call('GET', KEYS[4]) or '0', tonumber(ARGV[1])
-local total = redis.call('HLEN', KEYS[1])
-if not since or (tonumber(newest) or 0) < since then
-  return {newest, total, redis.call('HVALS', KEYS[1])}
+_CHANGED = """
+local function changed(token)
+  local newest, since = redis.call('GET', KEYS[4]) or '0', tonumber(token)
+  local total = redis.call('HLEN', KEYS[1])
+  if not since or (tonumber(newest) or 0) < since then
+    return {newest, total, redis.call('HVALS', KEYS[1])}
+  end
+  local found = {}
+  for _, field in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. token, '+inf')) do
+    local record = redis.call('HGET', KEYS[1], field)
+    if record then found[#found + 1] = record end
+  end
+  return {newest, total, found}
 end
-local found = {}
-for _, field in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[1], '+inf')) do
-  local record = redis.call('HGET', KEYS[1], field)
-  if record then found[#found + 1] = record end
-end
-return {newest, total, found}
 """
+
+CHANGES = _CHANGED + "return changed(ARGV[1])"
 """The moment of the last listing, or nothing for all. Answers the moment of the newest change,
 how many records there are, and those that were written since; all of them where the moment is
 later than the newest, because the server has lost that.
+"""
+
+FLEET = (
+    _CHANGED
+    + """
+local token, field, new, old, value = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local written = false
+if field then
+  local stored = redis.call('HGET', KEYS[5], field)
+  local version = stored and string.match(stored, '^([^\\n]*)\\n') or ''
+  if version == old then
+    redis.call('HSET', KEYS[5], field, value)
+    written = value
+  elseif version == new then
+    written = stored
+  end
+end
+return {changed(token), redis.call('HVALS', KEYS[5]), written}
+"""
+)
+"""Keys of the leases, as above, and of the records of members. The moment as for ``CHANGES``;
+and to write a heartbeat field, new version, old version (or nothing) and value. Answers as
+``CHANGES``, then all members, and the record of the heartbeat as written, or nothing.
 """

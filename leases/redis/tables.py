@@ -9,10 +9,11 @@ import msgspec
 
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
+from changefeed.leases.listing import ListedFleet
 from changefeed.leases.redis import scripts
 from changefeed.leases.redis.address import RedisAddress
 from changefeed.leases.redis.connection import Calls
-from changefeed.leases.tables import Record, TableChanges
+from changefeed.leases.tables import Record, TableChanges, listed_changes
 
 _PARTS = 4
 
@@ -36,7 +37,7 @@ class RedisTable(Generic[Record]):
         names = [kind, f"{kind}.continuations"]
         if form is Lease:
             names += [f"{kind}.changes", f"{kind}.newest"]
-        self._keys = [address.key(x) for x in names]
+        self.keys = [address.key(x) for x in names]
         self._get = client.register_script(scripts.GET)
         self._insert = client.register_script(scripts.INSERT)
         self._update = client.register_script(scripts.UPDATE)
@@ -46,16 +47,22 @@ class RedisTable(Generic[Record]):
 
     async def all(self) -> Sequence[Record]:
         async with self._calls.one():
-            values = await self._client.hvals(self._keys[0])
-        return [self._read(x, None) for x in values]
+            values = await self._client.hvals(self.keys[0])
+        return [self.read(x) for x in values]
 
     async def changes_since(self, token: str) -> TableChanges[Record] | None:
         """Ask for the records that were written after the moment that ``token`` is."""
         if self._form is not Lease:
             return None
         async with self._calls.one():
-            newest, total, values = await self._changes(self._keys, [token])
-        found = [self._read(x, None) for x in values]
+            newest, total, values = await self._changes(self.keys, [token])
+        return self.changed(newest, total, values)
+
+    def changed(
+        self, newest: bytes, total: int, values: Sequence[bytes]
+    ) -> TableChanges[Record]:
+        """Read what ``scripts.CHANGES`` answered."""
+        found = [self.read(x) for x in values]
         return TableChanges(records=found, total=total, token=newest.decode())
 
     async def get(self, key: str) -> Record | None:
@@ -74,7 +81,7 @@ class RedisTable(Generic[Record]):
 
     async def delete(self, key: str, version: Version) -> bool:
         async with self._calls.one():
-            return bool(await self._delete(self._keys, [key, version]))
+            return bool(await self._delete(self.keys, [key, version]))
 
     async def _write(self, script: Any, key: str, record: Record) -> Record | None:
         version = uuid4().hex
@@ -84,11 +91,12 @@ class RedisTable(Generic[Record]):
 
     async def _called(self, script: Any, *arguments: object) -> Record | None:
         async with self._calls.one():
-            answer: Sequence[bytes | None] = await script(self._keys, arguments)
+            answer: Sequence[bytes | None] = await script(self.keys, arguments)
         value, continuation = (*answer, None, None)[:2]
-        return None if value is None else self._read(value, continuation)
+        return None if value is None else self.read(value, continuation)
 
-    def _read(self, value: bytes, continuation: bytes | None) -> Record:
+    def read(self, value: bytes, continuation: bytes | None = None) -> Record:
+        """Read a record as it is stored."""
         try:
             version, _, progress, record = value.split(b"\n", _PARTS - 1)
             fields: dict[str, Any] = msgspec.json.decode(record)
@@ -100,10 +108,37 @@ class RedisTable(Generic[Record]):
             found = msgspec.convert(fields, type=self._form)
         except (ValueError, TypeError) as error:
             raise ContainerRefused(
-                f"{self._calls.where}: {self._keys[0]} holds what is no record of leases "
+                f"{self._calls.where}: {self.keys[0]} holds what is no record of leases "
                 f"({error}): give this fleet another name (fleet=)"
             ) from error
         return replace(found, version=Version(version.decode()))
+
+
+class RedisFleet:
+    """The leases and the members of a fleet, by one script: a ``FleetTable``."""
+
+    def __init__(
+        self, client: Any, calls: Calls, leases: RedisTable[Lease], members: RedisTable[Member]
+    ) -> None:
+        self._calls = calls
+        self._leases = leases
+        self._members = members
+        self._keys = [*leases.keys, members.keys[0]]
+        self._fleet = client.register_script(scripts.FLEET)
+
+    async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet:
+        arguments = [token]
+        if heartbeat is not None:
+            version = uuid4().hex
+            value, _ = _value(heartbeat, version)
+            arguments += [heartbeat.name, version, heartbeat.version, value.decode()]
+        async with self._calls.one():
+            changed, members, written = await self._fleet(self._keys, arguments)
+        return ListedFleet(
+            changes=listed_changes(self._leases.changed(*changed)),
+            members=[self._members.read(x) for x in members],
+            heartbeat=None if written is None else self._members.read(written),
+        )
 
 
 class RedisFeedText:

@@ -26,6 +26,7 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Lease, Member, Version
+from changefeed.leases.listing import WHOLE, ListsFleet
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing import (
     lease_changes_suite,
@@ -76,6 +77,14 @@ async def leases(connect: Connect) -> LeaseContainer:
 
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
+
+
+async def test_the_fleet_is_listed_in_one_call_where_one_request_can_do_it(
+    leases: LeaseContainer, request: pytest.FixtureRequest
+) -> None:
+    can = request.node.callspec.id.startswith(("memory", "sqlite", "redis", "postgres"))
+    found = await leases.list_fleet(WHOLE, None) if isinstance(leases, ListsFleet) else None
+    assert (found is not None) == can
 
 
 # Any text, any value

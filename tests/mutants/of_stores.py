@@ -11,6 +11,7 @@ _ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
 _PAUSE = "tests/unit/leases/operations/test_pause.py"
 _LISTING = "tests/unit/leases/test_listing.py"
+_LISTED = "test_a_listing_of_the_fleet_writes_the_heartbeat_and_shows_leases_and_members"
 _REFUSED = "test_a_heartbeat_on_a_record_written_since_is_refused_and_the_fleet_is_listed"
 _ERRORS = "tests/unit/leases/test_store_errors.py"
 
@@ -50,8 +51,8 @@ STORES = (
     Mutant(
         name="a listing of rows shows all fleets",
         file="leases/postgres/tables.py",
-        before='from {table} where fleet = $1"  # noqa: S608\n        self._can',
-        after="from {table} where $1 <> ''\"  # noqa: S608\n        self._can",
+        before='from {table} where fleet = $1"  # noqa: S608\n        self._here',
+        after="from {table} where $1 <> ''\"  # noqa: S608\n        self._here",
         rule=3,
         tests=(f"{_STORES}::test_fleets_in_one_database_do_not_see_each_other",),
     ),
@@ -66,8 +67,8 @@ STORES = (
     Mutant(
         name="what a server counted before a failover counts after it",
         file="leases/postgres/tables.py",
-        before="{timeline} <> $2 or",
-        after="$2 = '' or",
+        before="{timeline} <> ${first} or",
+        after="${first} = '' or",
         rule=3,
         tests=(f"{_STORES}::test_after_a_failover_all_leases_are_listed",),
     ),
@@ -126,6 +127,22 @@ STORES = (
         after="lambda _: heartbeat",
         rule=2,
         tests=(f"{_CONTRACT}::{_REFUSED}[sqlite]",),
+    ),
+    Mutant(
+        name="a heartbeat with a listing is written over another's record in Redis",
+        file="leases/redis/scripts.py",
+        before="  if version == old then\n    redis.call('HSET', KEYS[5]",
+        after="  if true then\n    redis.call('HSET', KEYS[5]",
+        rule=2,
+        tests=(f"{_CONTRACT}::{_REFUSED}[redis]",),
+    ),
+    Mutant(
+        name="a heartbeat with a listing does not show in it in PostgreSQL",
+        file="leases/postgres/fleet.py",
+        before="            members[written.name] = written  #",
+        after="            #",
+        rule=2,
+        tests=(f"{_CONTRACT}::{_LISTED}[postgres]",),
     ),
     Mutant(
         name="leases are never listed whole again",
