@@ -48,7 +48,6 @@ from changefeed.leases.tables import (
     TableLeases,
     TableOwnership,
     listed_changes,
-    member_put,
 )
 
 _BUSY_TIMEOUT = 5.0
@@ -113,7 +112,7 @@ class SqliteTable(Generic[Record]):
 
 
 class SqliteFleet(TableOwnership):
-    """Leases and members in one file, and one transaction for both."""
+    """Leases and members in one file."""
 
     def __init__(self, file: SqliteFile, kind: Kind[Lease]) -> None:
         self._file = file
@@ -122,18 +121,13 @@ class SqliteFleet(TableOwnership):
         super().__init__(self._of_leases, self._of_members)
 
     async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
-        if heartbeat is None:
-            return await self._file.read(partial(self._select_fleet, token))
-
-        def beat_and_select(connection: sqlite3.Connection) -> ListedFleet:
-            written = None
+        # Two steps: a listing of many leases must not keep other hosts from writing.
+        written = None
+        if heartbeat is not None:
             with suppress(MemberConflict):
-                written = self._of_members.write(
-                    heartbeat.name, lambda stored: member_put(stored, heartbeat), connection
-                )
-            return replace(self._select_fleet(token, connection), heartbeat=written)
-
-        return await self._file.change(beat_and_select)
+                written = await self.put_member(heartbeat)
+        fleet = await self._file.read(partial(self._select_fleet, token))
+        return replace(fleet, heartbeat=written)
 
     def _select_fleet(self, token: str, connection: sqlite3.Connection) -> ListedFleet:
         changes = self._of_leases.select_changes(token, connection)

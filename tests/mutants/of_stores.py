@@ -121,10 +121,10 @@ STORES = (
         tests=("tests/integration/test_cosmos_leases.py",),
     ),
     Mutant(
-        name="a heartbeat with a listing is written over another's record",
+        name="a heartbeat with a listing counts though it was not written",
         file="leases/sqlite/container.py",
-        before="lambda stored: member_put(stored, heartbeat)",
-        after="lambda _: heartbeat",
+        before="        written = None\n        if heartbeat is not None:\n",
+        after="        written = heartbeat\n        if heartbeat is not None:\n",
         rule=2,
         tests=(f"{_CONTRACT}::{_REFUSED}[sqlite]",),
     ),
