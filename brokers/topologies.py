@@ -2,8 +2,8 @@
 
 After many eras a collection may have some hundred thousand partitions. A broker that laid them
 out at one go would answer no other request for seconds, so after each piece it gives way to
-its other tasks. Most partitions were closed long ago, and a newer catalog says the same of them: what
-was made of those is kept.
+its other tasks. Most partitions were closed long ago, and a newer catalog says the same of
+them: what was made of those is kept.
 """
 
 import asyncio
