@@ -219,6 +219,8 @@ class Checker:
             self._claim_stored(after, writer)
         if writer == OPERATOR or writer in self.neighbours:
             self._taken_by_hand(before, after)
+        if isinstance(after, Lease) and after.ended and writer in self.neighbours:
+            return  # it does not know that: what it takes may never have been read
         found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
         if after.continuation is not None and found is not None and after.epoch:
             position = self._lines.place(after.continuation)

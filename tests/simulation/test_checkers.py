@@ -170,6 +170,18 @@ def test_what_was_checkpointed_may_not_come_again() -> None:
         checker.began(call_of(taken), found)
 
 
+def test_an_ended_lease_that_a_host_of_another_kind_takes_passes_over_nothing() -> None:
+    checker, taken, found = watched(3)
+    checker.neighbours.add("n/1")
+    checker.finished(found)
+    late = Lease(range=replace(R1, id=RangeId("r2")), continuation=Continuation("3"))
+    checker.stored(None, late, "a/1")
+    checker.stored(late, late.finished(), "a/1")
+    other = late.finished().taken_by(HostName("n"), Incarnation("n/1"))
+    checker.stored(late.finished(), other, "n/1")
+    checker.began(call_of(taken), found)
+
+
 def test_a_change_may_not_come_before_an_earlier_one_of_its_key() -> None:
     checker, taken, _ = watched(0)
     found = [change(n, key="k", body=b"%d" % n) for n in (1, 2)]
