@@ -68,7 +68,8 @@ async def _merge_now(leased: LeasedFeed, range_ids: Sequence[RangeId]) -> FeedRa
     joined = _joined(leased.parts, found, range_ids)
     begun = await _begun(leased.container, joined, found)
     if begun is not None and any(found[x].ended for x in range_ids):
-        return joined if await _completed(leased.container, begun, range_ids) else None
+        ours = [x for x in range_ids if not _went_on(leases, x, beside=joined.id)]
+        return joined if await _completed(leased.container, begun, range_ids, ours) else None
     left_over = _left_over(leased.feed, leases, joined, range_ids)
     try:
         open_leases(leases, range_ids, MERGING)
@@ -123,10 +124,13 @@ async def _finish_all(container: LeaseContainer, stopped: Sequence[Lease]) -> No
 
 
 async def _completed(
-    container: LeaseContainer, begun: Lease, range_ids: Sequence[RangeId]
+    container: LeaseContainer,
+    begun: Lease,
+    range_ids: Sequence[RangeId],
+    ours: Collection[RangeId],
 ) -> bool:
     """End the rest of the parts of a merge that was cut off, if they are where it has left
-    them; else let all of them go on as before.
+    them; else let ``ours`` go on as before: not what another merge has ended.
     """
     stored = [await container.read(x) for x in range_ids]
     rest = [x for x in stored if x is not None and not x.ended]
@@ -135,7 +139,7 @@ async def _completed(
         for lease in rest:
             await finish(container, lease)
         return True
-    for range_id in range_ids:
+    for range_id in ours:
         await reopen(container, range_id)
     return False
 
@@ -195,13 +199,20 @@ def _left_over(
     found = [x for x in leases if _waits_for(x, joined, merged) and is_left_over(feed, x)]
     ended = {x.range_id for x in leases if x.ended}
     for lease in found:
-        if not ended.isdisjoint({*lease.range.parents} - {*merged}):
+        alone = {x for x in ended if not _went_on(leases, x, beside=lease.range_id)}
+        if not alone.isdisjoint({*lease.range.parents} - {*merged}):
             names = " ".join(lease.range.parents)
             raise UserError(
                 f"a merge of {names} was cut off after one of them had ended: complete it "
                 f"first (changefeed merge {names})"
             )
     return found
+
+
+def _went_on(leases: Collection[Lease], part: RangeId, *, beside: RangeId) -> bool:
+    """Whether a part goes on in a lease other than ``beside``: another merge has ended it."""
+    others = (x for x in leases if x.range_id != beside and (x.epoch or not x.ended))
+    return any(part in x.range.parents for x in others)
 
 
 def _waits_for(lease: Lease, joined: FeedRange, merged: Collection[RangeId]) -> bool:

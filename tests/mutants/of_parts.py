@@ -29,9 +29,19 @@ PARTS = (
         ),
     ),
     Mutant(
+        name="a merge opens again what another one has ended",
+        file="host/parts/merging.py",
+        before="    for range_id in ours:\n",
+        after="    for range_id in range_ids:\n",
+        rule=9,
+        tests=(
+            f"{_PARTS}::test_what_another_merge_has_ended_stays_ended_and_its_rest_can_be_merged",
+        ),
+    ),
+    Mutant(
         name="a merge takes away what alone has the keys of a part that has ended",
         file="host/parts/merging.py",
-        before="        if not ended.isdisjoint({*lease.range.parents} - {*merged}):\n",
+        before="        if not alone.isdisjoint({*lease.range.parents} - {*merged}):\n",
         after="        if not merged:\n",
         rule=9,
         tests=(

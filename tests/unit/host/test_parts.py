@@ -348,6 +348,25 @@ async def test_parts_of_a_merge_that_was_cut_off_are_merged_with_no_others_befor
     assert await state(container) == before
 
 
+async def test_what_another_merge_has_ended_stays_ended_and_its_rest_can_be_merged() -> None:
+    store, container = written(9), MemoryLeases()
+    low, middle, high, top = map(RangeId, ("-3F", "3F-7F", "7F-BF", "BF-FF"))
+    for name in (low, middle):
+        part = await put(container, name, *name.split("-"), 4)
+        await container.replace(part.finished())
+    for name in (high, top):
+        await put(container, name, *name.split("-"), 4)
+    theirs = FeedRange(id=LOW, low="", high="7F", parents=(low, middle))
+    ours = FeedRange(id=RangeId("3F-BF"), low="3F", high="BF", parents=(middle, high))
+    for merged in (theirs, ours):
+        await container.create(Lease(range=merged, continuation=position(4)))
+    with pytest.raises(UserError, match="try again when their lag is 0"):
+        await merge(leased(store, container), [middle, high], patience=0)
+    assert (await state(container))[middle] == "4 ended"
+    await merge(leased(store, container), [high, top], patience=0)
+    assert (await state(container))[ours.id] == "4 ended"
+
+
 async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
     store, container = written(9), MemoryLeases()
     await put(container, ZERO, "", "FF", 5)
