@@ -65,7 +65,11 @@ async def _merge_now(leased: LeasedFeed, range_ids: Sequence[RangeId]) -> FeedRa
     """Merge parts if they are at one position."""
     leases = await leased.leases()
     found = {x.range_id: x for x in leases}
-    joined = _joined(leased.parts, found, range_ids)
+    try:
+        joined = _joined(leased.parts, found, range_ids)
+    except UserError:  # the feed may have split since an attempt that was cut off
+        await go_on(leased.container, range_ids, MERGING)
+        raise
     begun = await _begun(leased.container, joined, found)
     if begun is not None and any(found[x].ended for x in range_ids):
         ours = [x for x in range_ids if not _went_on(leases, x, beside=joined.id)]

@@ -29,6 +29,16 @@ PARTS = (
         ),
     ),
     Mutant(
+        name="parts that can be merged no more stay stopped",
+        file="host/parts/merging.py",
+        before="= _joined(leased.parts, found, range_ids)\n    except UserError:",
+        after="= _joined(leased.parts, found, range_ids)\n    except ValueError:",
+        rule=9,
+        tests=(
+            f"{_PARTS}::test_parts_that_can_be_merged_no_more_go_on_after_an_attempt_that_was_cut_off",
+        ),
+    ),
+    Mutant(
         name="a merge opens again what another one has ended",
         file="host/parts/merging.py",
         before="    for range_id in ours:\n",

@@ -1,7 +1,7 @@
 """Ranges that operators split without the feed, and merge again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -246,6 +246,24 @@ async def test_a_merge_that_an_operator_has_paused_meanwhile_keeps_no_other_part
     assert await state(container) == {"-7F": "4 paused", "7F-FF": "4"}
 
 
+async def test_parts_that_can_be_merged_no_more_go_on_after_an_attempt_that_was_cut_off() -> (
+    None
+):
+    class Split(ShiftingReader):
+        """Its ranges have split since parts of them were made."""
+
+        def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+            raise UserError(f"{len(parts)} parts are of several ranges")
+
+    store, container = written(9), MemoryLeases()
+    await halves(container, 4, 4)
+    await pause(container, [HIGH], MERGING)
+    fleet = LeasedFeed(feed=Split(store), container=container, settings=SETTINGS)
+    with pytest.raises(UserError, match="of several ranges"):
+        await merge(fleet, [LOW, HIGH], patience=0)
+    assert await state(container) == {"-7F": "4", "7F-FF": "4"}
+
+
 async def test_parts_whose_ends_differ_are_not_merged() -> None:
     class Lagging(ShiftingReader):
         """It is asked at two replicas, and one of them is behind."""
@@ -351,11 +369,11 @@ async def test_parts_of_a_merge_that_was_cut_off_are_merged_with_no_others_befor
 async def test_what_another_merge_has_ended_stays_ended_and_its_rest_can_be_merged() -> None:
     store, container = written(9), MemoryLeases()
     low, middle, high, top = map(RangeId, ("-3F", "3F-7F", "7F-BF", "BF-FF"))
-    for name in (low, middle):
-        part = await put(container, name, *name.split("-"), 4)
-        await container.replace(part.finished())
-    for name in (high, top):
-        await put(container, name, *name.split("-"), 4)
+    for name in (low, middle, high, top):
+        first, last = name.split("-")
+        part = await put(container, name, first, last, 4)
+        if name in {low, middle}:
+            await container.replace(part.finished())
     theirs = FeedRange(id=LOW, low="", high="7F", parents=(low, middle))
     ours = FeedRange(id=RangeId("3F-BF"), low="3F", high="BF", parents=(middle, high))
     for merged in (theirs, ours):
