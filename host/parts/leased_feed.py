@@ -7,6 +7,7 @@ from changefeed.feeds.feed import Feed, RangeId, ReadsParts, RemembersRanges
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.pause import is_paused_by
 from changefeed.runtime.errors import UserError
 
 
@@ -55,9 +56,9 @@ def leases_of(known: Mapping[RangeId, Lease], range_ids: Sequence[RangeId]) -> S
 
 
 def open_leases(
-    leases: Collection[Lease], range_ids: Sequence[RangeId], reason: str
+    leases: Collection[Lease], range_ids: Sequence[RangeId], command: str
 ) -> Sequence[Lease]:
-    """Return the leases that are to be stopped. Raise ``UserError`` for what cannot be."""
+    """Return the leases that a command is to stop. Raise ``UserError`` for what cannot be."""
     found = leases_of({x.range_id: x for x in leases}, range_ids)
     for lease in found:
         name = lease.range_id
@@ -67,6 +68,6 @@ def open_leases(
             raise UserError(
                 f"range {name} has not been read yet: try again when a host has taken it"
             )
-        if lease.paused not in (None, reason):
+        if lease.paused is not None and not is_paused_by(command, lease):
             raise UserError(f"range {name} is paused ({lease.paused}): resume it first")
     return found

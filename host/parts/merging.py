@@ -9,7 +9,7 @@ asking for it again; until then its ranges stay paused. One that is refused lets
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -18,9 +18,11 @@ from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, Ran
 from changefeed.host.parts.leased_feed import LeasedFeed, leases_of, open_leases
 from changefeed.host.parts.stopping import (
     TRIES,
+    claim_range,
     finish,
     go_on,
     reopen,
+    still_claimed,
     stopped_ranges,
     written,
 )
@@ -29,7 +31,7 @@ from changefeed.host.workers.successors import is_left_over, wait_for_parts
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
-from changefeed.leases.operations.pause import MERGING
+from changefeed.leases.operations.pause import MERGING, Claim, is_paused_by
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.stores import require_continuation
 from changefeed.runtime.errors import UserError
@@ -47,8 +49,9 @@ async def merge(
     """
     clock = asyncio.get_running_loop().time
     until = clock() + patience
+    claim = Claim(MERGING)
     while True:
-        merged = await _merge_now(leased, range_ids)
+        merged = await _merge_now(leased, range_ids, claim)
         if merged is not None:
             return merged
         if clock() >= until:
@@ -61,7 +64,9 @@ async def merge(
         await asyncio.sleep(_NEXT_ATTEMPT)
 
 
-async def _merge_now(leased: LeasedFeed, range_ids: Sequence[RangeId]) -> FeedRange | None:
+async def _merge_now(
+    leased: LeasedFeed, range_ids: Sequence[RangeId], claim: Claim
+) -> FeedRange | None:
     """Merge parts if they are at one position."""
     leases = await leased.leases()
     found = {x.range_id: x for x in leases}
@@ -73,8 +78,7 @@ async def _merge_now(leased: LeasedFeed, range_ids: Sequence[RangeId]) -> FeedRa
     begun = await _begun(leased.container, joined, found)
     if begun is not None and any(found[x].ended for x in range_ids):
         ours = [x for x in range_ids if not _went_on(leases, x, beside=joined.id)]
-        return joined if await _completed(leased.container, begun, range_ids, ours) else None
-    left_over = _left_over(leased.feed, leases, joined, range_ids)
+        return joined if await _completed(leased, joined, range_ids, ours, claim) else None
     try:
         open_leases(leases, range_ids, MERGING)
     except UserError:
@@ -85,64 +89,73 @@ async def _merge_now(leased: LeasedFeed, range_ids: Sequence[RangeId]) -> FeedRa
     stored = [await leased.container.read(x) for x in range_ids]
     if await _position_of_all(leased.feed, [x for x in stored if x is not None]) is None:
         return None  # without stopping any
-    stopped = await _at_one_position(leased, joined, range_ids, left_over)
-    if stopped is None:
+    aligned = await _at_one_position(leased, joined, range_ids, claim)
+    if aligned is None:
         return None
-    await _finish_all(leased.container, stopped)
+    await _finish_all(leased.container, aligned, claim)
     return joined
 
 
 async def _at_one_position(
-    leased: LeasedFeed,
-    joined: FeedRange,
-    range_ids: Sequence[RangeId],
-    left_over: Collection[Lease],
+    leased: LeasedFeed, joined: FeedRange, range_ids: Sequence[RangeId], claim: Claim
 ) -> Sequence[Lease] | None:
     """Stop parts, and create the lease that goes on where they are; or let them go on."""
+    container = leased.container
     aligned: Sequence[Lease] | None = None
     with suppress(_Apart):
-        async with stopped_ranges(leased, range_ids, MERGING) as stopped:
-            position = await _position_of_all(leased.feed, stopped)
+        async with stopped_ranges(leased, range_ids, claim) as stopped:
+            left_over = _left_over(leased.feed, await container.list(), joined, range_ids)
+            position = await _position_of_all(leased.feed, stopped.leases)
             if position is None:
                 raise _Apart
-            aligned = [await _advanced(leased.container, x, position) for x in stopped]
+            aligned = [await _advanced(container, x, position) for x in stopped.leases]
             for lease in left_over:
-                await _end_left_over(leased.container, lease)
-            await _create_merged(leased.container, Lease(range=joined, continuation=position))
-            await wait_for_parts(leased.feed, leased.container)
+                stopped.check()
+                await _end_left_over(container, lease)
+            merged = Lease(range=joined, continuation=position)
+            await _create_merged(container, merged, stopped.check)
+            await wait_for_parts(leased.feed, container)
     return aligned
 
 
-async def _finish_all(container: LeaseContainer, stopped: Sequence[Lease]) -> None:
+async def _finish_all(
+    container: LeaseContainer, aligned: Sequence[Lease], claim: Claim
+) -> None:
     """End all of them; where others have written to one, let all go on as before."""
-    for n, lease in enumerate(stopped):
+    for n, lease in enumerate(aligned):
         try:
             await finish(container, lease)
         except (LeaseConflict, LeaseGone):
-            for before in stopped[:n]:
+            for before in aligned[:n]:
                 await reopen(container, before.range_id)
-            for after in stopped[n:]:
+            for after in aligned[n:]:
                 with suppress(ContainerUnavailable, LeaseConflict):
-                    await go_on(container, [after.range_id], MERGING)
+                    await go_on(container, [after.range_id], claim.reason)
             raise
 
 
 async def _completed(
-    container: LeaseContainer,
-    begun: Lease,
+    leased: LeasedFeed,
+    joined: FeedRange,
     range_ids: Sequence[RangeId],
     ours: Collection[RangeId],
+    claim: Claim,
 ) -> bool:
     """End the rest of the parts of a merge that was cut off, if they are where it has left
     them; else let ``ours`` go on as before: not what another merge has ended.
     """
+    container = leased.container
     stored = [await container.read(x) for x in range_ids]
     rest = [x for x in stored if x is not None and not x.ended]
-    kept = all(x.paused == MERGING and x.continuation == begun.continuation for x in rest)
-    if kept and None not in stored:
+    if None not in stored and all(is_paused_by(MERGING, x) for x in rest):
         for lease in rest:
-            await finish(container, lease)
-        return True
+            await claim_range(leased, lease.range_id, claim)
+        left = [await still_claimed(container, x.range_id, claim) for x in rest]
+        begun = await container.read(joined.id)
+        if begun is not None and all(x.continuation == begun.continuation for x in left):
+            for lease in left:
+                await finish(container, lease)
+            return True
     for range_id in ours:
         await reopen(container, range_id)
     return False
@@ -228,9 +241,12 @@ async def _end_left_over(container: LeaseContainer, lease: Lease) -> None:
     await update_lease(container, lease.range_id, lambda x: None if x.epoch else x.finished())
 
 
-async def _create_merged(container: LeaseContainer, wanted: Lease) -> None:
+async def _create_merged(
+    container: LeaseContainer, wanted: Lease, check: Callable[[], None]
+) -> None:
     """Create a lease that waits, or let that of an earlier attempt begin where it should."""
     for _ in range(TRIES):
+        check()
         await container.create(wanted)
         stored = await container.read(wanted.range_id)
         if stored is not None:

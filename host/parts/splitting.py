@@ -15,7 +15,7 @@ from changefeed.host.parts.stopping import finish, stopped_ranges
 from changefeed.host.retries import Retrier
 from changefeed.host.workers.parts import create_parts, parts_of, refuse_taken
 from changefeed.leases.lease import HostName
-from changefeed.leases.operations.pause import SPLITTING
+from changefeed.leases.operations.pause import SPLITTING, Claim
 from changefeed.leases.stores import require_continuation
 
 _OPERATOR = HostName("operator")
@@ -31,16 +31,18 @@ async def split(leased: LeasedFeed, range_id: RangeId, into: int) -> Sequence[Fe
     (lease,) = open_leases(leases, [range_id], SPLITTING)
     cut = parts_of(leased.parts, lease.range, into)
     refuse_taken(leases, cut)
-    async with stopped_ranges(leased, [range_id], SPLITTING) as (stopped,):
+    async with stopped_ranges(leased, [range_id], Claim(SPLITTING)) as stopped:
+        (whole,) = stopped.leases
         events = HostEvents(_OPERATOR)
         await create_parts(
-            stopped,
+            whole,
             cut,
-            require_continuation(stopped),
+            require_continuation(whole),
             feed=leased.feed,
             container=leased.container,
             retrier=Retrier(events, Random()),  # noqa: S311 - of delays
             events=events,
+            check=stopped.check,
         )
-    await finish(leased.container, stopped)
+    await finish(leased.container, whole)
     return cut

@@ -4,13 +4,17 @@ A range is paused first: its owner finishes what it has in hand, checkpoints and
 new epoch without an owner follows, so that no write of a former owner counts any more. An owner
 that does not release is dead or stuck, and loses its lease as to a steal: after
 ``max_handoff_time`` plus the expiration.
+
+Two runs of a command, by two people or by one who asks again, never work on one range at once.
+Each pauses it with a reason of its own, and a run that finds another's waits: one that lives
+has come further within ``max_handoff_time`` plus the expiration, or it writes no more then.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -25,12 +29,14 @@ from tenacity import (
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed
+from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease, WriteId
-from changefeed.leases.operations.pause import pause
+from changefeed.leases.operations.pause import Claim, is_paused_by
 from changefeed.leases.operations.release import vacate
 from changefeed.leases.operations.update import update_lease
+from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import UserError
 
 TRIES: Final = 20
@@ -40,59 +46,127 @@ _LONGEST_REST = 5.0
 _AGAIN = "range {} is left as it is, as the lease container does not answer: run this again"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """Ranges that one run of a command has stopped: their leases, whole, without owners."""
+
+    leases: Sequence[Lease]
+    until: float
+
+    def check(self) -> None:
+        """Raise ``UserError`` once another run may take them for those of one that died."""
+        if elapsed_time() >= self.until:
+            names = ", ".join(x.range_id for x in self.leases)
+            raise UserError(
+                f"range {names} was stopped for too long: it is read on as before; try again "
+                f"when the lease container answers faster"
+            )
+
+
 @asynccontextmanager
 async def stopped_ranges(
-    leased: LeasedFeed, range_ids: Sequence[RangeId], reason: str
-) -> AsyncIterator[Sequence[Lease]]:
-    """Stop ranges; yield their leases, whole, in an epoch that belongs to no host.
+    leased: LeasedFeed, range_ids: Sequence[RangeId], claim: Claim
+) -> AsyncIterator[Stopped]:
+    """Stop ranges; yield them, in an epoch that belongs to no host.
 
     They stay so after the block, and are resumed if it raises.
     """
-    container = leased.container
-    longest = leased.settings.max_handoff_time + leased.settings.expiration
-    until = asyncio.get_running_loop().time() + longest
+    container, longest = leased.container, _longest(leased.settings)
     try:
-        await pause(container, range_ids, reason)
-        yield [await _vacated(container, x, reason, until=until) for x in range_ids]
+        for range_id in sorted(range_ids):  # two runs for the same ranges wait in one order
+            await claim_range(leased, range_id, claim)
+        until = elapsed_time() + longest
+        for range_id in range_ids:
+            await _left_by_owner(container, range_id, claim, until=until)
+        sent = elapsed_time()
+        leases = [await _vacated(container, x, claim) for x in range_ids]
+        yield Stopped(leases=leases, until=sent + longest - leased.settings.fence_margin)
     except BaseException:
         for range_id in range_ids:
             with suppress(ContainerUnavailable, LeaseConflict):
-                await go_on(container, [range_id], reason)
+                await go_on(container, [range_id], claim.reason)
         raise
 
 
+def _longest(settings: LeaseSettings) -> float:
+    """Return how long a run waits for owners, and then has for its writes, in seconds."""
+    return settings.max_handoff_time + settings.expiration
+
+
+async def claim_range(leased: LeasedFeed, range_id: RangeId, claim: Claim) -> None:
+    """Pause a range for one run of a command.
+
+    Where another run has it, wait until that is done; or until nothing has come of it for so
+    long that it is dead, and does not write any more if it is not.
+    """
+    container, longest = leased.container, _longest(leased.settings)
+    seen, since = None, 0.0
+    while (stored := await _open(container, range_id)).paused != claim.reason:
+        found = stored.paused, stored.epoch
+        if is_paused_by(claim.command, stored):
+            if found != seen:
+                seen, since = found, elapsed_time()
+            if elapsed_time() < since + longest:
+                await asyncio.sleep(_LOOK)
+                continue
+        elif stored.paused is not None:
+            raise UserError(f"range {range_id} was paused meanwhile ({stored.paused})")
+        await update_lease(container, range_id, partial(_claimed, claim, found))
+
+
+def _claimed(claim: Claim, found: tuple[str | None, int], lease: Lease) -> Lease | None:
+    as_found = (lease.paused, lease.epoch) == found
+    return lease.paused_because(claim.reason) if as_found else None
+
+
 async def go_on(container: LeaseContainer, range_ids: Iterable[RangeId], reason: str) -> None:
-    """Resume those of the ranges that are stopped for this reason."""
+    """Resume those of the ranges that are stopped for this reason: of one run, or of any run
+    of a command.
+    """
     for range_id in range_ids:
         await update_lease(container, range_id, partial(_resumed, reason))
 
 
 def _resumed(reason: str, lease: Lease) -> Lease | None:
-    return lease.paused_because(None) if lease.paused == reason else None
+    return lease.paused_because(None) if is_paused_by(reason, lease) else None
 
 
-async def _vacated(
-    container: LeaseContainer, range_id: RangeId, reason: str, *, until: float
-) -> Lease:
-    """Wait for the owner of a paused range to release it, but not past ``until``."""
-    clock = asyncio.get_running_loop().time
+async def _left_by_owner(
+    container: LeaseContainer, range_id: RangeId, claim: Claim, *, until: float
+) -> None:
+    """Wait for the owner of a range to release it, but not past ``until``."""
+    while (await still_claimed(container, range_id, claim)).owner is not None:
+        if elapsed_time() >= until:
+            return
+        await asyncio.sleep(_LOOK)
+
+
+async def _vacated(container: LeaseContainer, range_id: RangeId, claim: Claim) -> Lease:
     lost: list[LeaseConflict] = []
     while len(lost) < TRIES:
-        stored = await container.read(range_id)
-        if stored is None:
-            raise LeaseGone(Lease(range=FeedRange(id=range_id)), "deleted meanwhile")
-        if stored.ended:
-            raise UserError(f"range {range_id} has ended meanwhile: others have its keys now")
-        if stored.paused != reason:
-            raise UserError(f"range {range_id} was resumed meanwhile, or paused by others")
-        if stored.owner is not None and clock() < until:
-            await asyncio.sleep(_LOOK)
-            continue
+        stored = await still_claimed(container, range_id, claim)
         try:
             return await vacate(container, stored)
         except LeaseConflict as conflict:
             lost.append(conflict)
     raise lost[-1]
+
+
+async def still_claimed(container: LeaseContainer, range_id: RangeId, claim: Claim) -> Lease:
+    """Return the lease of a range, whole. Raise ``UserError`` if others have it by now."""
+    stored = await _open(container, range_id)
+    if stored.paused != claim.reason:
+        raise UserError(f"range {range_id} was resumed meanwhile, or paused by others")
+    return stored
+
+
+async def _open(container: LeaseContainer, range_id: RangeId) -> Lease:
+    stored = await container.read(range_id)
+    if stored is None:
+        raise LeaseGone(Lease(range=FeedRange(id=range_id)), "deleted meanwhile")
+    if stored.ended:
+        raise UserError(f"range {range_id} has ended meanwhile: others have its keys now")
+    return stored
 
 
 async def finish(container: LeaseContainer, stopped: Lease) -> None:

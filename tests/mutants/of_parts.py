@@ -9,6 +9,48 @@ _LISTED = "tests/unit/leases/test_parts.py"
 
 PARTS = (
     Mutant(
+        name="two runs of a command work on one range at once",
+        file="host/parts/stopping.py",
+        before="            if elapsed_time() < since + longest:\n",
+        after="            if elapsed_time() < 0:\n",
+        rule=12,
+        tests=(
+            f"{_PARTS}::test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refused",
+            f"{_PARTS}::test_of_two_merges_of_one_part_at_once_one_is_done_and_the_other_refused",
+        ),
+    ),
+    Mutant(
+        name="two runs of a command stop a range for one reason",
+        file="leases/operations/pause.py",
+        before="default_factory=lambda: uuid4().hex[:8])",
+        after='default="1")',
+        rule=12,
+        tests=(
+            f"{_PARTS}::test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refused",
+        ),
+    ),
+    Mutant(
+        name="a run that lives is taken for dead although it has come further",
+        file="host/parts/stopping.py",
+        before="            if found != seen:\n",
+        after="            if seen is None:\n",
+        rule=12,
+        tests=(
+            f"{_PARTS}::test_a_run_that_has_waited_for_an_owner_is_given_time_for_its_writes",
+        ),
+    ),
+    Mutant(
+        name="a run that was away for long writes on",
+        file="host/parts/stopping.py",
+        before="        if elapsed_time() >= self.until:\n",
+        after="        if elapsed_time() < 0:\n",
+        rule=12,
+        tests=(
+            f"{_PARTS}::test_a_run_that_was_away_for_so_long_that_another_took_its_range_writes_no_more",
+            f"{_PARTS}::test_a_merge_that_was_away_for_so_long_creates_nothing",
+        ),
+    ),
+    Mutant(
         name="a merge that an operator has paused leaves its other parts stopped",
         file="host/parts/merging.py",
         before="        open_leases(leases, range_ids, MERGING)\n    except UserError:\n",
@@ -162,16 +204,16 @@ PARTS = (
     Mutant(
         name="an owner that has not released a range is not waited for",
         file="host/parts/stopping.py",
-        before="        if stored.owner is not None and clock() < until:\n",
-        after="        if stored.owner is None and clock() < 0:\n",
+        before="        if elapsed_time() >= until:\n",
+        after="        if elapsed_time() >= 0:\n",
         rule=4,
         tests=(f"{_PARTS}::test_an_owner_that_does_not_release_loses_the_range_as_to_a_steal",),
     ),
     Mutant(
         name="a split that failed leaves its range paused",
         file="host/parts/stopping.py",
-        before="    return lease.paused_because(None) if lease.paused == reason else None\n",
-        after="    return None\n",
+        before="    return lease.paused_because(None) if is_paused_by(reason, lease)",
+        after="    return lease if not lease",
         rule=12,
         tests=(f"{_PARTS}::test_a_split_that_fails_leaves_the_range_to_be_read_as_before",),
     ),
@@ -186,12 +228,20 @@ PARTS = (
     Mutant(
         name="a merge that was cut off is completed though its rest was read on",
         file="host/parts/merging.py",
-        before="    kept = all(x.paused == MERGING and",
-        after="    kept = all(x and True or",
+        before="    if None not in stored and all(is_paused_by(MERGING, x) for x in rest):\n",
+        after="    if None not in stored:\n",
         rule=12,
         tests=(
-            f"{_PARTS}::test_a_merge_that_was_cut_off_and_whose_rest_was_resumed_is_undone",
+            f"{_PARTS}::test_the_rest_of_a_merge_that_was_cut_off_is_not_ended_under_an_owner",
         ),
+    ),
+    Mutant(
+        name="a merge that was cut off is completed where its rest no longer is",
+        file="host/parts/merging.py",
+        before="all(x.continuation == begun.continuation for x in left)",
+        after="left",
+        rule=12,
+        tests=(f"{_PARTS}::test_a_merge_that_was_cut_off_and_whose_rest_has_moved_is_undone",),
     ),
     Mutant(
         name="a merge that fails half way leaves a part ended",
@@ -206,8 +256,8 @@ PARTS = (
     Mutant(
         name="to resume all resumes what a merge has stopped",
         file="leases/operations/pause.py",
-        before="else (None, SPLITTING, MERGING)\n",
-        after="else (None,)\n",
+        before="    commands = (SPLITTING, MERGING) if range_ids is None else ()\n",
+        after="    commands = ()\n",
         rule=0,
         tests=(
             f"{_PARTS}::test_a_merge_that_was_cut_off_between_two_ends_is_completed_by_the_next",

@@ -66,6 +66,7 @@ class Checker:
         self._read_to_end = set[RangeId]()  # and forgotten
         self._over = set[RangeId]()  # ended, and deleted: a part of such keys may come back
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
+        self._without_tombstone = set[RangeId]()  # deleted by hosts of another kind
         self._suspended = set[str]()  # processes whose clocks stood still
         self.neighbours = set[str]()
         """The processes of another kind: they steal at once, and know no ended ranges."""
@@ -214,6 +215,8 @@ class Checker:
         self.events += 1
         if isinstance(after, Lease):
             assert before is None or isinstance(before, Lease)
+            if before is None:
+                self._may_have_been_deleted(after)
             self._lease_stored(before, after, writer)
         else:
             self._claim_stored(after, writer)
@@ -233,6 +236,8 @@ class Checker:
         self.events += 1
         self._being_read.pop(lease.range_id, None)
         self.leases.pop(lease.range_id, None)
+        if writer in self.neighbours:
+            self._without_tombstone.add(lease.range_id)
         if lease.ended:
             self._over.add(lease.range_id)
             self._claimed.pop(lease.range_id, None)  # its checkpoint goes with it
@@ -334,6 +339,13 @@ class Checker:
             first = self._lines.place(after.continuation)
             last = max(self._position.values(), default=first)
             self._passed.difference_update(self._lines.between(after.range, first, last))
+
+    def _may_have_been_deleted(self, created: Lease) -> None:
+        """What a host of another kind has deleted leaves no tombstone: a write that was under
+        way creates it again, and it is read again from there.
+        """
+        if created.range_id in self._without_tombstone and created.continuation is not None:
+            self._moved(created.range, self._lines.place(created.continuation))
 
     def _claim_stored(self, after: Checkpoint, writer: str) -> None:
         """Only who has claimed a checkpoint kept apart may write it."""

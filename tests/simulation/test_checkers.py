@@ -59,6 +59,24 @@ def test_only_wrong_clocks_let_an_owner_lose_its_lease_after_two_renewals(
         checker.began(late, found)
 
 
+@pytest.mark.parametrize("deletes", ["n/1", "a/1"])
+def test_only_what_a_host_of_another_kind_has_deleted_may_be_created_again_and_repeated(
+    deletes: str,
+) -> None:
+    checker, taken, found = watched(2)
+    checker.neighbours.add("n/1")
+    checker.finished(found)
+    checker.stored(taken, taken.advanced_to(Continuation("2")), "a/1")
+    checker.deleted(taken, deletes)
+    late = replace(taken, continuation=Continuation("1"))
+    if deletes == "n/1":
+        checker.stored(None, late, "b/1")
+        checker.stored(late, late.taken_by(HostName("b"), Incarnation("b/1")), "b/1")
+        return
+    with pytest.raises(Violation, match="went back from 2 to 1"):
+        checker.stored(None, late, "b/1")
+
+
 def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
     checker, taken, found = watched(5)
     checker.most_unstored = 3

@@ -17,7 +17,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member, WriteId
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
-from changefeed.leases.operations.pause import MERGING, pause, resume
+from changefeed.leases.operations.pause import MERGING, SPLITTING, Claim, pause, resume
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.runtime.errors import UserError
 from tests.support.fleet import Fleet, Parts
@@ -316,6 +316,33 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_was_resumed_is_undone() -
     assert await state(container) == {"-7F": "4", "7F-FF": "7", "-FF": "4"}
 
 
+async def test_a_merge_that_was_cut_off_and_whose_rest_has_moved_is_undone() -> None:
+    store, container = written(40), MemoryLeases()
+    first = await put(container, LOW, "", "7F", 4)
+    await container.replace(first.finished())
+    moved = await put(container, HIGH, "7F", "FF", 7)
+    await container.replace(moved.paused_because(MERGING))  # by a merge that came later
+    merged = FeedRange(id=RangeId("-FF"), low="", high="FF", parents=(LOW, HIGH))
+    await container.create(Lease(range=merged, continuation=position(4)))
+    with pytest.raises(UserError, match="are at different positions"):
+        await merge(leased(store, container), [LOW, HIGH], patience=2)
+    assert await state(container) == {"-7F": "4", "7F-FF": "7", "-FF": "4"}
+
+
+async def test_the_rest_of_a_merge_that_was_cut_off_is_not_ended_under_an_owner() -> None:
+    store, container = written(9), MemoryLeases()
+    first = await put(container, LOW, "", "7F", 4)
+    await container.replace(first.finished())
+    resumed = await put(container, HIGH, "7F", "FF", 4)
+    await container.acquire(resumed.taken_by(HostName("a"), Incarnation("1")))
+    merged = FeedRange(id=RangeId("-FF"), low="", high="FF", parents=(LOW, HIGH))
+    await container.create(Lease(range=merged, continuation=position(4)))
+    before = asyncio.get_running_loop().time()
+    await merge(leased(store, container), [LOW, HIGH], patience=2)
+    assert asyncio.get_running_loop().time() - before >= 40  # its owner was asked to release it
+    assert await state(container) == {"-7F": "4 ended", "7F-FF": "4 ended", "-FF": "4"}
+
+
 async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before() -> None:
     store, container = written(9), MemoryLeases()
     await halves(container, 4, 4)
@@ -402,6 +429,119 @@ async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
     through = over(container, Losing)
     await split(leased(store, container, through), ZERO, 2)
     assert lost == 1
+
+
+class Slow(MemoryLeases):
+    """Its listings take a while, so that others come in the middle of what is done with it."""
+
+    seconds = 3.0
+
+    async def list(self) -> Sequence[Lease]:
+        await asyncio.sleep(self.seconds)
+        return await super().list()
+
+
+class VerySlow(Slow):
+    seconds = 15.0
+
+
+class AsleepOnce(Slow):
+    """The machine is suspended in the middle of the second listing: after the range stopped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listings = 0
+
+    async def list(self) -> Sequence[Lease]:
+        self.listings += 1
+        self.seconds = 50.0 if self.listings == 2 else 0.0
+        return await super().list()
+
+
+async def outcome(doing: Awaitable[object]) -> str:
+    try:
+        await doing
+    except UserError as refused:
+        return str(refused)
+    return "done"
+
+
+async def test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refused() -> None:
+    store, container = written(9), MemoryLeases()
+    await put(container, ZERO, "", "FF", 5)
+    slow = over(container, Slow)
+    first, second = await asyncio.gather(
+        outcome(split(leased(store, container, slow), ZERO, 2)),
+        outcome(split(leased(store, container, slow), ZERO, 3)),
+    )
+    assert first == "done"
+    assert second == "range 0 has ended meanwhile: others have its keys now"
+    assert await state(container) == {"0": "5 ended", "-7F": "5", "7F-FF": "5"}
+
+
+async def test_of_two_merges_of_one_part_at_once_one_is_done_and_the_other_refused() -> None:
+    store, container = written(9), MemoryLeases()
+    names = low, middle, high = RangeId("-3F"), RangeId("3F-7F"), HIGH
+    for name in names:
+        first, last = name.split("-")
+        await put(container, name, first, last, 4)
+    slow = over(container, Slow)
+    first, second = await asyncio.gather(
+        outcome(merge(leased(store, container, slow), [low, middle], patience=0)),
+        outcome(merge(leased(store, container, slow), [middle, high], patience=0)),
+    )
+    assert first == "done"
+    assert second == "range 3F-7F has ended meanwhile: others have its keys now"
+    assert await state(container) == {
+        "-3F": "4 ended",
+        "3F-7F": "4 ended",
+        "7F-FF": "4",
+        "-7F": "4",
+    }
+
+
+async def test_a_range_that_a_run_has_stopped_and_died_is_another_s_after_a_while() -> None:
+    store, container = written(9), MemoryLeases()
+    await put(container, ZERO, "", "FF", 5)
+    await pause(container, [ZERO], Claim(SPLITTING).reason)
+    before = asyncio.get_running_loop().time()
+    await split(leased(store, container), ZERO, 2)
+    assert 40 <= asyncio.get_running_loop().time() - before < 41
+    assert (await state(container))["0"] == "5 ended"
+
+
+async def test_a_run_that_has_waited_for_an_owner_is_given_time_for_its_writes() -> None:
+    store, container = written(9), MemoryLeases()
+    stored = await put(container, ZERO, "", "FF", 5)
+    await container.acquire(stored.taken_by(HostName("dead"), Incarnation("1")))
+    slow = over(container, VerySlow)
+    first = asyncio.create_task(outcome(split(leased(store, container, slow), ZERO, 2)))
+    await asyncio.sleep(16)
+    second = await outcome(split(leased(store, container), ZERO, 3))
+    assert second == "range 0 has ended meanwhile: others have its keys now"
+    assert await first == "done"
+
+
+async def test_a_run_that_was_away_for_so_long_that_another_took_its_range_writes_no_more() -> (
+    None
+):
+    store, container = written(9), MemoryLeases()
+    await put(container, ZERO, "", "FF", 5)
+    asleep = over(container, AsleepOnce)
+    away = asyncio.create_task(outcome(split(leased(store, container, asleep), ZERO, 3)))
+    await asyncio.sleep(1)
+    await split(leased(store, container), ZERO, 2)
+    assert "was stopped for too long" in await away
+    assert await state(container) == {"0": "5 ended", "-7F": "5", "7F-FF": "5"}
+
+
+async def test_a_merge_that_was_away_for_so_long_creates_nothing() -> None:
+    store, container = written(9), MemoryLeases()
+    await halves(container, 4, 4)
+    through = over(container, AsleepOnce)
+    away = await outcome(merge(leased(store, container, through), [LOW, HIGH], patience=0))
+    assert "was stopped for too long" in away
+    assert await state(container) == {"-7F": "4", "7F-FF": "4"}
 
 
 async def refusal(container: MemoryLeases, *names: RangeId) -> str:
