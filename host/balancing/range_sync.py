@@ -1,44 +1,27 @@
-"""Leases for the ranges that a feed has: creating what is missing, deleting what is over."""
+"""Leases for the ranges that a feed has: looking for what is missing, deleting what is over."""
 
 import asyncio
-from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from math import ceil
-from operator import itemgetter
 from random import Random
 
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import (
-    Feed,
-    FeedRange,
-    KeepsParts,
-    RangeId,
-    ReadsParts,
-    RemembersRanges,
-    StartAt,
-)
+from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
+from changefeed.feeds.feed import Feed, FeedRange, KeepsParts, RangeId, RemembersRanges
+from changefeed.host.balancing.missing_leases import create_missing
 from changefeed.host.balancing.waiting_leases import (
     free_from_deleted_parents,
     waits_for_ever,
 )
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.successors import (
-    SUPERSEDED,
-    delete_lease,
-    with_unfinished_parents,
-)
+from changefeed.host.workers.successors import SUPERSEDED, delete_lease
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
 from changefeed.leases.parts import with_parts
 from changefeed.leases.plan import KeyBounds
 from changefeed.leases.remembering import LeaseMemory
-from changefeed.runtime.for_each import for_each
 
-_AT_ONCE = 8
-_FIRST_PIECE = 64
 _AGAIN_AFTER = 5.0
 _SOONEST = 1.0  # a listing that flickers must not keep the feed busy
 _LATER = (ContainerUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
@@ -146,172 +129,6 @@ class RangeSynchronizer:
         return await free_from_deleted_parents(self._container, leases, again, coming)
 
 
-async def create_missing(
-    feed: Feed,
-    container: LeaseContainer,
-    start: StartAt,
-    *,
-    ranges: Sequence[FeedRange],
-    leases: Sequence[Lease],
-    events: HostEvents,
-    memory: LeaseMemory,
-    parallelism: int = 1,
-    begin: Callable[[], float] = lambda: 0.0,
-) -> bool:
-    """Create a lease for each range without one, its start resolved once and for all.
-
-    The first leases of a feed are of parts of its ranges, where it takes these to make
-    ``parallelism`` of them. ``begin`` says, from 0 to 1, where to begin among many.
-
-    Return whether any was missing. ``ranges`` come parents before their children. A lease
-    that ``memory`` knows was deleted by hand: it goes on from there. Raise
-    ``RangeUnknown`` in the end if one has ended since, and is gone from the next list, and
-    ``RangeRefused`` if one has no such start.
-    """
-    missing = _missing(with_parts(feed, ranges, leases), leases)
-    if not leases and len(missing) < parallelism and not await container.list():
-        missing = in_parts(feed, missing, parallelism)
-    elif isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
-        listed_twice = [*leases, *await container.list()]
-        missing = _without_lease_on_keys(missing, listed_twice)
-        bounds = parts_without_lease(ranges, listed_twice)
-        missing += [feed.part(low, high) for low, high in bounds]
-    elif isinstance(feed, KeepsParts) and missing:
-        listed_twice = [*leases, *await container.list()]  # one may lack the leases of parts
-        missing = _missing(with_parts(feed, ranges, listed_twice), listed_twice)
-    fresh = {x.id for x in missing}  # all other parents of theirs have ended
-    failed: list[RangeRefused | RangeUnknown] = []
-
-    async def create(found: FeedRange) -> None:
-        try:
-            position = await feed.resolve_start(found.id, start)
-        except (RangeRefused, RangeUnknown) as error:
-            failed.append(error)
-            return
-        fresh_range = with_unfinished_parents(found, fresh)
-        wanted = memory.recreated(Lease(range=fresh_range, continuation=position))
-        if (await container.create(wanted)).sign_of_life == wanted.sign_of_life:
-            events.created(wanted)
-
-    if isinstance(feed, RemembersRanges) or any(fresh.intersection(x.parents) for x in missing):
-        await for_each(missing, create, at_once=_AT_ONCE)
-    else:
-        await _create_beside_others(missing, create, container, begin=begin)
-    if failed:
-        raise failed[0]
-    return bool(missing)
-
-
-async def _create_beside_others(
-    missing: Sequence[FeedRange],
-    create: Callable[[FeedRange], Awaitable[None]],
-    container: LeaseContainer,
-    *,
-    begin: Callable[[], float],
-) -> None:
-    """Create the leases of many ranges, of which other hosts that start create some.
-
-    Each host begins elsewhere, and looks at what is left after ever larger pieces: else each
-    of a hundred hosts would create each of ten thousand leases.
-    """
-    first = int(begin() * len(missing)) if len(missing) > _FIRST_PIECE else 0
-    left, size = [*missing[first:], *missing[:first]], _FIRST_PIECE
-    while left:
-        piece, left = left[:size], left[size:]
-        await for_each(piece, create, at_once=_AT_ONCE)
-        if left:
-            there = {x.range_id for x in await container.list()}
-            left = [x for x in left if x.id not in there]
-        size *= 2
-
-
-def in_parts(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> list[FeedRange]:
-    """Cut ranges into parts, of about as many keys each within one, to have so many.
-
-    All hosts that create first leases together cut alike. Raise ``FeedRefused`` where the
-    feed reads no parts, or a range cannot be cut.
-    """
-    if not isinstance(feed, ReadsParts):
-        raise FeedRefused(
-            f"feed.parallelism is {parallelism}, and this feed has {len(ranges)} ranges, which "
-            f"cannot be read in parts: leave the setting out"
-        )
-    into = ceil(parallelism / len(ranges)) if ranges else 0
-    return [part for found in ranges for part in feed.cut(found, into)]
-
-
-def _without_lease_on_keys(
-    missing: Sequence[FeedRange], leases: Sequence[Lease]
-) -> list[FeedRange]:
-    """Leave out the ranges of which a lease holds keys, under whatever name.
-
-    A listing may lack some of the leases that were there. Where ranges keep their names, to
-    create one of them once more changes nothing; a range that is read in parts would be
-    read twice. So each of two listings has to say that no lease holds its keys, nor did,
-    except for the range that was split to make it: that one is before it.
-    """
-    return [x for x in missing if not any(_may_hold_keys(y, x) for y in leases)]
-
-
-def _may_hold_keys(lease: Lease, found: FeedRange) -> bool:
-    held = lease.range
-    was_split = lease.ended and held.id in found.parents and held.covers(found)
-    return not was_split and held.shares_keys_with(found)
-
-
-def parts_without_lease(
-    ranges: Iterable[FeedRange], leases: Iterable[Lease]
-) -> list[tuple[str, str]]:
-    """Return the bounds of keys without a lease, in ranges of which others have one.
-
-    A range that was merged is read in parts, and none of them is a range of the feed: one
-    whose lease was deleted is seen only by the keys that are missing. So is one that an
-    operator has split: its lease has ended, and the feed has it still. What was ended before
-    any host read it has never held keys; a lease without bounds may hold any.
-    """
-    ranges, leases = list(ranges), list(leases)
-    ended = {x.range_id for x in leases if x.ended}
-    split = {x.id for x in ranges if x.id in ended}
-    held = [
-        x.range
-        for x in leases
-        if (x.epoch or not x.ended) and not (x.ended and x.range_id in split)
-    ]
-    if not all(x.high for x in held):
-        return []
-    spans = _joined(held)
-    return [gap for x in ranges for gap in _gaps(x, spans, of_all=x.id in split)]
-
-
-def _joined(held: Iterable[FeedRange]) -> list[tuple[str, str]]:
-    """Return the keys that are held, in order, with what touches or overlaps as one."""
-    spans: list[tuple[str, str]] = []
-    for low, high in sorted((x.low, x.high) for x in held):
-        if spans and low <= spans[-1][1]:
-            begin, end = spans.pop()
-            spans.append((begin, max(end, high)))
-        else:
-            spans.append((low, high))
-    return spans
-
-
-def _gaps(
-    found: FeedRange, spans: Sequence[tuple[str, str]], *, of_all: bool
-) -> Iterator[tuple[str, str]]:
-    """Find the gaps of a range that something holds keys of, or, if said so, nothing.
-
-    Thousands of ranges are looked at one after the other, so each looks at few spans.
-    """
-    first = bisect_right(spans, found.low, key=itemgetter(1))
-    low = found.low
-    for held_from, held_to in spans[first : bisect_left(spans, found.high, key=itemgetter(0))]:
-        if low < held_from:
-            yield low, held_from
-        low = held_to
-    if (found.low < low or of_all) and low < found.high:
-        yield low, found.high
-
-
 async def delete_echoes(
     container: LeaseContainer,
     owned: Collection[Lease],
@@ -342,25 +159,6 @@ def _echoes(lease: Lease, owned: Lease) -> bool:
     same = owned.range_id == lease.range_id
     by_others = lease.stamp is not None  # ours carry none before their first owner
     return not (waits or same or by_others) and lease.range.shares_keys_with(owned.range)
-
-
-def _missing(ranges: Sequence[FeedRange], leases: Sequence[Lease]) -> list[FeedRange]:
-    """Pick the ranges that need a lease from here.
-
-    A range with an ancestor that is still being read gets its lease, and its start, from
-    the host that reads its parent to the end; resolved here it would come before its time.
-    """
-    known = {x.range_id for x in leases}
-    waiting = {x.range_id for x in leases if not x.ended}
-    missing = []
-    for found in ranges:
-        if found.id in known:
-            continue
-        if waiting.isdisjoint(found.parents):
-            missing.append(found)
-        else:
-            waiting.add(found.id)
-    return missing
 
 
 async def delete_finished(

@@ -356,7 +356,7 @@ FLEET = (
     ),
     Mutant(
         name="a child gets its start while its parent is read",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="if waiting.isdisjoint(found.parents):",
         after="if waiting is not None:",
         rule=9,
@@ -364,7 +364,7 @@ FLEET = (
     ),
     Mutant(
         name="a grandchild gets its start while its grandparent is read",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="            waiting.add(found.id)\n",
         after="            pass\n",
         rule=9,
@@ -412,7 +412,7 @@ FLEET = (
     ),
     Mutant(
         name="a range that is read in parts is read once more as a whole",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="missing = _without_lease_on_keys(missing, listed_twice)",
         after="missing = list(missing)",
         rule=9,
@@ -420,7 +420,7 @@ FLEET = (
     ),
     Mutant(
         name="a tombstone keeps what it was split into from a new lease",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="return not was_split and held",
         after="return held",
         rule=9,
@@ -428,7 +428,7 @@ FLEET = (
     ),
     Mutant(
         name="what was merged holds no keys of what it was merged into",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before=" and held.covers(found)",
         after="",
         rule=9,
@@ -436,7 +436,7 @@ FLEET = (
     ),
     Mutant(
         name="a range that ended since it was listed holds up others",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="except (RangeRefused, RangeUnknown) as error:",
         after="except ZeroDivisionError as error:",
         rule=9,
@@ -508,7 +508,7 @@ FLEET = (
     ),
     Mutant(
         name="each of many hosts that start together creates all leases",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="            left = [x for x in left if x.id not in there]\n",
         after="",
         rule=0,

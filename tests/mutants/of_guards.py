@@ -53,7 +53,7 @@ GUARDS = (
     ),
     Mutant(
         name="a deleted lease begins its epochs again",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="memory.recreated(Lease(range=fresh_range, continuation=position))",
         after="Lease(range=fresh_range, continuation=position)",
         rule=5,
@@ -77,7 +77,7 @@ GUARDS = (
     ),
     Mutant(
         name="the lease of a part of a merged range is never created again",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="        missing += [feed.part(low, high) for low, high in bounds]\n",
         after="",
         rule=12,
@@ -85,7 +85,7 @@ GUARDS = (
     ),
     Mutant(
         name="one torn listing makes a second lease on the keys of a part",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="bounds = parts_without_lease(ranges, listed_twice)",
         after="bounds = parts_without_lease(ranges, leases)",
         rule=9,
@@ -93,7 +93,7 @@ GUARDS = (
     ),
     Mutant(
         name="the lease of the last part of a range is never created again",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="    if (found.low < low or of_all) and low < found.high:\n",
         after="    if low < found.low:\n",
         rule=12,
@@ -133,7 +133,7 @@ GUARDS = (
     ),
     Mutant(
         name="a lease without bounds holds no keys",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="    if not all(x.high for x in held):\n        return []\n",
         after="",
         rule=9,

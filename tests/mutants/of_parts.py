@@ -132,7 +132,7 @@ PARTS = (
     ),
     Mutant(
         name="a listing that lacks all parts creates their range beside them",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="_missing(with_parts(feed, ranges, listed_twice), listed_twice)",
         after="missing",
         rule=12,
@@ -161,7 +161,7 @@ PARTS = (
     ),
     Mutant(
         name="a listing that lacks all leases makes parts beside them",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before=" and not await container.list():\n",
         after=":\n",
         rule=12,
@@ -169,7 +169,7 @@ PARTS = (
     ),
     Mutant(
         name="the first leases are fewer than were asked for",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before="ceil(parallelism / len(ranges))",
         after="max(2, parallelism // len(ranges) - 1)",
         rule=0,
@@ -265,7 +265,7 @@ PARTS = (
     ),
     Mutant(
         name="what an operator has split counts as read by its own lease",
-        file="host/balancing/range_sync.py",
+        file="host/balancing/missing_leases.py",
         before=" and not (x.ended and x.range_id in split)\n",
         after="\n",
         rule=12,

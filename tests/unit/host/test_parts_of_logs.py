@@ -8,7 +8,7 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.balancing.range_sync import create_missing
+from changefeed.host.balancing.missing_leases import create_missing
 from changefeed.host.events import HostEvents
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge

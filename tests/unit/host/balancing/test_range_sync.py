@@ -13,12 +13,11 @@ import pytest
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeId, StartAt, Successor
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.missing_leases import create_missing, parts_without_lease
 from changefeed.host.balancing.range_sync import (
     RangeSynchronizer,
-    create_missing,
     delete_echoes,
     delete_finished,
-    parts_without_lease,
 )
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier

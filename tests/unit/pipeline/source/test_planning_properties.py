@@ -6,10 +6,8 @@ from random import Random
 import pytest
 
 from changefeed.feeds.feed import Feed, RangeEnded, RemembersRanges, StartAt
-from changefeed.host.balancing.range_sync import (
-    create_missing,
-    delete_finished,
-)
+from changefeed.host.balancing.missing_leases import create_missing
+from changefeed.host.balancing.range_sync import delete_finished
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.workers.successors import create_successors
