@@ -44,7 +44,7 @@ _WAITING = 64
 _WHOLE_EVERY = 60.0
 
 
-class BrokersFeed:
+class BrokersFeed(parts_of.KeepsPartsOfPartitions):
     """A feed over the brokers of a cluster. Make it with ``open``.
 
     ``ranges`` names every partition that there ever was and that a record is left of, and
@@ -99,18 +99,6 @@ class BrokersFeed:
         if part is not None:
             return await self._parts.read(part, after, limit)
         return await self._page(partition, after, limit, wait=self._wait)
-
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
-        return parts_of.cut(found, into)
-
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-        return parts_of.joined(parts)
-
-    def whole_of(self, range_id: RangeId) -> RangeId | None:
-        return parts_of.whole_of(range_id)
-
-    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
-        return parts_of.part_between(whole.id, low, high)
 
     async def _read_whole_at_once(
         self, partition: PartitionInfo, after: Continuation, limit: int

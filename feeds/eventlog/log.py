@@ -89,7 +89,7 @@ _SINCE = statements(SINCE)
 _END = statements(f"{END} WHERE partition = ?")
 
 
-class EventLog:
+class EventLog(parts_of.KeepsPartsOfPartitions):
     """A feed over the directory of an event log. Make it with ``open``.
 
     ``ranges`` names every partition there ever was: ended ones can still be read.
@@ -154,18 +154,6 @@ class EventLog:
         if part is not None:
             return await self._parts.read(part, after, limit)
         return await self._read_whole(partition, after, limit)
-
-    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
-        return parts_of.cut(found, into)
-
-    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
-        return parts_of.joined(parts)
-
-    def whole_of(self, range_id: RangeId) -> RangeId | None:
-        return parts_of.whole_of(range_id)
-
-    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
-        return parts_of.part_between(whole.id, low, high)
 
     async def _read_whole(self, partition: Partition, after: Continuation, limit: int) -> Page:
         last = sequence_in(partition.id, after, self.identity)

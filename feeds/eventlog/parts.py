@@ -73,6 +73,22 @@ def _virtual(bound: str) -> int:
     return int(bound[-3:], 16)
 
 
+class KeepsPartsOfPartitions:
+    """What each feed of partitions says of their parts: ``KeepsParts``, but for reading."""
+
+    def cut(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return cut(found, into)
+
+    def joined(self, parts: Sequence[FeedRange]) -> FeedRange:
+        return joined(parts)
+
+    def whole_of(self, range_id: RangeId) -> RangeId | None:
+        return whole_of(range_id)
+
+    def part_of(self, whole: FeedRange, low: str, high: str) -> FeedRange:
+        return part_between(whole.id, low, high)
+
+
 class Partition(Protocol):
     """Virtual parts that have one order, both ends included."""
 
