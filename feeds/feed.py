@@ -8,7 +8,7 @@ import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, NewType, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NewType, Protocol, runtime_checkable
 
 import msgspec
 
@@ -17,6 +17,9 @@ Continuation = NewType("Continuation", str)
 
 StartAt = Literal["beginning", "now"] | datetime
 """Where to start before there is any continuation; a ``datetime`` must know its zone."""
+
+LONGEST_WAIT_FOR_NEWS: Final = 10.0
+"""For how many seconds ``AnswersForMany.news`` waits at the most, where there are none."""
 
 
 class Operation(enum.StrEnum):
@@ -180,7 +183,8 @@ class AnswersForMany(Protocol):
 
         That is a change, their end, or an error that ``read`` raises. None that had some when
         the feed was asked is left out; more than have some may be named. Where none has, the
-        feed may wait some seconds for a first; the call may be cancelled, to ask about more.
+        feed may wait for a first, ``LONGEST_WAIT_FOR_NEWS`` at the most; the call may be
+        cancelled, to ask about more.
         """
         ...
 

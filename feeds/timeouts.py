@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
+    LONGEST_WAIT_FOR_NEWS,
     AnswersForMany,
     Change,
     Continuation,
@@ -26,8 +27,8 @@ T = TypeVar("T")
 
 def bounded_feed(feed: Feed, *, timeout: float) -> Feed:
     """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
-    ``FeedUnavailable``. It remembers ranges, answers for many, and reads parts, if ``feed``
-    does, and only then.
+    ``FeedUnavailable``; one that waits for news may do so before that. It remembers ranges,
+    answers for many, and reads parts, if ``feed`` does, and only then.
     """
     kinds = tuple(y for x, y in _KINDS.items() if isinstance(feed, x))
     return _bounded_kind(kinds)(feed, timeout)
@@ -85,7 +86,8 @@ class _AnswersForMany(_BoundedFeed):
 
     async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
         feed = cast("AnswersForMany", self._feed)
-        return await self._bounded("news", feed.news(positions))
+        longest = LONGEST_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
+        return await in_time("news", feed.news(positions), longest)
 
     async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
         feed = cast("AnswersForMany", self._feed)

@@ -67,6 +67,8 @@ class FeedSettings(Section):
     read_ahead: int = Field(default=1, ge=1, le=1000)
     """How many pages to fetch for each range while the observer works."""
     read_timeout: Seconds = 60.0
+    """How long to wait for one answer of the feed; where it holds a question until there are
+    news, as brokers do, that comes on top."""
     ranges_interval: Seconds = 30.0
     """How often to look for ranges that are new."""
     parallelism: int = Field(default=1, ge=1, le=4096)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import PartitionInfo
@@ -17,10 +17,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
-from changefeed.feeds.feed import Continuation, RangeId
-
-_HELD: Final = 10.0
-"""For how many seconds a broker holds the question where there is no news."""
+from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, Continuation, RangeId
 
 _Ask = Mapping[RangeId, int]
 """The sequences after which partitions are asked for."""
@@ -65,7 +62,7 @@ class Ends:
 
     def __init__(self, client: BrokerClient, *, waits: bool) -> None:
         self._client = client
-        self._held = _HELD if waits else 0.0
+        self._held = LONGEST_WAIT_FOR_NEWS if waits else 0.0
 
     async def news(
         self, routes: Routes, positions: Mapping[RangeId, Continuation]

@@ -14,6 +14,16 @@ _EVENTLOG = f"tests/integration/test_eventlog.py::{_AT_REST}"
 
 IDLE = (
     Mutant(
+        name="a feed that waits for news is given no time for it",
+        file="feeds/timeouts.py",
+        before="LONGEST_WAIT_FOR_NEWS + self._timeout",
+        after="self._timeout",
+        rule=0,
+        tests=(
+            "tests/unit/feeds/test_timeouts.py::test_a_feed_that_waits_for_news_is_given_the_time_for_it",
+        ),
+    ),
+    Mutant(
         name="a range whose changes are not done waits for news",
         file="host/workers/delivery.py",
         before="            and not self._acknowledgements.unacknowledged\n            and",

@@ -1,12 +1,13 @@
 """What stands between hosts and a feed that may not answer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
+    LONGEST_WAIT_FOR_NEWS,
     AnswersForMany,
     Continuation,
     Feed,
@@ -49,3 +50,22 @@ async def test_a_feed_that_does_not_answer_is_unavailable() -> None:
 
     with pytest.raises(FeedUnavailable, match="did not answer ranges within 1 s"):
         await bounded_feed(Silent(1), timeout=1).ranges()
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["waits", "hangs"])
+async def test_a_feed_that_waits_for_news_is_given_the_time_for_it(
+    answers: bool,  # noqa: FBT001 - whether it does
+) -> None:
+    class Waiting(MemoryFeed):
+        async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
+            await asyncio.sleep(LONGEST_WAIT_FOR_NEWS if answers else 1e9)
+            return [*positions]
+
+    bounded = bounded_feed(Waiting(1), timeout=1)
+    assert isinstance(bounded, AnswersForMany)
+    asked = bounded.news({RangeId("0"): Continuation("0")})
+    if answers:
+        assert await asked == ["0"]
+        return
+    with pytest.raises(FeedUnavailable, match="did not answer news within 11 s"):
+        await asked
