@@ -18,6 +18,7 @@ from changefeed.feeds.feed import Continuation, Feed, FeedRange, RangeEnded, Ran
 from changefeed.host.parts.leased_feed import LeasedFeed, leases_of, open_leases
 from changefeed.host.parts.stopping import (
     TRIES,
+    Stopped,
     claim_range,
     finish,
     go_on,
@@ -89,49 +90,63 @@ async def _merge_now(
     stored = [await leased.container.read(x) for x in range_ids]
     if await _position_of_all(leased.feed, [x for x in stored if x is not None]) is None:
         return None  # without stopping any
-    aligned = await _at_one_position(leased, joined, range_ids, claim)
-    if aligned is None:
+    stopped = await _at_one_position(leased, joined, range_ids, claim)
+    if stopped is None:
         return None
-    await _finish_all(leased.container, aligned, claim)
+    await _finish_all(leased.container, joined, stopped, claim)
     return joined
 
 
 async def _at_one_position(
     leased: LeasedFeed, joined: FeedRange, range_ids: Sequence[RangeId], claim: Claim
-) -> Sequence[Lease] | None:
+) -> Stopped | None:
     """Stop parts, and create the lease that goes on where they are; or let them go on."""
     container = leased.container
-    aligned: Sequence[Lease] | None = None
+    aligned: Stopped | None = None
     with suppress(_Apart):
         async with stopped_ranges(leased, range_ids, claim) as stopped:
             left_over = _left_over(leased.feed, await container.list(), joined, range_ids)
             position = await _position_of_all(leased.feed, stopped.leases)
             if position is None:
                 raise _Apart
-            aligned = [await _advanced(container, x, position) for x in stopped.leases]
+            leases = [await _advanced(container, x, position) for x in stopped.leases]
             for lease in left_over:
                 stopped.check()
-                await _end_left_over(container, lease)
+                await _end_unread(container, lease.range_id)
             merged = Lease(range=joined, continuation=position)
             await _create_merged(container, merged, stopped.check)
             await wait_for_parts(leased.feed, container)
+            aligned = replace(stopped, leases=leases)
     return aligned
 
 
 async def _finish_all(
-    container: LeaseContainer, aligned: Sequence[Lease], claim: Claim
+    container: LeaseContainer, joined: FeedRange, stopped: Stopped, claim: Claim
 ) -> None:
     """End all of them; where others have written to one, let all go on as before."""
-    for n, lease in enumerate(aligned):
+    for n, lease in enumerate(stopped.leases):
         try:
             await finish(container, lease)
         except (LeaseConflict, LeaseGone):
-            for before in aligned[:n]:
-                await reopen(container, before.range_id)
-            for after in aligned[n:]:
+            stopped.check()  # else another run may be about to complete it
+            await _undone(container, joined, [x.range_id for x in stopped.leases[:n]])
+            for after in stopped.leases[n:]:
                 with suppress(ContainerUnavailable, LeaseConflict):
                     await go_on(container, [after.range_id], claim.reason)
             raise
+
+
+async def _undone(
+    container: LeaseContainer, joined: FeedRange, range_ids: Collection[RangeId]
+) -> bool:
+    """Let parts go on that were ended for a merge, unless a host reads what they became."""
+    await _end_unread(container, joined.id)
+    merged = await container.read(joined.id)
+    if merged is not None and not merged.ended:
+        return False
+    for range_id in range_ids:
+        await reopen(container, range_id)
+    return True
 
 
 async def _completed(
@@ -156,9 +171,7 @@ async def _completed(
             for lease in left:
                 await finish(container, lease)
             return True
-    for range_id in ours:
-        await reopen(container, range_id)
-    return False
+    return not await _undone(container, joined, ours)
 
 
 class _Apart(Exception):
@@ -237,8 +250,8 @@ def _waits_for(lease: Lease, joined: FeedRange, merged: Collection[RangeId]) -> 
     return waits and lease.range_id != joined.id and lease.range.shares_keys_with(joined)
 
 
-async def _end_left_over(container: LeaseContainer, lease: Lease) -> None:
-    await update_lease(container, lease.range_id, lambda x: None if x.epoch else x.finished())
+async def _end_unread(container: LeaseContainer, range_id: RangeId) -> None:
+    await update_lease(container, range_id, lambda x: None if x.epoch else x.finished())
 
 
 async def _create_merged(

@@ -313,7 +313,7 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_was_resumed_is_undone() -
     await container.create(Lease(range=merged, continuation=position(4)))
     with pytest.raises(UserError, match="are at different positions"):
         await merge(leased(store, container), [LOW, HIGH], patience=2)
-    assert await state(container) == {"-7F": "4", "7F-FF": "7", "-FF": "4"}
+    assert await state(container) == {"-7F": "4", "7F-FF": "7", "-FF": "4 ended"}
 
 
 async def test_a_merge_that_was_cut_off_and_whose_rest_has_moved_is_undone() -> None:
@@ -326,7 +326,7 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_has_moved_is_undone() -> 
     await container.create(Lease(range=merged, continuation=position(4)))
     with pytest.raises(UserError, match="are at different positions"):
         await merge(leased(store, container), [LOW, HIGH], patience=2)
-    assert await state(container) == {"-7F": "4", "7F-FF": "7", "-FF": "4"}
+    assert await state(container) == {"-7F": "4", "7F-FF": "7", "-FF": "4 ended"}
 
 
 async def test_the_rest_of_a_merge_that_was_cut_off_is_not_ended_under_an_owner() -> None:
@@ -356,7 +356,7 @@ async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before()
     through = over(container, Deleting)
     with pytest.raises(LeaseConflict):
         await merge(leased(store, container, through), [LOW, HIGH], patience=0)
-    assert await state(container) == {"-7F": "4", "7F-FF": "4", "-FF": "4"}
+    assert await state(container) == {"-7F": "4", "7F-FF": "4", "-FF": "4 ended"}
 
 
 async def test_where_others_end_a_part_for_a_merge_of_theirs_the_rest_goes_on_as_before() -> (
@@ -375,7 +375,47 @@ async def test_where_others_end_a_part_for_a_merge_of_theirs_the_rest_goes_on_as
     through = over(container, Beaten)
     with pytest.raises(LeaseConflict):
         await merge(leased(store, container, through), [LOW, HIGH], patience=0)
-    assert await state(container) == {"-7F": "4", "7F-FF": "4 ended", "-FF": "4"}
+    assert await state(container) == {"-7F": "4", "7F-FF": "4 ended", "-FF": "4 ended"}
+
+
+async def test_a_merge_that_was_away_undoes_nothing_that_another_completes() -> None:
+    store, container = written(9), MemoryLeases()
+    await halves(container, 4, 4)
+
+    class Away(MemoryLeases):
+        async def replace(self, lease: Lease) -> Lease:
+            if lease.ended and lease.range_id == HIGH:
+                await asyncio.sleep(50)
+            return await container.replace(lease)
+
+    through = over(container, Away)
+    both, asleep = [LOW, HIGH], leased(store, container, through)
+    away = asyncio.create_task(outcome(merge(asleep, both, patience=0)))
+    await asyncio.sleep(1)
+    await merge(leased(store, container), both, patience=0)
+    assert "was stopped for too long" in await away
+    assert await state(container) == {"-7F": "4 ended", "7F-FF": "4 ended", "-FF": "4"}
+
+
+async def test_a_part_is_not_opened_again_beside_a_host_that_reads_what_it_became() -> None:
+    store, container = written(9), MemoryLeases()
+    await halves(container, 4, 4)
+
+    class Completed(MemoryLeases):
+        """Another operator ends the rest by hand, and a host begins at once."""
+
+        async def replace(self, lease: Lease) -> Lease:
+            if lease.ended and lease.range_id == HIGH:
+                await container.replace(lease.stamped(write_id=WriteId("theirs"), stamp=0.0))
+                merged = await container.read(RangeId("-FF"))
+                assert merged is not None
+                await container.acquire(merged.taken_by(HostName("a"), Incarnation("1")))
+            return await container.replace(lease)
+
+    through = over(container, Completed)
+    with pytest.raises(LeaseConflict):
+        await merge(leased(store, container, through), [LOW, HIGH], patience=0)
+    assert await state(container) == {"-7F": "4 ended", "7F-FF": "4 ended", "-FF": "4"}
 
 
 async def test_parts_of_a_merge_that_was_cut_off_are_merged_with_no_others_before() -> None:
