@@ -26,6 +26,8 @@ _HOSTS, _AT_REST, _PATIENCE = 16, 10.0, 60.0
 _BUSY_LEASES, _BUSY_HOSTS, _BUSY = 48, 2, 6.0
 _SELDOM: Parts = {"feed": {"poll_interval": 30.0, "lag_interval": 300.0}}
 _CHANGES_A_RANGE = 5
+_KEPT_LEASES, _KEPT_HOSTS, _SETTLES, _KEPT = 96, 4, 20.0, 30.0
+_BY_HEARTBEATS: Parts = {**_SELDOM, "leases": {"renewal": "host"}}
 
 _Clients = Callable[[], Awaitable[LeaseContainer]]
 
@@ -49,7 +51,11 @@ class _Spent:
 
 
 async def measured(store: Store, ports: Ports) -> Sequence[Measured]:
-    return [*await _shared(store, ports), *await _under_load(store, ports)]
+    return [
+        *await _shared(store, ports),
+        *await _kept_by_heartbeats(store, ports),
+        *await _under_load(store, ports),
+    ]
 
 
 async def _shared(store: Store, ports: Ports) -> Sequence[Measured]:
@@ -80,11 +86,23 @@ async def _shared(store: Store, ports: Ports) -> Sequence[Measured]:
             name="balance.failures", value=balanced.failures, unit="writes without an answer"
         ),
         Measured(name="balance.moves", value=hosts.acquisitions, unit="acquisitions"),
-        *_by_lease("at_rest", rest, LEASES, _AT_REST),
+        *_per_minute("at_rest", rest, LEASES, _AT_REST, of="lease"),
         Measured(name="at_rest.conflicts", value=rest.conflicts, unit="lost writes", exactly=0),
         Measured(name="stop.seconds", value=stopping, unit="s"),
         Measured(name="stop.left_to_expire", value=left, unit="leases"),
     ]
+
+
+async def _kept_by_heartbeats(store: Store, ports: Ports) -> Sequence[Measured]:
+    """Leave four hosts alone whose heartbeats keep their leases: what each of them asks for."""
+    async with _fleet(store, ports, "kept", _KEPT_LEASES, _BY_HEARTBEATS) as made:
+        hosts, counts, clients = made
+        await _start(hosts, clients, _KEPT_HOSTS)
+        async with asyncio.timeout(_PATIENCE):
+            await hosts.until_even(_KEPT_LEASES)
+        await asyncio.sleep(_SETTLES)
+        rest = await _over(hosts, counts, _KEPT)
+    return _per_minute("by_heartbeats", rest, _KEPT_HOSTS, _KEPT, of="host")
 
 
 async def _under_load(store: Store, ports: Ports) -> Sequence[Measured]:
@@ -102,7 +120,7 @@ async def _under_load(store: Store, ports: Ports) -> Sequence[Measured]:
         checkpoints = _checkpoints(hosts) - before
         producing.cancel()
     return [
-        *_by_lease("load", busy, _BUSY_LEASES, _BUSY),
+        *_per_minute("load", busy, _BUSY_LEASES, _BUSY, of="lease"),
         Measured(
             name="load.checkpoints",
             value=checkpoints / _BUSY_LEASES / _BUSY * 60,
@@ -173,12 +191,12 @@ def _checkpoints(hosts: WatchedFleet) -> int:
     return total["checkpoint"]
 
 
-def _by_lease(name: str, spent: _Spent, leases: int, seconds: float) -> Sequence[Measured]:
-    share = 60.0 / seconds / leases
+def _per_minute(
+    name: str, spent: _Spent, count: int, seconds: float, *, of: str
+) -> Sequence[Measured]:
+    share = 60.0 / seconds / count
+    amounts = {"calls": spent.calls, "requests": spent.requests, "bytes": spent.bytes}
     return [
-        Measured(name=f"{name}.calls", value=spent.calls * share, unit="calls/lease/min"),
-        Measured(
-            name=f"{name}.requests", value=spent.requests * share, unit="requests/lease/min"
-        ),
-        Measured(name=f"{name}.bytes", value=spent.bytes * share, unit="bytes/lease/min"),
+        Measured(name=f"{name}.{what}", value=n * share, unit=f"{what}/{of}/min")
+        for what, n in amounts.items()
     ]
