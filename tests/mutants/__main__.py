@@ -42,7 +42,10 @@ def main(
             for verdict in verdicts(chosen, Path(folder).resolve(), jobs):
                 found.append(verdict)
                 progress.update(bar, advance=1)
+                if verdict.killer is None:  # a list takes half an hour: not only at its end
+                    _out.print(f"survived: {verdict.mutant.name}", style="red", markup=False)
     except (Stale, NotFit) as problem:
+        _out.print(f"{len(found)} of {len(chosen)} mutants were tried")
         _out.print(str(problem), style="red", markup=False)
         raise typer.Exit(2) from None
     _show(sorted(found, key=lambda x: chosen.index(x.mutant)), time.monotonic() - began)
