@@ -84,11 +84,12 @@ class _Whole:
     @property
     def is_in_parts(self) -> bool:
         """Whether parts have its keys: some may only wait for it, after a split that was cut
-        off.
+        off. Where all that are listed were split or merged, the others are not listed yet.
         """
         if self.lease is not None and (not self.lease.ended or self.lease.moved):
             return self.lease.ended
-        return bool(self.living or self.read)
+        went_on = self.lease is None and any(x.ended and x.moved for x in self.parts)
+        return bool(self.living or self.read or went_on)
 
     @property
     def unended(self) -> Sequence[FeedRange]:

@@ -23,7 +23,7 @@ class Sharing:
 
     def __init__(self, settings: LeaseSettings) -> None:
         self._settings = settings
-        self._hosts: set[HostName] = set()  # that had a record when they were seen
+        self._hosts = set[HostName | None]()  # of our kind, as a record or a lease has said
         self.with_others = False
         """Whether an owner of another kind was seen; it may come back."""
         self.renew_each = True
@@ -32,6 +32,7 @@ class Sharing:
     def observe(self, owned: Collection[Lease], members: Sequence[Member]) -> None:
         """Take in the leases with owners, and all records: what looks dead may yet live."""
         self._hosts |= {x.name for x in members}
+        self._hosts |= {x.owner for x in owned if x.incarnation is not None}
         if any(x.incarnation is None and x.owner not in self._hosts for x in owned):
             self.with_others = True
         self.renew_each = (

@@ -733,6 +733,14 @@ FLEET = (
         tests=(_HEARTBEATS,),
     ),
     Mutant(
+        name="a host whose record is missing is taken for one of another kind for good",
+        file="host/balancing/sharing.py",
+        before="{x.owner for x in owned if x.incarnation is not None}",
+        after="set()",
+        rule=0,
+        tests=("tests/unit/host/balancing/test_sharing.py",),
+    ),
+    Mutant(
         name="processors of another kind see no renewals",
         file="host/balancing/sharing.py",
         before="            self.with_others = True\n",

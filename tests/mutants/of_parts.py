@@ -139,6 +139,16 @@ PARTS = (
         tests=(f"{_LOGS}::test_a_listing_that_lacks_all_parts_does_not_create_their_range",),
     ),
     Mutant(
+        name="parts that were merged into what is not listed make their range come back",
+        file="leases/parts.py",
+        before="any(x.ended and x.moved for x in self.parts)\n",
+        after="False\n",
+        rule=12,
+        tests=(
+            f"{_LISTED}::test_parts_that_were_merged_into_what_is_not_listed_yet_keep_their_range_away",
+        ),
+    ),
+    Mutant(
         name="keys of a part whose lease was deleted are never read again",
         file="leases/parts.py",
         before="        if not self.is_in_parts:\n            return []\n",

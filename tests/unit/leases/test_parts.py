@@ -81,6 +81,11 @@ def test_a_range_whose_parts_have_all_lost_their_leases_is_listed_as_one_part() 
     assert listed([WHOLE], lease(WHOLE, ended=True)) == {R0: ()}
 
 
+def test_parts_that_were_merged_into_what_is_not_listed_yet_keep_their_range_away() -> None:
+    merged = [lease(LOWER).split_up(), lease(UPPER).split_up()]
+    assert [*listed([WHOLE], *merged)] == [FEED.joined([LOWER, UPPER]).id]
+
+
 def test_what_has_ended_in_one_of_two_listings_has_ended() -> None:
     both = [lease(WHOLE), lease(WHOLE).split_up(), lease(LOWER, R0), lease(UPPER, R0)]
     assert [*listed([WHOLE], *both)] == [R0, LOWER.id, UPPER.id]
