@@ -27,7 +27,7 @@ from changefeed.leases.lease import Lease
 _MOMENT = 1.0  # in it, most of what fails once has succeeded
 _LARGEST_PART = 3.0
 _SPREAD = 1.25
-_SHORTEST_WAIT = 0.001  # less may be rounded away, and would be waited for for ever
+_SHORTEST_WAIT = 0.001  # less may be rounded away: no time passes, and it is never over
 
 
 class Renewer:
@@ -96,7 +96,7 @@ class Renewer:
     async def _renew(self) -> None:
         renew = partial(self._owned.renew, lambda x: self._described(x).renewed())
         try:
-            async with asyncio.timeout(self._owned.time_left):
+            async with asyncio.timeout(max(self._owned.time_left, _SHORTEST_WAIT)):
                 await self._retrier.call("renew", renew)
         except TimeoutError:
             self._owned.check()  # heartbeats may have kept it meanwhile

@@ -197,6 +197,14 @@ HOLDING = (
         tests=(_HANDOFF,),
     ),
     Mutant(
+        name="a renewal that is given no time asks again and again",
+        file="host/workers/renewer.py",
+        before="max(self._owned.time_left, _SHORTEST_WAIT)",
+        after="self._owned.time_left",
+        rule=0,
+        tests=("tests/unit/host/workers/test_renewer.py",),
+    ),
+    Mutant(
         name="a renewer that gives up in silence",
         file="host/workers/renewer.py",
         before="            self._owned.check()  # heartbeats",

@@ -77,6 +77,10 @@ def test_a_lease_may_wait_for_a_range_that_lives_on_as_its_halves_were_merged() 
     simulate(50_400_007, "cosmos", "sqlite", wild=True)
 
 
+def test_a_renewal_in_the_last_moment_of_a_lease_comes_to_an_end() -> None:
+    simulate(5072, "cosmos", wild=True, splits=True)
+
+
 def test_a_late_checkpoint_passes_over_no_change_that_is_tried_again() -> None:
     simulate(20_122, "cosmos", "sqlite", wild=True)
 
