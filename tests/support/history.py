@@ -30,10 +30,14 @@ History = Sequence[Handed]
 
 
 def read_history(path: Path) -> History:
-    """Read what ``tests.support.recorder`` has written; nothing, if there is no file."""
+    """Read what ``tests.support.recorder`` has written; nothing, if there is no file.
+
+    A line that is being written, or whose writer was killed, is not there yet.
+    """
     if not path.exists():
         return []
-    return [msgspec.json.decode(x, type=Handed) for x in path.read_bytes().splitlines()]
+    whole, _, _ = path.read_bytes().rpartition(b"\n")
+    return [msgspec.json.decode(x, type=Handed) for x in whole.splitlines()]
 
 
 def violations(
