@@ -22,11 +22,13 @@ class BrokersSettings(BaseModel):
     token_file: Path | None = None
     ca_file: Path | None = None
     wait: float = Field(default=0.5, ge=0, le=30)
+    call_timeout: float = Field(default=5.0, gt=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAccess:
-    """``wait`` is how long a read waits for a first change, in seconds.
+    """``wait`` is how long a read waits for a first change, in seconds; beyond that, a broker
+    has ``call_timeout`` for its answer before the next one is asked.
 
     Without ``ca_file`` the authorities that this machine trusts are asked.
     """
@@ -34,11 +36,17 @@ class BrokerAccess:
     token: str | None = field(default=None, repr=False)
     ca_file: Path | None = None
     wait: float = 0.5
+    call_timeout: float = 5.0
 
     @classmethod
     def of(cls, settings: BrokersSettings) -> "BrokerAccess":
         """Raise ``FeedRefused`` for a file of a token that cannot be read."""
-        return cls(token=_token(settings), ca_file=settings.ca_file, wait=settings.wait)
+        return cls(
+            token=_token(settings),
+            ca_file=settings.ca_file,
+            wait=settings.wait,
+            call_timeout=settings.call_timeout,
+        )
 
     @classmethod
     def of_environment(cls, environ: Mapping[str, str] | None = None) -> "BrokerAccess":

@@ -45,7 +45,6 @@ from changefeed.runtime.tls import certificate_failure
 T = TypeVar("T")
 
 _CONNECT = 2.0
-_ANSWER = 5.0
 _CHANGE = 30.0
 _COMPACTION = 60.0
 _ASIDE = 5.0  # a broker that did not answer is asked last for so long, in seconds
@@ -108,7 +107,7 @@ class BrokerClient:
             asked["since_era"] = str(since_era)
         if wait:
             asked |= {"newer_than": str(newer_than), "wait": f"{wait:g}"}
-        body = await self._ask("GET", self._urls, self._path(), asked, seconds=wait + _ANSWER)
+        body = await self._ask("GET", self._urls, self._path(), asked, wait=wait)
         found = Routes(_decoded(body, Topology), self._address.urls[0].partition(":")[0])
         self._urls = tuple(dict.fromkeys((*found.urls, *self._address.urls)))
         return found
@@ -149,7 +148,7 @@ class BrokerClient:
         """
         path = self._path("partitions", partition, "records")
         asked = {"log": log, "after": str(after), "bytes": str(most), "wait": f"{wait:g}"}
-        body = await self._ask("GET", urls, path, asked, seconds=wait + _ANSWER, of=partition)
+        body = await self._ask("GET", urls, path, asked, wait=wait, of=partition)
         try:
             return parsed_read(body)
         except WireDamaged as error:
@@ -172,7 +171,7 @@ class BrokerClient:
             urls,
             self._path("ends"),
             asked,
-            seconds=wait + _ANSWER,
+            wait=wait,
             body=msgspec.json.encode(Positions(after={**after})),
         )
         return _decoded(body, dict[RangeId, Moved])
@@ -192,7 +191,8 @@ class BrokerClient:
 
     async def status(self, url: str, kind: type[T]) -> T:
         """Return what one broker says of itself."""
-        return _decoded(await self._once("GET", f"{url}/v1/status", {}, seconds=_ANSWER), kind)
+        seconds = self._access.call_timeout
+        return _decoded(await self._once("GET", f"{url}/v1/status", {}, seconds=seconds), kind)
 
     # What changes the collection.
 
@@ -228,10 +228,11 @@ class BrokerClient:
         self, method: str, path: Sequence[str], asked: Mapping[str, Any]
     ) -> Topology:
         """Ask one broker, and no other after it: whether it did may not be known."""
+        seconds = self._access.call_timeout
         failed: FeedUnavailable | None = None
         for url in self._in_order(self._urls):
             try:
-                await self._once("GET", f"{url}/readyz", {}, seconds=_ANSWER, any_answer=True)
+                await self._once("GET", f"{url}/readyz", {}, seconds=seconds, any_answer=True)
             except FeedUnavailable as error:
                 failed = error
                 continue
@@ -252,11 +253,11 @@ class BrokerClient:
         path: str,
         query: Mapping[str, str],
         *,
-        seconds: float = _ANSWER,
+        wait: float = 0.0,
         of: RangeId | None = None,
         body: bytes | None = None,
     ) -> bytes:
-        """Ask one broker after the other until one answers."""
+        """Ask one broker after the other until one answers, each may ``wait`` first."""
         failed: FeedUnavailable | None = None
         for url in self._in_order(urls):
             try:
@@ -264,7 +265,7 @@ class BrokerClient:
                     method,
                     f"{url}{path}",
                     query,
-                    seconds=seconds,
+                    seconds=wait + self._access.call_timeout,
                     of=of,
                     body=None if body is None else BytesIO(body),
                 )

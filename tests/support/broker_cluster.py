@@ -37,7 +37,8 @@ QUICK = CoreSettings(
     retry_delay=0.02,
 )
 TOKEN = "a token of tests"
-ACCESS = BrokerAccess(token=TOKEN, wait=0.0)
+ACCESS = BrokerAccess(token=TOKEN, wait=0.0, call_timeout=60.0)
+"""Patient: on a busy machine this process may stand still for seconds, brokers included."""
 COLLECTION = "orders"
 
 

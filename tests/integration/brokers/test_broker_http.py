@@ -29,6 +29,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import Continuation, Feed, RangeEnded, RangeId
+from changefeed.runtime.web_server import take_port
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
 
 pytestmark = pytest.mark.real_time
@@ -210,6 +211,15 @@ async def test_without_the_token_nothing_is_answered_but_health(
     with pytest.raises(FeedRefused, match="BROKERS__TOKEN"):
         async with BrokersFeed.open(address_of(given.address), wrong):
             pass
+
+
+async def test_a_broker_that_takes_the_question_and_does_not_answer_is_given_up() -> None:
+    impatient = BrokerAccess(token=TOKEN, call_timeout=0.05)
+    with take_port("127.0.0.1", 0) as listening:  # the kernel accepts, and nobody reads
+        silent = address_of(f"127.0.0.1:{listening.getsockname()[1]}")
+        with pytest.raises(FeedUnavailable, match=r"did not answer within 0\.05 s"):
+            async with BrokersFeed.open(silent, impatient):
+                pass
 
 
 async def test_any_bytes_are_answered_with_a_refusal_and_the_broker_goes_on(
