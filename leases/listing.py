@@ -9,7 +9,8 @@ cannot count without reading all leaves deleted leases in for that long, or unti
 one gone.
 
 Some containers list the members in the same call, and write a heartbeat in it: at rest a host
-then makes one call in the place of three.
+then makes one call in the place of three. Others show with what has changed also the members
+that were written, which makes it two.
 
 What is missed or late costs a write that is refused, and a new plan: every write names the
 version that it is meant for.
@@ -23,7 +24,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import Lease, Member
+from changefeed.leases.lease import HostName, Lease, Member
 from changefeed.runtime.clock import Clock
 
 WHOLE = ""
@@ -37,11 +38,14 @@ class ListedChanges:
     """Leases without their continuations; ``total`` is how many there are, if that is known.
 
     ``token`` is where the next question begins; ``WHOLE`` where all are to be listed again.
+    ``members`` are those that were written in the same time, which may show none that was
+    removed; ``None`` if they are to be asked for.
     """
 
     leases: Sequence[Lease]
     total: int | None
     token: str
+    members: Sequence[Member] | None = None
 
 
 @runtime_checkable
@@ -51,7 +55,8 @@ class ListsChanges(Protocol):
     async def changes_since(self, token: str) -> ListedChanges | None:
         """Return every lease that was written since ``token`` was given, and perhaps more.
 
-        ``None`` if this container cannot say. Raises as containers do.
+        ``None`` if this container cannot say; as an answer to ``WHOLE``, that it never can.
+        Raises as containers do.
         """
         ...
 
@@ -96,22 +101,19 @@ class LeaseListing:
         self._fleet = container if isinstance(container, ListsFleet) else None
         self._clock = clock
         self._known = dict[RangeId, Lease]()
+        self._members = dict[HostName, Member]()
+        self._shows_members = False
         self._token = WHOLE
         self._whole_due = clock()
 
     def doubt(self) -> None:
-        """List all leases the next time: one that is known turned out to be gone."""
+        """List all the next time: a lease or a member that is known turned out to be gone."""
         self._whole_due = self._clock()
 
     async def list(self) -> Sequence[Lease]:
         """Return every lease, without continuations. Raise as the container does."""
-        if self._changes is None:
-            return await self._container.list()
-        token = self._next_token()
-        changes = await self._changes.changes_since(token)
-        if changes is None:
-            return await self._container.list()
-        return await self._brought_up_to_date(token, changes)
+        leases, _ = await self._listed()
+        return leases
 
     async def list_fleet(
         self, send_along: SendAlong
@@ -124,21 +126,45 @@ class LeaseListing:
             token = self._next_token()
             found = await send_along(partial(self._fleet.list_fleet, token))
             if found is not None:
-                return await self._brought_up_to_date(token, found.changes), found.members
+                leases, _ = await self._brought_up_to_date(token, found.changes)
+                return leases, found.members
             self._fleet = None
-        return await asyncio.gather(self.list(), self._container.members())
+        if self._shows_members:
+            leases, shown = await self._listed()
+            return leases, await self._container.members() if shown is None else shown
+        leases, members = await asyncio.gather(self.list(), self._container.members())
+        return leases, members
+
+    async def _listed(self) -> tuple[Sequence[Lease], Sequence[Member] | None]:
+        """Return every lease, and every member where the same answer shows them."""
+        token = self._next_token()
+        changes = None if self._changes is None else await self._changes.changes_since(token)
+        if changes is None:
+            if not token:
+                self._changes = None
+            return await self._container.list(), None
+        return await self._brought_up_to_date(token, changes)
 
     def _next_token(self) -> str:
         return WHOLE if self._clock() >= self._whole_due else self._token
 
-    async def _brought_up_to_date(self, token: str, changes: ListedChanges) -> Sequence[Lease]:
+    async def _brought_up_to_date(
+        self, token: str, changes: ListedChanges
+    ) -> tuple[Sequence[Lease], Sequence[Member] | None]:
         now = self._clock()
-        known = self._known if token else dict[RangeId, Lease]()
-        known.update((x.range_id, x) for x in changes.leases)
-        if token and changes.total not in (None, len(known)):
+        if not token:
+            self._known, self._members = {}, {}
+        self._known.update((x.range_id, x) for x in changes.leases)
+        if token and changes.total not in (None, len(self._known)):
             self._token, self._whole_due = WHOLE, now  # should the next call fail
-            return await self.list()
+            return await self._listed()
         if not token:
             self._whole_due = now + _WHOLE_EVERY
-        self._known, self._token = known, changes.token
-        return list(known.values())
+        self._token, self._shows_members = changes.token, changes.members is not None
+        if changes.members is None:
+            return list(self._known.values()), None
+        self._members.update((x.name, x) for x in changes.members)
+        members = list(self._members.values())
+        if any(x.stopping for x in members):
+            self._whole_due = now  # it is about to remove its record, which no change shows
+        return list(self._known.values()), members

@@ -7,7 +7,14 @@ from dataclasses import replace
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Member, Version
-from changefeed.leases.listing import WHOLE, LeaseListing, ListsChanges, ListsFleet
+from changefeed.leases.listing import (
+    WHOLE,
+    AskFleet,
+    LeaseListing,
+    ListedFleet,
+    ListsChanges,
+    ListsFleet,
+)
 from changefeed.testing.lease_cast import A1, B1, C1, A, B, new
 
 
@@ -17,6 +24,10 @@ async def counts(leases: LeaseContainer) -> bool:
         return True  # all are listed, always
     whole = await leases.changes_since(WHOLE)
     return whole is None or whole.total is not None
+
+
+async def _without_heartbeat(ask: AskFleet) -> ListedFleet | None:
+    return await ask(None)
 
 
 async def test_a_listing_by_what_has_changed_shows_every_write(leases: LeaseContainer) -> None:
@@ -41,6 +52,33 @@ async def test_a_listing_by_what_has_changed_shows_every_write(leases: LeaseCont
         listing.doubt()  # deletes are seen when all are listed
     await agree()
     await leases.create(new(RangeId("r2")))
+    await agree()
+
+
+async def test_a_listing_by_what_has_changed_shows_every_member(leases: LeaseContainer) -> None:
+    listing = LeaseListing(leases, lambda: 0.0)
+
+    async def agree() -> None:
+        listed, known = await listing.list_fleet(_without_heartbeat)
+        assert [x.range_id for x in listed] == ["r0"]
+        stored = await leases.members()
+        assert {x.name: x for x in known} == {x.name: x for x in stored}
+        assert len(known) == len(stored)
+
+    await leases.create(new(RangeId("r0")))
+    await agree()
+    a = await leases.put_member(Member(name=A, incarnation=A1))
+    await agree()
+    await agree()
+    b = await leases.put_member(Member(name=B, incarnation=B1))
+    a = await leases.put_member(replace(a, heartbeats=1, stamp=5.0))
+    await agree()
+    b = await leases.put_member(replace(b, stopping=True))
+    await agree()
+    await leases.remove_member(b)
+    await agree()
+    await leases.remove_member(a)
+    listing.doubt()  # one that did not say that it stops may be known for a minute
     await agree()
 
 

@@ -128,6 +128,7 @@ class Rebalancer:
         for member in expired_members(view):
             with suppress(MemberConflict):
                 await self._container.remove_member(member)
+            self._listing.doubt()  # a listing of what was written shows no record that is gone
         self._events.balanced(sum(not x.ended for x in leases))
         return self._left
 
@@ -170,7 +171,7 @@ class Rebalancer:
         try:
             await self._do(action, lease, members)
         except (LeaseConflict, LeaseGone, LeaseLost, MemberConflict) as error:
-            if isinstance(error, LeaseGone):
+            if isinstance(error, LeaseGone | MemberConflict):
                 self._listing.doubt()
             self._events.conflict(lease, action.name.lower())
 

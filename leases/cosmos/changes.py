@@ -2,6 +2,9 @@
 
 A listing reads every lease; a question to the change feed that finds nothing reads none. What a
 change feed does not show is deletes: see ``container``.
+
+A page that is not full is taken for the last one, so that at rest a look is one request. Should
+the service have had more to say, the next look shows it.
 """
 
 from collections.abc import Sequence
@@ -64,9 +67,9 @@ class LeaseChanges:
                     pages += 1
                     page = await self._feed.read(range_id, after[range_id], _PAGE)
                     after[range_id] = page.continuation
-                    if not page.changes:
-                        break
                     found += [msgspec.json.decode(x.body) for x in page.changes]
+                    if len(page.changes) < _PAGE:
+                        break
         except (FeedError, RangeEnded, msgspec.ValidationError):  # it may be split, too
             return None
         if pages >= _MOST_PAGES:

@@ -9,15 +9,17 @@ read: if it names this very attempt, the write had got through. If another host 
 written after it, the conflict is raised, and the caller reads the lease again.
 
 Where hosts of this kind alone share the leases, a listing asks the container's change feed for
-what was written since (``changes_since``). It shows no deletes; ours are of leases that are not
-needed any more, and seen within a minute, or when a write finds the lease gone. A processor of
-another kind deletes the lease of a range that was split while it goes on in others, so beside
-one all are listed, as they are where it has begun a lease without a position.
+what was written since (``changes_since``), leases and members. It shows no deletes; ours are of
+leases that are not needed any more and of hosts that have said before that they stop, and seen
+within a minute, or when a write finds the record gone. A processor of another kind deletes the
+lease of a range that was split while it goes on in others, so beside one all are listed, as
+they are where it has begun a lease without a position.
 
 Limits: accounts that take writes in several regions resolve conflicts afterwards, and
 two hosts in two regions would both win. All hosts must write in the same region.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeVar
@@ -89,9 +91,9 @@ class CosmosLeases(CosmosMembers):
             return None
         if not token:
             begin = await self._changes.now()  # before the listing: what comes twice is no harm
-            leases = await self.list()
+            leases, members = await asyncio.gather(self.list(), self.members())
             next_token = WHOLE if self._shared or begin is None else begin
-            return ListedChanges(leases=leases, total=None, token=next_token)
+            return ListedChanges(leases=leases, total=None, token=next_token, members=members)
         written = await self._changes.since(token)
         if written is None:
             return None
@@ -101,7 +103,8 @@ class CosmosLeases(CosmosMembers):
         if not all(map(_is_ours_alone, found)):
             return None
         listed = [documents.lease_in(self._ours(x)).without_continuation() for x in found]
-        return ListedChanges(leases=listed, total=None, token=next_token)
+        members = self._members.among(documents_since)
+        return ListedChanges(leases=listed, total=None, token=next_token, members=members)
 
     async def read(self, range_id: RangeId) -> Lease | None:
         found = await self._items.read(self._form.names.lease(range_id))

@@ -5,7 +5,7 @@ whole, if its etag is unchanged. ``attempt`` is new for every try to write, so t
 whose answer was lost, and whose client sent the write again, knows its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Generic
@@ -43,10 +43,15 @@ class Records(Generic[Record]):
         self._items = items
         self._names = names
         self._kind = kind
+        self._begin_of_id = names.records(kind)
         self._form: type[Record] = form
 
     async def all(self) -> list[Record]:
-        found = await self._items.query(_ALL, begin=self._names.records(self._kind))
+        return self.among(await self._items.query(_ALL, begin=self._begin_of_id))
+
+    def among(self, documents: Iterable[Document]) -> list[Record]:
+        """Return the records of this kind and this fleet among documents of any."""
+        found = (x for x in documents if str(x["id"]).startswith(self._begin_of_id))
         return [self._read(x) for x in found]
 
     async def get(self, name: str) -> Record | None:

@@ -168,7 +168,7 @@ async def changed(leases: LeaseContainer, token: str) -> tuple[set[str], str] | 
     return None if found is None else ({x.range_id for x in found.leases}, found.token)
 
 
-async def test_a_listing_of_what_has_changed_shows_the_leases_of_one_fleet_alone(
+async def test_a_listing_of_what_has_changed_shows_leases_and_members_of_one_fleet_alone(
     place: Place,
 ) -> None:
     leases, other = await place.leases(), await place.leases("?prefix=q")
@@ -180,11 +180,16 @@ async def test_a_listing_of_what_has_changed_shows_the_leases_of_one_fleet_alone
     nothing = await changed(leases, whole[1])
     assert nothing == (set(), nothing and nothing[1])
     await owned_by_a(other)
+    await other.put_member(Member(name=HostName("b"), incarnation=Incarnation("b-1")))
     await owned_by_a(leases)
-    await leases.put_member(Member(name=A, incarnation=A1))
+    member = await leases.put_member(Member(name=A, incarnation=A1))
     found = await changed(leases, whole[1])
     assert found is not None
     assert found[0] == {"0"}
+    assert isinstance(leases, ListsChanges)
+    again = await leases.changes_since(whole[1])
+    assert again is not None
+    assert again.members == [member]
     assert await changed(leases, found[1]) == (set(), found[1])
 
 

@@ -10,6 +10,7 @@ _STORES = "tests/integration/test_store_leases.py"
 _ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
 _PAUSE = "tests/unit/leases/operations/test_pause.py"
+_ROUNDS = "tests/unit/host/balancing/test_rebalance.py"
 _LISTING = "tests/unit/leases/test_listing.py"
 _LISTED = "test_a_listing_of_the_fleet_writes_the_heartbeat_and_shows_leases_and_members"
 _REFUSED = "test_a_heartbeat_on_a_record_written_since_is_refused_and_the_fleet_is_listed"
@@ -83,18 +84,50 @@ STORES = (
     Mutant(
         name="a lease that was deleted stays known",
         file="leases/listing.py",
-        before="if token and changes.total not in (None, len(known)):",
-        after="if token and changes.total is not None and len(known) < changes.total:",
+        before="if token and changes.total not in (None, len(self._known)):",
+        after="if token and changes.total and len(self._known) < changes.total:",
         rule=3,
         tests=(_LISTING,),
     ),
     Mutant(
         name="a lease that was found gone stays known where deletes are not counted",
         file="host/balancing/rebalance.py",
-        before="self._listing.doubt()",
-        after="pass",
+        before="            if isinstance(error, LeaseGone | MemberConflict):",
+        after="            if isinstance(error, MemberConflict):",
         rule=3,
-        tests=("tests/unit/host/balancing/test_rebalance.py",),
+        tests=(_ROUNDS,),
+    ),
+    Mutant(
+        name="a member that was found gone stays known where removals are not shown",
+        file="host/balancing/rebalance.py",
+        before="            if isinstance(error, LeaseGone | MemberConflict):",
+        after="            if isinstance(error, LeaseGone):",
+        rule=3,
+        tests=(_ROUNDS,),
+    ),
+    Mutant(
+        name="the record of a dead host is removed at every look where that is not shown",
+        file="host/balancing/rebalance.py",
+        before="            self._listing.doubt()  # a listing",
+        after="            pass  # a listing",
+        rule=3,
+        tests=(_ROUNDS,),
+    ),
+    Mutant(
+        name="a host that has left is a member for a minute where removals are not shown",
+        file="leases/listing.py",
+        before="        if any(x.stopping for x in members):",
+        after="        if False:",
+        rule=3,
+        tests=(_LISTING,),
+    ),
+    Mutant(
+        name="members that an answer does not show are taken to be those of before",
+        file="leases/listing.py",
+        before="return leases, await self._container.members() if shown is None else shown",
+        after="return leases, list(self._members.values()) if shown is None else shown",
+        rule=3,
+        tests=(_LISTING,),
     ),
     Mutant(
         name="a checkpoint in Redis is not among what has changed",

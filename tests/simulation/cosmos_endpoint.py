@@ -5,8 +5,9 @@ answers 404, 409 and 412; the network in between throttles, loses answers, and h
 send a write again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
+from random import Random
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -25,6 +26,7 @@ from changefeed.leases.cosmos.items import (
     Operations,
     PreconditionFailed,
 )
+from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
 from changefeed.leases.stores import OwnershipStore
 
@@ -49,6 +51,11 @@ class Endpoint:
         if etag is not None and found["_etag"] != etag:
             raise PreconditionFailed
         return found
+
+    def since(self, number: int) -> list[Document]:
+        """Return what was written after a write, in the order of writing."""
+        found = [x for x in self.documents.values() if _number_of(x) > number]
+        return _copied(sorted(found, key=_number_of))
 
     def put(self, document: Mapping[str, Any]) -> Document:
         stored = {**_copied(dict(document)), "_etag": f'"{next(self._etags)}"', "_ts": 0}
@@ -118,13 +125,50 @@ class SimulatedItems:
         return after
 
 
+class ChangesServer:
+    """The change feed of the container. It may lag behind, and never goes back."""
+
+    def __init__(self, endpoint: Endpoint, around: Surroundings) -> None:
+        self._endpoint = endpoint
+        self._around = around
+
+    async def changes(self, number: int) -> tuple[list[Document], int]:
+        """Return what was written after a write, or some of it, and the last write of that."""
+        found, chance = self._endpoint.since(number), self._around.random.random
+        if found and chance() < self._around.weather.stale:
+            del found[int(chance() * len(found)) :]
+        return found, max(map(_number_of, found), default=number)
+
+
+class SimulatedChanges:
+    """The change feed as one process has it: what ``LeaseChanges`` has."""
+
+    def __init__(self, link: Any) -> None:
+        self._link = link
+
+    async def now(self) -> str | None:
+        return await self._asked(self._link.changes(0), of=lambda x: str(x[1]))
+
+    async def since(self, token: str) -> tuple[Sequence[Document], str] | None:
+        return await self._asked(self._link.changes(int(token)), of=lambda x: (x[0], str(x[1])))
+
+    async def _asked(self, question: Awaitable[Any], of: Callable[[Any], T]) -> T | None:
+        """Without an answer, all leases are listed."""
+        try:
+            return of(await question)
+        except ContainerUnavailable:
+            return None
+
+
 class CosmosStores:
-    """One container, and the processes that use it."""
+    """One container, and the processes that use it: half of them by what has changed."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._endpoint = Endpoint()
         self._replicas = Replicas()
+        # Without a draw: seeds keep their stories.
+        self._shows_changes = Random(around.random.getstate()[1][0]).random() < 0.5
         items = SimulatedItems(self._endpoint, around, "witness")
         self._leases = CosmosLeases(cast("Items", items), _FORM)
 
@@ -133,7 +177,11 @@ class CosmosStores:
         return self._leases
 
     def connect(self, process_id: str) -> LeaseContainer:
-        return CosmosLeases(self.items(process_id), _FORM)
+        changes: Any = None
+        if self._shows_changes:
+            server = Server(ChangesServer(self._endpoint, self._around), self._replicas)
+            changes = SimulatedChanges(self._around.link(server, process_id))
+        return CosmosLeases(self.items(process_id), _FORM, changes=changes)
 
     def items(self, process_id: str) -> Items:
         """Return the documents as one process has them, of whatever kind it is."""
@@ -150,6 +198,10 @@ def _lease_in(document: Document) -> Lease | None:
     if not document["id"].startswith(_FORM.names.leases) or not documents.started(document):
         return None
     return documents.lease_in(document)
+
+
+def _number_of(document: Document) -> int:
+    return int(document["_etag"].strip('"'))
 
 
 def _copied(documents: T) -> T:

@@ -160,6 +160,7 @@ class Ending:
             "put_member": looks,
             "ranges": _STILL / 20.0 + 2,
             "query": 2 * looks + _STILL / 20.0 + 1,
+            "changes": looks + 1,
         }
         found = [
             f"{process} called {name} {calls[process, name]} times in {_STILL:.0f} s"

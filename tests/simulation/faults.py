@@ -164,7 +164,9 @@ class Faults:
 _KINDS: list[frozenset[str] | None] = [
     None,
     None,
-    frozenset({"list", "changes_since", "list_fleet", "members", "ranges", "query"}),
+    frozenset(
+        {"list", "changes_since", "changes", "list_fleet", "members", "ranges", "query"},
+    ),
     frozenset({"replace", "patch"}),
     frozenset({"checkpoint", "write"}),
     frozenset({"create", "delete"}),

@@ -82,6 +82,7 @@ def too_many_calls(
         ("list", "changes_since", "list_fleet"): 2 * looks,
         ("members",): looks,
         ("query",): 2 * looks,
+        ("changes",): looks,
         ("put_member", "remove_member"): looks,
         ("ranges",): seconds + 10,
         ("replace", "patch"): each + looks,

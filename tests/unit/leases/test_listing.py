@@ -15,11 +15,18 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.conditional import ConditionalOwnership
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.listing import WHOLE, LeaseListing, ListedChanges
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.listing import (
+    WHOLE,
+    AskFleet,
+    LeaseListing,
+    ListedChanges,
+    ListedFleet,
+)
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.postgres.tables import LEASES, PostgresTable
 from changefeed.leases.sqlite.container import SqliteLeases
+from tests.support.shown_by_changes import ShownByChanges
 
 A, A1 = HostName("a"), Incarnation("a-1")
 
@@ -123,6 +130,88 @@ async def test_a_listing_that_got_no_answer_leaves_the_next_one_whole() -> None:
         await stage.listing.list()
     stage.leases.away = False
     assert await stage.agrees()
+
+
+class Asked(ShownByChanges):
+    """Knows what it was asked for; ``silent`` says nothing of changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.silent = False
+
+    async def members(self) -> Sequence[Member]:
+        self.asked.append("members")
+        return await super().members()
+
+    async def changes_since(self, token: str) -> ListedChanges | None:
+        self.asked.append("changes" if token else "whole")
+        return None if self.silent else await super().changes_since(token)
+
+
+async def alone(ask: AskFleet) -> ListedFleet | None:
+    """Send no heartbeat along."""
+    return await ask(None)
+
+
+async def test_members_that_the_same_answer_shows_are_not_asked_for() -> None:
+    container = Asked()
+    listing = LeaseListing(container, lambda: 0.0)
+    a = await container.put_member(Member(name=A, incarnation=A1))
+    assert await listing.list_fleet(alone) == ([], [a])
+    container.asked.clear()
+    b = await container.put_member(Member(name=HostName("b"), incarnation=Incarnation("b-1")))
+    assert await listing.list_fleet(alone) == ([], [a, b])
+    a = await container.put_member(replace(a, heartbeats=1))
+    assert await listing.list_fleet(alone) == ([], [a, b])
+    assert container.asked == ["changes", "changes"]
+
+
+async def test_while_changes_cannot_be_said_members_are_asked_for_and_none_is_missed() -> None:
+    container = Asked()
+    listing = LeaseListing(container, lambda: 0.0)
+    a = await container.put_member(Member(name=A, incarnation=A1))
+    await listing.list_fleet(alone)
+    container.silent = True
+    a = await container.put_member(replace(a, heartbeats=1))
+    assert await listing.list_fleet(alone) == ([], [a])
+    container.silent = False
+    assert await listing.list_fleet(alone) == ([], [a])
+
+
+async def test_a_container_that_can_say_no_changes_at_all_is_asked_for_them_once() -> None:
+    container = Asked()
+    container.silent = True
+    listing = LeaseListing(container, lambda: 0.0)
+    for _ in range(3):
+        await listing.list_fleet(alone)
+    assert container.asked == ["whole", "members", "members", "members"]
+
+
+async def test_a_member_that_was_removed_without_a_sign_is_known_for_a_minute_at_most() -> None:
+    now = 0.0
+    container = ShownByChanges()
+    listing = LeaseListing(container, lambda: now)
+    a = await container.put_member(Member(name=A, incarnation=A1))
+    await listing.list_fleet(alone)
+    await container.remove_member(a)
+    assert await listing.list_fleet(alone) == ([], [a])
+    now = 60.0
+    assert await listing.list_fleet(alone) == ([], [])
+
+
+async def test_a_member_that_stops_is_known_no_more_as_soon_as_its_record_is_removed() -> None:
+    container = Asked()
+    listing = LeaseListing(container, lambda: 0.0)
+    a = await container.put_member(Member(name=A, incarnation=A1))
+    await listing.list_fleet(alone)
+    a = await container.put_member(replace(a, stopping=True))
+    assert await listing.list_fleet(alone) == ([], [a])
+    await container.remove_member(a)
+    assert await listing.list_fleet(alone) == ([], [])
+    container.asked.clear()
+    await listing.list_fleet(alone)
+    assert container.asked == ["changes"]
 
 
 async def test_a_server_that_is_only_like_postgresql_is_asked_once_and_listed_whole() -> None:

@@ -24,6 +24,7 @@ from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
 from tests.support.fleet import Fleet, settings
 from tests.support.proxies import Cutting, proxied
+from tests.support.shown_by_changes import ShownByChanges
 
 A, B, C = HostName("a"), HostName("b"), HostName("c")
 A1, B1, C1 = Incarnation("a-1"), Incarnation("b-1"), Incarnation("c-1")
@@ -76,6 +77,39 @@ async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_s
         await container.delete(lease)
         await asyncio.sleep(18)  # a renewal and two listings; the ranges are looked at after 20
         assert await fleet.loads() == {"a": 1}
+
+
+async def test_leases_are_taken_in_time_where_their_host_s_record_was_removed_unseen() -> None:
+    feed, container = MemoryFeed(4), ShownByChanges()
+    async with Fleet(feed, container, parts={"leases": {"renewal": "host"}}) as fleet:
+        for name in "ab":
+            fleet.start(name)
+        await asyncio.sleep(70)  # all were listed a short while ago
+        await fleet.kill("a")
+        (record,) = [x for x in await container.members() if x.name == A]
+        await container.remove_member(record)
+        await asyncio.sleep(35)  # expiration, and two looks
+        assert await fleet.loads() == {"b": 4}
+
+
+async def test_the_record_of_a_dead_host_is_removed_once_where_that_is_not_shown() -> None:
+    feed, container = MemoryFeed(2), ShownByChanges()
+    removed = 0
+
+    async def counting(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal removed
+        removed += name == "remove_member"
+        return await call()
+
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(30)
+        fleet.start("b", container=proxied(container, counting))
+        await asyncio.sleep(35)
+        await fleet.kill("a")
+        await asyncio.sleep(60)
+        assert await fleet.loads() == {"b": 2}
+        assert removed == 1
 
 
 async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() -> None:
