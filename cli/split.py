@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -82,4 +83,9 @@ async def _leased(settings: Settings) -> AsyncIterator[LeasedFeed]:
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
         feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
-        yield LeasedFeed(feed=feed, container=container, settings=settings.leases)
+        yield LeasedFeed(
+            feed=feed,
+            container=container,
+            settings=settings.leases,
+            say=partial(typer.echo, err=True),
+        )

@@ -157,6 +157,13 @@ class LeaseSettings(Section):
         """How many seconds lie between two heartbeats of a member."""
         return self.balance_interval
 
+    @property
+    def longest_handoff(self) -> float:
+        """After how many seconds an owner loses a lease that it was asked for: it had the time
+        to finish, and then as long as a dead one would have had.
+        """
+        return self.max_handoff_time + self.expiration
+
     @model_validator(mode="after")
     def _leave_room_for_renewals(self) -> Self:
         if self.renew_interval * 2 + self.fence_margin > self.expiration:

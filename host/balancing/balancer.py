@@ -193,8 +193,8 @@ class Balancer:
 
         A host that keeps no member record and writes no incarnation is of another kind and
         knows no handoffs. (A record alone may be missing from a torn listing.) From an owner
-        that was asked and neither hands over nor dies, the lease is force-stolen when it has
-        had the time to finish and then as long as a dead one would have had.
+        that was asked and neither hands over nor dies, the lease is force-stolen after
+        ``longest_handoff``.
         """
         settings = self._settings
         of_our_kind = lease.owner in self._recorded or lease.incarnation is not None
@@ -207,8 +207,7 @@ class Balancer:
         if epoch != lease.epoch:
             epoch, since = lease.epoch, now
         self._requested[lease.range_id] = (epoch, since)
-        longest = settings.max_handoff_time + settings.expiration
-        return Steal.TAKE if now - since >= longest else Steal.WAIT
+        return Steal.TAKE if now - since >= settings.longest_handoff else Steal.WAIT
 
     def next_listing(self, *, now: float, jitter: float) -> float:
         """Return how many seconds to wait before the next listing.

@@ -1,6 +1,6 @@
 """What an operator splits and merges ranges of, and what cannot be split or merged."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Feed, RangeId, ReadsParts, RemembersRanges
@@ -13,11 +13,15 @@ from changefeed.runtime.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedFeed:
-    """What an operator splits and merges ranges of. The feed must read parts."""
+    """What an operator splits and merges ranges of. The feed must read parts.
+
+    ``say`` is told what a command waits for.
+    """
 
     feed: Feed
     container: LeaseContainer
     settings: LeaseSettings
+    say: Callable[[str], None] = lambda _: None
 
     @property
     def parts(self) -> ReadsParts:

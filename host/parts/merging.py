@@ -51,6 +51,7 @@ async def merge(
     clock = asyncio.get_running_loop().time
     until = clock() + patience
     claim = Claim(MERGING)
+    waiting = False
     while True:
         merged = await _merge_now(leased, range_ids, claim)
         if merged is not None:
@@ -62,6 +63,12 @@ async def merge(
                 f"until all have been read to the end, and the feed rests for a moment. They "
                 f"are read on as before; try again when their lag is 0"
             )
+        if not waiting:
+            leased.say(
+                f"waiting for up to {patience:g} s until {', '.join(range_ids)} are read to "
+                f"their end at one moment"
+            )
+            waiting = True
         await asyncio.sleep(_NEXT_ATTEMPT)
 
 

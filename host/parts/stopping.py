@@ -3,11 +3,11 @@
 A range is paused first: its owner finishes what it has in hand, checkpoints and releases it. A
 new epoch without an owner follows, so that no write of a former owner counts any more. An owner
 that does not release is dead or stuck, and loses its lease as to a steal: after
-``max_handoff_time`` plus the expiration.
+``longest_handoff``.
 
 Two runs of a command, by two people or by one who asks again, never work on one range at once.
 Each pauses it with a reason of its own, and a run that finds another's waits: one that lives
-has come further within ``max_handoff_time`` plus the expiration, or it writes no more then.
+has come further within that time, or it writes no more then.
 """
 
 import asyncio
@@ -29,7 +29,6 @@ from tenacity import (
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.parts.leased_feed import LeasedFeed
-from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease, WriteId
@@ -71,13 +70,13 @@ async def stopped_ranges(
 
     They stay so after the block, and are resumed if it raises.
     """
-    container, longest = leased.container, _longest(leased.settings)
+    container, longest = leased.container, leased.settings.longest_handoff
     try:
         for range_id in sorted(range_ids):  # two runs for the same ranges wait in one order
             await claim_range(leased, range_id, claim)
         until = elapsed_time() + longest
         for range_id in range_ids:
-            await _left_by_owner(container, range_id, claim, until=until)
+            await _left_by_owner(leased, range_id, claim, until=until)
         sent = elapsed_time()
         leases = [await _vacated(container, x, claim) for x in range_ids]
         yield Stopped(leases=leases, until=sent + longest - leased.settings.fence_margin)
@@ -88,22 +87,22 @@ async def stopped_ranges(
         raise
 
 
-def _longest(settings: LeaseSettings) -> float:
-    """Return how long a run waits for owners, and then has for its writes, in seconds."""
-    return settings.max_handoff_time + settings.expiration
-
-
 async def claim_range(leased: LeasedFeed, range_id: RangeId, claim: Claim) -> None:
     """Pause a range for one run of a command.
 
     Where another run has it, wait until that is done; or until nothing has come of it for so
     long that it is dead, and does not write any more if it is not.
     """
-    container, longest = leased.container, _longest(leased.settings)
+    container, longest = leased.container, leased.settings.longest_handoff
     seen, since = None, 0.0
     while (stored := await _open(container, range_id)).paused != claim.reason:
         found = stored.paused, stored.epoch
         if is_paused_by(claim.command, stored):
+            if seen is None:
+                leased.say(
+                    f"another command has range {range_id} in hand: waiting until it is done, "
+                    f"or has done nothing for {longest:g} s"
+                )
             if found != seen:
                 seen, since = found, elapsed_time()
             if elapsed_time() < since + longest:
@@ -132,12 +131,16 @@ def _resumed(reason: str, lease: Lease) -> Lease | None:
 
 
 async def _left_by_owner(
-    container: LeaseContainer, range_id: RangeId, claim: Claim, *, until: float
+    leased: LeasedFeed, range_id: RangeId, claim: Claim, *, until: float
 ) -> None:
     """Wait for the owner of a range to release it, but not past ``until``."""
-    while (await still_claimed(container, range_id, claim)).owner is not None:
+    asked = None
+    while (stored := await still_claimed(leased.container, range_id, claim)).owner is not None:
         if elapsed_time() >= until:
             return
+        if stored.owner != asked:
+            leased.say(f"waiting until {stored.owner} has finished what it has of {range_id}")
+            asked = stored.owner
         await asyncio.sleep(_LOOK)
 
 

@@ -214,7 +214,7 @@ FLEET = (
     Mutant(
         name="a living owner's lease is force-stolen before it had time to finish",
         file="host/balancing/balancer.py",
-        before="return Steal.TAKE if now - since >= longest else Steal.WAIT",
+        before="return Steal.TAKE if now - since >= settings.longest_handoff else Steal.WAIT",
         after="return Steal.TAKE",
         rule=4,
         tests=(_BALANCER,),
@@ -222,7 +222,7 @@ FLEET = (
     Mutant(
         name="an owner that never hands over keeps its lease for ever",
         file="host/balancing/balancer.py",
-        before="return Steal.TAKE if now - since >= longest else Steal.WAIT",
+        before="return Steal.TAKE if now - since >= settings.longest_handoff else Steal.WAIT",
         after="return Steal.WAIT",
         rule=4,
         tests=(_BALANCER,),

@@ -251,7 +251,7 @@ PARTS = (
         before="all(x.continuation == begun.continuation for x in left)",
         after="left",
         rule=12,
-        tests=(f"{_PARTS}::test_a_merge_that_was_cut_off_and_whose_rest_has_moved_is_undone",),
+        tests=(f"{_PARTS}::test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone",),
     ),
     Mutant(
         name="a merge that was away for long undoes what another one completes",

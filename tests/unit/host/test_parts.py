@@ -42,6 +42,20 @@ def over(container: MemoryLeases, kind: type[MemoryLeases]) -> MemoryLeases:
     return through
 
 
+def before_high_ends(
+    container: MemoryLeases, do: Callable[[Lease], Awaitable[None]]
+) -> MemoryLeases:
+    """Return another way to the leases: something happens before ``HIGH`` is ended."""
+
+    class Interrupted(MemoryLeases):
+        async def replace(self, lease: Lease) -> Lease:
+            if lease.ended and lease.range_id == HIGH:
+                await do(lease)
+            return await container.replace(lease)
+
+    return over(container, Interrupted)
+
+
 def append(store: ShiftingStore, first: int, last: int) -> None:
     for n in range(first, last):
         store.append(f"k{n % 20}", b"%d" % n)
@@ -284,13 +298,10 @@ async def test_a_merge_that_was_cut_off_between_two_ends_is_completed_by_the_nex
     store, container = written(9), MemoryLeases()
     await halves(container, 4, 4)
 
-    class Dying(MemoryLeases):
-        async def replace(self, lease: Lease) -> Lease:
-            if lease.ended and lease.range_id == HIGH:
-                raise KeyboardInterrupt
-            return await container.replace(lease)
+    async def die(_: Lease) -> None:
+        raise KeyboardInterrupt
 
-    through = over(container, Dying)
+    through = before_high_ends(container, die)
     with pytest.raises(KeyboardInterrupt):
         await cut_off(leased(store, container, through))
     cut = {"-7F": "4 ended", "7F-FF": "4 paused", "-FF": "4"}
@@ -304,24 +315,15 @@ async def cut_off(fleet: LeasedFeed) -> None:
     await merge(fleet, [LOW, HIGH], patience=0)
 
 
-async def test_a_merge_that_was_cut_off_and_whose_rest_was_resumed_is_undone() -> None:
+@pytest.mark.parametrize("paused", [None, MERGING])  # resumed, or moved by a later merge
+async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(
+    paused: str | None,
+) -> None:
     store, container = written(40), MemoryLeases()
     first = await put(container, LOW, "", "7F", 4)
     await container.replace(first.finished())
-    await put(container, HIGH, "7F", "FF", 7)
-    merged = FeedRange(id=RangeId("-FF"), low="", high="FF", parents=(LOW, HIGH))
-    await container.create(Lease(range=merged, continuation=position(4)))
-    with pytest.raises(UserError, match="are at different positions"):
-        await merge(leased(store, container), [LOW, HIGH], patience=2)
-    assert await state(container) == {"-7F": "4", "7F-FF": "7", "-FF": "4 ended"}
-
-
-async def test_a_merge_that_was_cut_off_and_whose_rest_has_moved_is_undone() -> None:
-    store, container = written(40), MemoryLeases()
-    first = await put(container, LOW, "", "7F", 4)
-    await container.replace(first.finished())
-    moved = await put(container, HIGH, "7F", "FF", 7)
-    await container.replace(moved.paused_because(MERGING))  # by a merge that came later
+    rest = await put(container, HIGH, "7F", "FF", 7)
+    await container.replace(rest.paused_because(paused))
     merged = FeedRange(id=RangeId("-FF"), low="", high="FF", parents=(LOW, HIGH))
     await container.create(Lease(range=merged, continuation=position(4)))
     with pytest.raises(UserError, match="are at different positions"):
@@ -347,13 +349,10 @@ async def test_where_others_write_to_a_part_before_its_end_all_go_on_as_before()
     store, container = written(9), MemoryLeases()
     await halves(container, 4, 4)
 
-    class Deleting(MemoryLeases):
-        async def replace(self, lease: Lease) -> Lease:
-            if lease.ended and lease.range_id == HIGH:
-                raise LeaseConflict(lease, "reset meanwhile")
-            return await container.replace(lease)
+    async def reset(lease: Lease) -> None:
+        raise LeaseConflict(lease, "reset meanwhile")
 
-    through = over(container, Deleting)
+    through = before_high_ends(container, reset)
     with pytest.raises(LeaseConflict):
         await merge(leased(store, container, through), [LOW, HIGH], patience=0)
     assert await state(container) == {"-7F": "4", "7F-FF": "4", "-FF": "4 ended"}
@@ -365,14 +364,10 @@ async def test_where_others_end_a_part_for_a_merge_of_theirs_the_rest_goes_on_as
     store, container = written(9), MemoryLeases()
     await halves(container, 4, 4)
 
-    class Beaten(MemoryLeases):
-        async def replace(self, lease: Lease) -> Lease:
-            if lease.ended and lease.range_id == HIGH:
-                await container.replace(lease.stamped(write_id=WriteId("theirs"), stamp=0.0))
-                raise LeaseConflict(lease, "others merged it")
-            return await container.replace(lease)
+    async def others_merge_it(lease: Lease) -> None:
+        await container.replace(lease.stamped(write_id=WriteId("theirs"), stamp=0.0))
 
-    through = over(container, Beaten)
+    through = before_high_ends(container, others_merge_it)
     with pytest.raises(LeaseConflict):
         await merge(leased(store, container, through), [LOW, HIGH], patience=0)
     assert await state(container) == {"-7F": "4", "7F-FF": "4 ended", "-FF": "4 ended"}
@@ -382,13 +377,10 @@ async def test_a_merge_that_was_away_undoes_nothing_that_another_completes() -> 
     store, container = written(9), MemoryLeases()
     await halves(container, 4, 4)
 
-    class Away(MemoryLeases):
-        async def replace(self, lease: Lease) -> Lease:
-            if lease.ended and lease.range_id == HIGH:
-                await asyncio.sleep(50)
-            return await container.replace(lease)
+    async def sleep(_: Lease) -> None:
+        await asyncio.sleep(50)
 
-    through = over(container, Away)
+    through = before_high_ends(container, sleep)
     both, asleep = [LOW, HIGH], leased(store, container, through)
     away = asyncio.create_task(outcome(merge(asleep, both, patience=0)))
     await asyncio.sleep(1)
@@ -401,18 +393,14 @@ async def test_a_part_is_not_opened_again_beside_a_host_that_reads_what_it_becam
     store, container = written(9), MemoryLeases()
     await halves(container, 4, 4)
 
-    class Completed(MemoryLeases):
+    async def others_complete_it(lease: Lease) -> None:
         """Another operator ends the rest by hand, and a host begins at once."""
+        await container.replace(lease.stamped(write_id=WriteId("theirs"), stamp=0.0))
+        merged = await container.read(RangeId("-FF"))
+        assert merged is not None
+        await container.acquire(merged.taken_by(HostName("a"), Incarnation("1")))
 
-        async def replace(self, lease: Lease) -> Lease:
-            if lease.ended and lease.range_id == HIGH:
-                await container.replace(lease.stamped(write_id=WriteId("theirs"), stamp=0.0))
-                merged = await container.read(RangeId("-FF"))
-                assert merged is not None
-                await container.acquire(merged.taken_by(HostName("a"), Incarnation("1")))
-            return await container.replace(lease)
-
-    through = over(container, Completed)
+    through = before_high_ends(container, others_complete_it)
     with pytest.raises(LeaseConflict):
         await merge(leased(store, container, through), [LOW, HIGH], patience=0)
     assert await state(container) == {"-7F": "4 ended", "7F-FF": "4 ended", "-FF": "4"}
@@ -545,9 +533,30 @@ async def test_a_range_that_a_run_has_stopped_and_died_is_another_s_after_a_whil
     await put(container, ZERO, "", "FF", 5)
     await pause(container, [ZERO], Claim(SPLITTING).reason)
     before = asyncio.get_running_loop().time()
-    await split(leased(store, container), ZERO, 2)
+    said = list[str]()
+    await split(replace(leased(store, container), say=said.append), ZERO, 2)
     assert 40 <= asyncio.get_running_loop().time() - before < 41
     assert (await state(container))["0"] == "5 ended"
+    (waiting,) = said
+    assert "another command has range 0 in hand" in waiting
+    assert "has done nothing for 40 s" in waiting
+
+
+async def test_while_a_command_waits_for_an_owner_or_for_positions_it_says_so() -> None:
+    store, container = written(9), MemoryLeases()
+    said = list[str]()
+    telling = replace(leased(store, container), say=said.append)
+    await halves(container, 4, 5)
+    with pytest.raises(UserError, match="at different positions"):
+        await merge(telling, [LOW, HIGH], patience=3)
+    stored = await container.read(LOW)
+    assert stored is not None
+    await container.acquire(stored.taken_by(HostName("a"), Incarnation("1")))
+    await split(telling, LOW, 2)
+    assert said == [
+        "waiting for up to 3 s until -7F, 7F-FF are read to their end at one moment",
+        "waiting until a has finished what it has of -7F",
+    ]
 
 
 async def test_a_run_that_has_waited_for_an_owner_is_given_time_for_its_writes() -> None:
