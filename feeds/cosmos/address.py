@@ -18,8 +18,9 @@ import ipaddress
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
+from changefeed.runtime.address_options import read_options
 from changefeed.runtime.errors import UserError
 
 EMULATOR_KEY = (  # no secret: every Cosmos DB emulator answers to this key
@@ -192,7 +193,7 @@ def _endpoint(scheme: str, parts: SplitResult) -> str:
 
 
 def _options(query: str, known: Collection[str]) -> Mapping[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
+    options = read_options(query)
     for name in options:
         if name not in known:
             raise AddressWrong(

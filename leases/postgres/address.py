@@ -7,9 +7,10 @@ PostgreSQL's own clients take: several hosts (``HOST1,HOST2``), ``sslmode=verify
 
 import os
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from changefeed.leases.errors import ContainerRefused
+from changefeed.runtime.address_options import read_options, write_options
 
 DEFAULT_FLEET = "changefeed"
 DEFAULT_SCHEMA = "changefeed"
@@ -31,7 +32,7 @@ class PostgresAddress:
     @property
     def files(self) -> list[str]:
         """Files of certificates and keys that the address or the environment names."""
-        named = dict(parse_qsl(urlsplit(self.dsn).query))
+        named = read_options(urlsplit(self.dsn).query)
         given = (named.get(x) or os.environ.get(f"PG{x.upper()}") for x in _FILES)
         return [x for x in given if x]
 
@@ -48,9 +49,8 @@ def read_address(place: str) -> PostgresAddress:
         raise ContainerRefused(
             "leases in PostgreSQL are at postgresql://USER@HOST/DATABASE?fleet=NAME"
         )
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    ours = {name: value for name, value in options if name in _OURS}
-    theirs = urlencode([x for x in options if x[0] not in _OURS], quote_via=quote)
+    options = read_options(parts.query)
+    ours = {name: options.pop(name) for name in _OURS & options.keys()}
     for name in ("fleet", "schema"):
         if not ours.get(name, "?"):
             raise ContainerRefused(f"{name}= in the address of leases must not be empty")
@@ -58,7 +58,7 @@ def read_address(place: str) -> PostgresAddress:
     if not size.isdecimal():
         raise ContainerRefused(f"statement_cache_size={size} in the address is no number")
     return PostgresAddress(
-        dsn=urlunsplit(parts._replace(query=theirs, fragment="")),
+        dsn=urlunsplit(parts._replace(query=write_options(options), fragment="")),
         fleet=ours.get("fleet", DEFAULT_FLEET),
         schema=ours.get("schema", DEFAULT_SCHEMA),
         statement_cache_size=int(size),

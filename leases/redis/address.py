@@ -5,9 +5,10 @@ options are those of the client (``ssl_ca_certs=FILE``, ``username=NAME``).
 """
 
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from changefeed.leases.errors import ContainerRefused
+from changefeed.runtime.address_options import read_options, write_options
 
 DEFAULT_FLEET = "changefeed"
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
@@ -25,7 +26,7 @@ class RedisAddress:
     @property
     def files(self) -> list[str]:
         """Files of certificates and keys that the address names."""
-        named = dict(parse_qsl(urlsplit(self.url).query))
+        named = read_options(urlsplit(self.url).query)
         return [named[x] for x in _FILES if named.get(x)]
 
     def __str__(self) -> str:
@@ -43,16 +44,15 @@ def read_address(scheme: str, place: str) -> RedisAddress:
     parts = urlsplit(f"{scheme}:{place}")
     if not place.startswith("//") or not parts.hostname:
         raise ContainerRefused(f"leases in Redis are at {scheme}://HOST:PORT/DB?fleet=NAME")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = read_options(parts.query)
     fleet = options.pop("fleet", DEFAULT_FLEET)
     cluster = options.pop("cluster", "false")
     if not fleet:
         raise ContainerRefused("fleet= in the address of leases must not be empty")
     if cluster not in ("true", "false"):
         raise ContainerRefused(f"cluster={cluster} in the address should be true or false")
-    theirs = urlencode(options, quote_via=quote)
     return RedisAddress(
-        url=urlunsplit(parts._replace(query=theirs, fragment="")),
+        url=urlunsplit(parts._replace(query=write_options(options), fragment="")),
         fleet=fleet,
         cluster=cluster == "true",
     )

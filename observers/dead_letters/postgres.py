@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import msgspec
@@ -22,6 +22,7 @@ from changefeed.observers.dead_letters.letter import (
     in_order,
 )
 from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
+from changefeed.runtime.address_options import read_options, write_options
 from changefeed.runtime.sqlstates import why_it_may_pass
 from changefeed.runtime.tls import certificate_failure
 
@@ -99,9 +100,9 @@ async def open_postgres(
     ``place`` is ``//USER@HOST/DATABASE``, with ``?schema=NAME`` unless it is ``changefeed``.
     """
     parts = urlsplit(f"postgresql:{place}")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = read_options(parts.query)
     name = options.pop("schema", _SCHEMA).replace('"', '""')
-    dsn = urlunsplit(parts._replace(query=urlencode(options, quote_via=quote)))
+    dsn = urlunsplit(parts._replace(query=write_options(options)))
     where = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if not place.startswith("//") or not name:
         raise DeadLettersRefused(f"write {where} as postgresql://USER@HOST/DATABASE")

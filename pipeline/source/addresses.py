@@ -5,7 +5,6 @@ from collections.abc import Collection
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode
 
 from changefeed.feeds.addresses import FEEDS, open_feed
 from changefeed.feeds.backend import PositionTraits
@@ -17,6 +16,7 @@ from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Access
+from changefeed.runtime.address_options import read_options, write_options
 from changefeed.runtime.backends import Address
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def with_mode(address: str, mode: str) -> str:
             f"{_ALL_VERSIONS}"
         )
     place, _, query = address.partition("?")
-    options = dict(parse_qsl(query))
+    options = read_options(query)
     if options.setdefault("mode", mode) != mode:
         raise PipelineRefused(f"mode={mode!r}, but the feed is {address!r}: say it once")
-    return f"{place}?{urlencode(options)}"
+    return f"{place}?{write_options(options)}"
 
 
 def absolute(address: str) -> str:

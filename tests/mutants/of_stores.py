@@ -257,6 +257,14 @@ STORES = (
         ),
     ),
     Mutant(
+        name="a + in an address is a space",
+        file="runtime/address_options.py",
+        before='query.replace("+", "%2B")',
+        after="query",
+        rule=0,
+        tests=("tests/unit/runtime/test_address_options.py",),
+    ),
+    Mutant(
         name="the keys of a fleet lie in several slots",
         file="leases/redis/address.py",
         before="changefeed:{{{self.fleet.translate(_BRACES)}}}:{kind}",

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from redis.asyncio import ConnectionPool
 
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 from changefeed.leases.redis.address import RedisAddress, read_address
@@ -12,6 +13,12 @@ def test_our_options_are_taken_out_and_the_others_left_to_the_client() -> None:
     assert (address.fleet, address.cluster) == ("f", True)
     assert address.url == "rediss://:p@h:1/2?ssl_ca_certs=x"
     assert str(address) == "rediss://h:1/2 (f)"
+
+
+def test_a_password_in_an_option_reaches_the_client_as_it_was_written() -> None:
+    address = read_address("redis", "//h?password=a+b%26&fleet=one+two")
+    assert address.fleet == "one+two"
+    assert ConnectionPool.from_url(address.url).connection_kwargs["password"] == "a+b&"
 
 
 @pytest.mark.parametrize(

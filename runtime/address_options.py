@@ -1,0 +1,19 @@
+"""Options of addresses: what follows the ``?`` in ``SCHEME:PLACE?NAME=VALUE&NAME=VALUE``."""
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, quote, urlencode
+
+
+def read_options(query: str) -> dict[str, str]:
+    """Return the options of an address, an empty value among them.
+
+    ``%XX`` is decoded. A ``+`` stands for itself, as in PostgreSQL's own addresses, and is not
+    the space of web forms: ids in Cosmos DB have it in the middle, and so have the prefixes
+    that users copy from there.
+    """
+    return dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))
+
+
+def write_options(options: Mapping[str, str]) -> str:
+    """Return the query that ``read_options`` and the clients of stores read."""
+    return urlencode(options, quote_via=quote)
