@@ -26,7 +26,8 @@ _HOSTS, _AT_REST, _PATIENCE = 16, 10.0, 60.0
 _BUSY_LEASES, _BUSY_HOSTS, _BUSY = 48, 2, 6.0
 _SELDOM: Parts = {"feed": {"poll_interval": 30.0, "lag_interval": 300.0}}
 _CHANGES_A_RANGE = 5
-_KEPT_LEASES, _KEPT_HOSTS, _SETTLES, _KEPT = 96, 4, 20.0, 30.0
+_KEPT_LEASES, _KEPT_HOSTS, _SETTLES = 96, 4, 20.0
+_KEPT = 60.0  # what comes once a minute is in it once
 _BY_HEARTBEATS: Parts = {**_SELDOM, "leases": {"renewal": "host"}}
 
 _Clients = Callable[[], Awaitable[LeaseContainer]]

@@ -9,14 +9,18 @@ from changefeed.leases.blob.address import BlobAccess, BlobAddress, read_address
 from changefeed.leases.blob.connection import connect, create_container
 from changefeed.leases.blob.errors import translate_errors
 from changefeed.leases.blob.metadata import Kind
+from changefeed.leases.blob.ownership import BlobOwnership
 from changefeed.leases.blob.tables import BlobFeedText, BlobTable
-from changefeed.leases.conditional import ConditionalCheckpoints, ConditionalOwnership
+from changefeed.leases.conditional import ConditionalCheckpoints
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.separate_stores import SeparateStores
 
 OWNERSHIP = Kind(folder="ownership", form=Lease)
 CHECKPOINTS = Kind(folder="checkpoint", form=Checkpoint)
-MEMBERS = Kind(folder="member", form=Member)
+MEMBERS = Kind(folder=f"{OWNERSHIP.folder}-members", form=Member)
+"""Its name begins as that of leases, so that one listing shows both. The Event Hubs SDKs list
+what is in the folder of leases alone.
+"""
 
 
 @asynccontextmanager
@@ -31,8 +35,8 @@ async def open_leases(
 @asynccontextmanager
 async def open_ownership(
     scheme: str, place: str, access: BlobAccess | None = None, *, create: bool = False
-) -> AsyncIterator[ConditionalOwnership]:
-    """Ownership alone, under ``ownership``; hosts under ``member``."""
+) -> AsyncIterator[BlobOwnership]:
+    """Ownership alone, under ``ownership``; hosts under ``ownership-members``."""
     async with _opened(scheme, place, access, create=create) as (client, address):
         yield _ownership(client, address)
 
@@ -59,8 +63,8 @@ async def _opened(
         yield client, address
 
 
-def _ownership(client: ContainerClient, address: BlobAddress) -> ConditionalOwnership:
-    return ConditionalOwnership(
+def _ownership(client: ContainerClient, address: BlobAddress) -> BlobOwnership:
+    return BlobOwnership(
         BlobTable(client, address, OWNERSHIP),
         BlobTable(client, address, MEMBERS),
         BlobFeedText(client, address),

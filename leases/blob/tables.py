@@ -20,6 +20,7 @@ from azure.core.exceptions import (
     ResourceModifiedError,
     ResourceNotFoundError,
 )
+from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobClient, ContainerClient
 
 from changefeed.leases.blob.address import BlobAddress
@@ -44,16 +45,23 @@ class BlobTable(Generic[Record]):
     ) -> None:
         self._client = client
         self._kind: Kind[Record] = kind
-        self._folder = f"{address.prefix}/{kind.folder}/"
+        self.folder = f"{address.prefix}/{kind.folder}/"
+        """What the names of its blobs begin with."""
         self._where = str(address)
 
     async def all(self) -> Sequence[Record]:
+        return await self.read(await self.blobs(self.folder))
+
+    async def blobs(self, beginning: str) -> Sequence[BlobProperties]:
+        """Return the blobs whose names begin like that, as one listing shows them."""
         with translate_errors(self._where):
-            listing = self._client.list_blobs(
-                name_starts_with=self._folder, include=["metadata"]
-            )
-            blobs = [x async for x in listing]
-        found = await for_each(blobs, self._read, at_once=_AT_ONCE)
+            listing = self._client.list_blobs(name_starts_with=beginning, include=["metadata"])
+            return [x async for x in listing]
+
+    async def read(self, blobs: Sequence[BlobProperties]) -> Sequence[Record]:
+        """Return the records of this table among blobs that were listed."""
+        ours = [x for x in blobs if x.name.startswith(self.folder)]
+        found = await for_each(ours, self._read, at_once=_AT_ONCE)
         return [x for x in found if x is not None]
 
     async def get(self, key: str) -> Record | None:
@@ -135,7 +143,7 @@ class BlobTable(Generic[Record]):
         await self._client.get_container_properties()
 
     def _blob(self, key: str) -> BlobClient:
-        return self._client.get_blob_client(self._folder + blob_name(key))
+        return self._client.get_blob_client(self.folder + blob_name(key))
 
 
 class BlobFeedText:

@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
+from azure.storage.blob.aio import ContainerClient
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
@@ -17,7 +18,13 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.feed_identity import KeepsFeedIdentity, refuse_another_feed
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.listing import WHOLE, LeaseListing, ListsChanges
+from changefeed.leases.listing import (
+    WHOLE,
+    AskFleet,
+    LeaseListing,
+    ListedFleet,
+    ListsChanges,
+)
 from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.schema import MIGRATIONS, create_schema, stored_version
@@ -551,6 +558,7 @@ async def test_an_event_processor_lists_what_hosts_wrote(azurite: Azurite) -> No
     address = blob_address(azurite, f"hub-ours/{'/'.join(HUB)}")
     theirs = BlobCheckpointStore.from_connection_string(azurite.connection_string, "hub-ours")
     async with open_container(address, opening(azurite)) as leases, theirs:
+        await leases.put_member(Member(name=A, incarnation=A1))
         made = await leases.create(lease("0"))
         won = await leases.acquire(made.taken_by(A, A1))
         await leases.checkpoint(won.advanced_to(Continuation("42")))
@@ -558,6 +566,39 @@ async def test_an_event_processor_lists_what_hosts_wrote(azurite: Azurite) -> No
         assert (owned["partition_id"], owned["owner_id"]) == ("0", "a")
         (reached,) = await theirs.list_checkpoints(*HUB)
         assert (reached["offset"], reached["sequence_number"]) == ("42", 42)
+
+
+async def test_leases_and_hosts_in_blobs_are_listed_in_one_request(
+    azurite: Azurite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = blob_address(azurite, "listed-once/p")
+    beside = [f"{address}/ownership-else", f"{address}s"]  # whose names begin alike
+    listed, really = list[str](), ContainerClient.list_blobs
+
+    def counted(client: ContainerClient, *, name_starts_with: str, **options: Any) -> Any:
+        listed.append(name_starts_with)
+        return really(client, name_starts_with=name_starts_with, **options)
+
+    async with AsyncExitStack() as opened:
+        for place in beside:
+            other = open_container(place, opening(azurite))
+            await (await opened.enter_async_context(other)).create(lease("other"))
+        leases = await opened.enter_async_context(open_container(address, opening(azurite)))
+        for n in range(3):
+            await leases.create(lease(f"r{n}"))
+            await leases.put_member(Member(name=HostName(f"h{n}"), incarnation=A1))
+        monkeypatch.setattr(ContainerClient, "list_blobs", counted)
+        listing = LeaseListing(leases, time.monotonic)
+        for _ in range(2):
+            found, members = await listing.list_fleet(_alone)
+            assert sorted(x.range_id for x in found) == ["r0", "r1", "r2"]
+            assert sorted(x.name for x in members) == ["h0", "h1", "h2"]
+    assert listed.count("p/ownership") == 2
+    assert len(listed) == 3  # only the first look asks for the members apart
+
+
+async def _alone(ask: AskFleet) -> ListedFleet | None:
+    return await ask(None)
 
 
 async def test_hosts_read_what_an_event_processor_wrote_and_go_on_from_there(

@@ -311,6 +311,22 @@ STORES = (
         tests=(f"{_CONTRACT}::test_a_listing_leaves_continuations_out[blob]",),
     ),
     Mutant(
+        name="whatever lies beside the blobs of a fleet is read as its records",
+        file="leases/blob/tables.py",
+        before="ours = [x for x in blobs if x.name.startswith(self.folder)]",
+        after="ours = blobs",
+        rule=0,
+        tests=(f"{_STORES}::test_leases_and_hosts_in_blobs_are_listed_in_one_request",),
+    ),
+    Mutant(
+        name="an event processor finds our hosts among its partitions",
+        file="leases/blob/opening.py",
+        before='f"{OWNERSHIP.folder}-members"',
+        after='f"{OWNERSHIP.folder}/members"',
+        rule=0,
+        tests=(f"{_STORES}::test_an_event_processor_lists_what_hosts_wrote",),
+    ),
+    Mutant(
         name="a write to a blob that was sent twice is taken for another host's",
         file="leases/blob/tables.py",
         before="                etag = await self._etag_of(token, blob)\n",

@@ -1,0 +1,31 @@
+"""Ownership in blobs. Every host lists it every few seconds, and each request is paid for."""
+
+from changefeed.leases.blob.tables import BlobTable
+from changefeed.leases.conditional import ConditionalOwnership, FeedText
+from changefeed.leases.lease import Lease, Member
+from changefeed.leases.listing import WHOLE, ListedChanges
+
+
+class BlobOwnership(ConditionalOwnership):
+    """An ``OwnershipStore`` that is listed with its members in one request.
+
+    The name of the members' folder begins with that of the leases'. Blob Storage cannot say in
+    time what has changed: each answer has everything.
+    """
+
+    def __init__(
+        self, leases: BlobTable[Lease], members: BlobTable[Member], feed: FeedText
+    ) -> None:
+        super().__init__(leases, members, feed)
+        self._tables = leases, members
+        self._beginning = leases.folder.removesuffix("/")
+
+    async def changes_since(self, token: str) -> ListedChanges:  # noqa: ARG002 - of the protocol
+        leases, members = self._tables
+        blobs = await leases.blobs(self._beginning)
+        return ListedChanges(
+            leases=await leases.read(blobs),
+            total=None,
+            token=WHOLE,
+            members=await members.read(blobs),
+        )
