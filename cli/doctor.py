@@ -33,7 +33,7 @@ def doctor(
     *,
     watch: Annotated[
         float, typer.Option("--watch", min=2.0, help="So many seconds to watch the fleet.")
-    ] = 15.0,
+    ] = 25.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Watch a fleet for a while, and say what is wrong with it and what to do.

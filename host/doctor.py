@@ -44,7 +44,7 @@ def diagnose(
     return [
         *_without_hosts(looks),
         *_seen_at_once(last),
-        *_silent(looks, living, settings.beat_interval),
+        *_silent(looks, living, settings.renew_interval),
         *_clocks(looks, settings.max_clock_skew),
         *_standing_still(looks),
         *_foreign(last),

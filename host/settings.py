@@ -108,11 +108,11 @@ class LeaseSettings(Section):
     their owner, so that nothing is written for a lease at rest. Each is renewed in any case
     while processors of another kind, or hosts of earlier versions, share the leases."""
     renew_interval: Seconds = 10.0
-    """How often each lease is renewed where heartbeats do not keep it; with ``expiration``,
-    also how long heartbeats or listings may fail until leases are renewed one by one."""
+    """How often a host shows that it lives: by its heartbeat, and by a renewal of each lease
+    where heartbeats do not keep them. With ``expiration``, also how long heartbeats or
+    listings may fail until leases are renewed one by one."""
     balance_interval: Seconds = 5.0
-    """How often to list leases and members and to act on the plan, and how often to send a
-    heartbeat."""
+    """How often to list leases and members and to act on the plan."""
     balance: Literal["count", "load"] = "count"
     """What hosts share: ranges, by their number; or the work, by what each range costs its
     owner. As long as one host of the fleet shares by number (so does one of an earlier
@@ -151,11 +151,6 @@ class LeaseSettings(Section):
         if self.ownership is None or self.checkpoints is None:
             return (self.container,)
         return (self.ownership, self.checkpoints)
-
-    @property
-    def beat_interval(self) -> float:
-        """How many seconds lie between two heartbeats of a member."""
-        return self.balance_interval
 
     @property
     def longest_handoff(self) -> float:

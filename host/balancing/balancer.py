@@ -83,13 +83,14 @@ class Balancer:
         limits = {
             "expiration": settings.expiration,
             "max_clock_skew": settings.max_clock_skew,
+            "renew_interval": settings.renew_interval,
         }
         self._me = me
         self._settings = settings
-        self._leases = ExpiryWatch[RangeId](**limits, renew_interval=settings.renew_interval)
+        self._leases = ExpiryWatch[RangeId](**limits)
         self._heartbeats = Heartbeats()
         self._sharing = Sharing(settings)
-        self._members = ExpiryWatch[HostName](**limits, renew_interval=settings.beat_interval)
+        self._members = ExpiryWatch[HostName](**limits)
         self._fleet: frozenset[HostName] | None = None
         self._recorded: frozenset[HostName] = frozenset()
         self._said: dict[HostName, str] = {}

@@ -2,10 +2,11 @@
 
 A name belongs to one living process. A host that finds a record of its name watches
 whether that still moves: if it does, another process lives under the name, and this one
-refuses to start. If it does not change for two heartbeats, it is what a crash left behind,
-and is taken over; at once if the supervisor says that the old process has ended
-(``dead`` incarnations). Should the old process wake up later, it finds its record rewritten
-and stops; its leases are fenced by their epochs all the while.
+refuses to start. If it stands still for longer than one of the living would let it, one of
+whose heartbeats fails, it is what a crash left behind, and is taken over; at once if the
+supervisor says that the old process has ended (``dead`` incarnations). Should the old process
+wake up later, it finds its record rewritten and stops; its leases are fenced by their epochs
+all the while.
 
 A heartbeat that was answered is a sign of life for all leases of this incarnation
 (``changefeed.leases.life``), from the moment it was sent.
@@ -33,6 +34,8 @@ from changefeed.runtime.errors import UserError
 
 _LATEST_ALONG = 1.25
 """Heartbeat intervals until one goes alone: listings are not quite regular."""
+_PAUSE = 0.25
+"""Heartbeat intervals until one that failed is followed by the next."""
 
 _TRIES = 2  # a conflict with an own write that was not answered, or with one for the dead
 
@@ -53,7 +56,7 @@ class NameTaken(UserError):
 
 
 class Membership:
-    """One incarnation's member record. ``beat_interval`` seconds lie between heartbeats.
+    """One incarnation's member record. Between heartbeats lies ``renew_interval``.
 
     ``dead`` are incarnations whose processes have ended for certain. ``on_beat`` is called
     with the time, on ``clock``, at which a heartbeat was sent, once it has been answered.
@@ -74,7 +77,8 @@ class Membership:
     ) -> None:
         self._container = container
         self._member = member
-        self._settings = settings
+        self._interval = settings.renew_interval
+        self._longest_silent = settings.call_timeout + (_LATEST_ALONG + _PAUSE) * self._interval
         self._dead = dead
         self._events = events
         self._retrier = retrier
@@ -86,10 +90,6 @@ class Membership:
         self._went_along = asyncio.Event()
         self._takes_along = False
         self._listing_answered = self._heartbeat_answered = True
-
-    @property
-    def beat_interval(self) -> float:
-        return self._settings.beat_interval
 
     async def join(self) -> None:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""
@@ -115,10 +115,10 @@ class Membership:
 
     async def keep_alive(self) -> None:
         """Keep the record alive. Raise ``NameTaken`` if another process took the name."""
+        wait = self._interval
         while True:
-            longest = _LATEST_ALONG if self._goes_along else 1.0
             with suppress(TimeoutError):
-                async with asyncio.timeout(longest * self.beat_interval):
+                async with asyncio.timeout(_LATEST_ALONG * wait if self._goes_along else wait):
                     await self._went_along.wait()
                 self._went_along.clear()
                 if self._goes_along:
@@ -126,11 +126,14 @@ class Membership:
             try:
                 await self._beat()
             except ContainerUnavailable as error:
-                self._events.retrying("heartbeat", error, self.beat_interval)
+                wait = _PAUSE * self._interval
+                self._events.retrying("heartbeat", error, wait)
+            else:
+                wait = self._interval
 
     async def send_along(self, ask: AskFleet) -> ListedFleet | None:
         """List the fleet by ``ask``, with a heartbeat if one is due; raise what that raises."""
-        due = self._clock() - self._sent >= self.beat_interval / 2
+        due = self._clock() - self._sent >= self._interval / 2
         if not (due and self._goes_along) or self._writing.locked():
             return await self._list(ask, None)
         async with self._writing:
@@ -201,12 +204,11 @@ class Membership:
         return next((x for x in members if x.name == self._member.name), None)
 
     async def _refuse_if_alive(self, found: Member) -> None:
-        watched = 2 * self.beat_interval + self._settings.call_timeout
-        self._events.waiting_for_name(found.incarnation, watched)
+        self._events.waiting_for_name(found.incarnation, self._longest_silent)
         clock = asyncio.get_running_loop().time
-        until = clock() + watched
+        until = clock() + self._longest_silent
         while clock() < until:
-            await asyncio.sleep(self.beat_interval / 2)
+            await asyncio.sleep(self._interval / 4)
             stored = await self._retrier.call("join", self._stored)
             if stored is None:
                 return

@@ -117,9 +117,17 @@ FLEET = (
     Mutant(
         name="a living namesake is not watched long enough",
         file="host/balancing/membership.py",
-        before="watched = 2 * self.beat_interval + self._settings.call_timeout",
-        after="watched = self.beat_interval / 2",
+        before="settings.call_timeout + (_LATEST_ALONG + _PAUSE) * self._interval",
+        after="settings.call_timeout",
         rule=2,
+        tests=(_MEMBERSHIP,),
+    ),
+    Mutant(
+        name="a heartbeat that failed is followed by the next in its own time",
+        file="host/balancing/membership.py",
+        before="wait = _PAUSE * self._interval",
+        after="wait = self._interval",
+        rule=5,
         tests=(_MEMBERSHIP,),
     ),
     Mutant(

@@ -51,10 +51,10 @@ def found(
     problems: Sequence[Problem] = (),
     software: str = "",
 ) -> list[str]:
-    """Return what is said of these looks, which are five seconds apart."""
+    """Return what is said of these looks, which are ten seconds apart."""
     seen = [
         Look(
-            at=5.0 * n,
+            at=10.0 * n,
             seen=snapshot(leases, members=members, problems=problems),
         )
         for n, (members, leases) in enumerate(looks)
@@ -74,14 +74,14 @@ def test_a_host_without_a_sign_of_life_is_named_with_its_leases() -> None:
     before = [member("a", 1), member("b", 7)], [lease("r0", "b"), lease("r1", "b")]
     later = [([member("a", n), member("b", 7)], before[1]) for n in (2, 3)]
     assert found(before, *later) == [
-        "! host b: it has given no sign of life for 10 s, and 2 leases have its name"
+        "! host b: it has given no sign of life for 20 s, and 2 leases have its name"
     ]
 
 
 def test_too_short_a_look_calls_no_host_silent() -> None:
     looks = [([member("a", 1)], ())] * 2
     assert found(*looks) == [
-        "? fleet: 5 s are too few to see whether a lives: hosts give a sign of life every 5 s"
+        "? fleet: 10 s are too few to see whether a lives: hosts give a sign of life every 10 s"
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_fleet_without_a_host_is_a_problem() -> None:
 
 def test_hosts_that_were_killed_or_keep_no_record_are_not_said_to_be_missing() -> None:
     killed = [([member("a", 1)], [lease("r0", None)])] * 3
-    assert found(*killed) == ["! host a: it has given no sign of life for 10 s"]
+    assert found(*killed) == ["! host a: it has given no sign of life for 20 s"]
     foreign = [((), [lease("r0", "net")])] * 2
     assert found(*foreign) == ["? leases: 1 belong to net, which keeps no record"]
 
@@ -112,19 +112,19 @@ def test_clocks_that_are_ahead_or_behind_are_said_and_by_how_much() -> None:
     ]
     assert found(*looks) == [
         "! host a: its clock is 400 s ahead of this machine's",
-        "? host b: its clock is 55 s behind this machine's",
+        "? host b: its clock is 50 s behind this machine's",
     ]
 
 
 def test_an_old_stamp_of_a_host_that_is_silent_is_no_wrong_clock() -> None:
     looks = [([member("a", 1, age=500.0 + n)], ()) for n in range(3)]
-    assert found(*looks) == ["! host a: it has given no sign of life for 10 s"]
+    assert found(*looks) == ["! host a: it has given no sign of life for 20 s"]
 
 
 def test_a_range_with_changes_and_no_new_checkpoint_is_said() -> None:
     looks = [([member("a", n)], [lease("r0", at="4", lag=9)]) for n in range(4)]
     assert found(*looks) == [
-        "? range r0: it has 9 changes, and a has checkpointed nothing for 15 s"
+        "? range r0: it has 9 changes, and a has checkpointed nothing for 30 s"
     ]
 
 

@@ -21,8 +21,9 @@ from tests.support.proxies import Cutting, proxied
 
 A = HostName("a")
 LOST = ContainerUnavailable("lost on its way")
-WATCHED = 2 * 5.0 + 10.0
-"""Two heartbeats, and one call that takes its whole time."""
+BEAT = 10.0
+WATCHED = 1.5 * BEAT + 10.0
+"""A heartbeat that is a quarter late and gets no answer, and the next one a quarter later."""
 
 
 def membership(
@@ -141,9 +142,9 @@ async def test_a_heartbeat_whose_answer_was_lost_is_followed_by_the_next(lost: s
     member = membership(proxied(container, cut), "one")
     await member.join()
     async with living(member):
-        await asyncio.sleep(6)
+        await asyncio.sleep(BEAT + 1)
         before = (await record(container)).sign_of_life
-        await asyncio.sleep(10)  # one heartbeat finds out, the next one writes
+        await asyncio.sleep(BEAT / 2)  # the next one comes soon
         assert (await record(container)).sign_of_life != before
 
 
@@ -168,7 +169,7 @@ async def test_a_record_that_others_have_removed_is_written_again() -> None:
     await member.join()
     await container.remove_member(await record(container))
     async with living(member):
-        await asyncio.sleep(11)  # one heartbeat finds out, the next one writes
+        await asyncio.sleep(BEAT + 1)
         assert (await record(container)).incarnation == "one"
 
 
@@ -227,10 +228,10 @@ async def test_a_heartbeat_that_goes_along_with_a_listing_counts_from_when_it_wa
     container, beats = Ailing(), list[float]()
     member, listing = await started(container, on_beat=beats.append)
     async with living(member):
-        await asyncio.sleep(4)
+        await asyncio.sleep(8)
         container.takes = 1.0
         await listing.list_fleet(member.send_along)
-        assert beats == [0, 4]
+        assert beats == [0, 8]
 
 
 async def test_at_rest_a_host_makes_one_call_for_its_listings_and_its_heartbeat() -> None:
@@ -249,17 +250,17 @@ async def test_a_heartbeat_goes_alone_where_no_listing_comes() -> None:
     container = Ailing()
     member, listing = await started(container)
     async with living(member):
-        await asyncio.sleep(4)
+        await asyncio.sleep(8)
         await listing.list_fleet(member.send_along)
         before = (await record(container)).heartbeats
-        await asyncio.sleep(6.5)
+        await asyncio.sleep(1.3 * BEAT)
         assert (await record(container)).heartbeats == before + 1
 
 
 async def test_of_listings_that_follow_each_other_soon_one_has_a_heartbeat() -> None:
     container = Ailing()
     member, listing = await started(container)
-    await asyncio.sleep(4)
+    await asyncio.sleep(8)
     before = (await record(container)).heartbeats
     for _ in range(3):
         await listing.list_fleet(member.send_along)
@@ -273,17 +274,17 @@ async def test_a_container_that_is_not_written_is_listed_all_the_same() -> None:
     async with living(member):
         container.fails_writes = True
         for _ in range(10):
-            await asyncio.sleep(4.9)
+            await asyncio.sleep(0.9 * BEAT)
             try:
                 await listing.list_fleet(member.send_along)
             except ContainerUnavailable:
                 failed += 1
         assert failed == 1  # the first, that went with a heartbeat
         container.fails_writes = False
-        await asyncio.sleep(6)
+        await asyncio.sleep(BEAT)
         container.asked = []
         await listing.list_fleet(member.send_along)
-        await asyncio.sleep(5)
+        await asyncio.sleep(BEAT)
         assert container.asked == ["list_fleet"]  # they go together again
 
 
@@ -294,7 +295,7 @@ async def test_a_container_that_is_not_listed_gets_each_heartbeat_all_the_same()
         container.fails_listings = True
         for _ in range(10):
             before = (await record(container)).heartbeats
-            await asyncio.sleep(5.1)
+            await asyncio.sleep(BEAT + 0.1)
             with pytest.raises(ContainerUnavailable):
                 await listing.list_fleet(member.send_along)
             await asyncio.sleep(0.01)
@@ -306,7 +307,7 @@ async def test_a_host_finds_its_name_taken_by_a_heartbeat_that_went_along() -> N
     frozen, listing = await started(container)
     await container.put_member(replace(await record(container), incarnation=Incarnation("b")))
     beating = asyncio.create_task(frozen.keep_alive())
-    await asyncio.sleep(4)
+    await asyncio.sleep(8)
     _, members = await listing.list_fleet(frozen.send_along)
     assert [x.incarnation for x in members] == ["b"]
     await asyncio.sleep(0.1)
@@ -316,7 +317,7 @@ async def test_a_host_finds_its_name_taken_by_a_heartbeat_that_went_along() -> N
 async def test_a_host_that_stops_says_so_though_a_heartbeat_is_under_way() -> None:
     container = Ailing()
     member, listing = await started(container)
-    await asyncio.sleep(4)
+    await asyncio.sleep(8)
     container.takes = 1.0
     listed = asyncio.create_task(listing.list_fleet(member.send_along))
     await asyncio.sleep(0.5)
