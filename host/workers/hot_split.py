@@ -78,5 +78,6 @@ class HotSplit:
             retrier=shared.retrier,
             events=shared.events,
             check=self._owned.check,
+            prove=self._owned.renew,
         )
         shared.events.split(lease, cut)

@@ -5,14 +5,14 @@ ended, in one write: before that nothing has happened, after it the parts are re
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, ReadsParts, Successor
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
-from changefeed.host.workers.successors import create_successors
+from changefeed.host.workers.successors import create_successors, no_proof
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
@@ -48,9 +48,11 @@ async def create_parts(
     retrier: Retrier,
     events: HostEvents,
     check: Callable[[], None] = lambda: None,
+    prove: Callable[[], Awaitable[None]] = no_proof,
 ) -> None:
     """Raise ``UserError`` if not all of them wait where the range has come to, and
-    ``ContainerUnavailable`` if that takes too long. ``check`` is asked before each write.
+    ``ContainerUnavailable`` if that takes too long. ``check`` and ``prove`` are those of
+    ``create_successors``.
     """
     load = known(whole.load)
     try:
@@ -63,6 +65,7 @@ async def create_parts(
                 retrier=retrier,
                 events=events,
                 check=check,
+                prove=prove,
                 load=None if load is None else coarse(load / len(cut), None),
             )
     except TimeoutError as error:

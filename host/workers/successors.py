@@ -26,6 +26,10 @@ from changefeed.leases.parts import latest, with_parts
 SUPERSEDED = "its keys have gone to other ranges"
 
 
+async def no_proof() -> None:
+    """The proof of who acts on a range that has no owner."""
+
+
 async def create_successors(
     ended: FeedRange,
     successors: Collection[Successor],
@@ -35,12 +39,15 @@ async def create_successors(
     retrier: Retrier,
     events: HostEvents,
     check: Callable[[], None],
+    prove: Callable[[], Awaitable[None]] = no_proof,
     load: float | None = None,
 ) -> None:
     """Create the leases of the ranges that an ended one goes on in, if they are missing.
 
     Parts that an owner splits off say their ``load``, and that they came a short while ago.
-    ``check`` raises once the ended range may be another's, and nothing is written then.
+    ``check`` raises once the ended range may be another's, and nothing is written then. That it
+    is not, ``prove`` shows by a write of its lease, before a lease that is there already is
+    changed: an operator may have released the range, and its next reader written that lease.
     A range that was merged waits for its other parents: for those that have a lease and
     have not ended, and for those whose lease is yet to come, because they can still be
     read and were not read yet. Not for those that are named though they held other keys:
@@ -50,7 +57,7 @@ async def create_successors(
     """
     leases = await _listed_twice(container, retrier)
     ancestors = _ancestors(ended, leases)
-    after = _Succession(ended, ancestors, feed, container, retrier, events, check)
+    after = _Succession(ended, ancestors, feed, container, retrier, events, check, prove)
     going_on = {x.range.id for x in successors}
     waiting = [x for x in leases if _waits_for(ended, x) and x.range_id not in going_on]
     gone = {
@@ -165,6 +172,7 @@ class _Succession:
     retrier: Retrier
     events: HostEvents
     check: Callable[[], None]
+    prove: Callable[[], Awaitable[None]]
 
     def has_handed_on(self, older: FeedRange, successor: FeedRange) -> bool:
         """Whether the ended range read all keys of its successor from where ``older`` was."""
@@ -217,12 +225,16 @@ class _Succession:
         await self.retrier.call(doing, checked)
 
     async def _delete(self, stored: Lease) -> None:
+        await (
+            self.prove()
+        )  # after it was read: what another reader writes later moves its version
         with suppress(LeaseConflict, LeaseGone):
             await self.container.delete(stored)
             self.events.deleted(stored, SUPERSEDED)
 
     async def _replace(self, wanted: Lease) -> None:
         """Write it, unless others have just written it: it is then read again."""
+        await self.prove()  # as for ``_delete``
         with suppress(LeaseConflict, LeaseGone):
             await self.container.replace(wanted)
 

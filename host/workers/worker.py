@@ -189,6 +189,7 @@ class Worker:
             retrier=self._retrier,
             events=self._events,
             check=self._owned.check,
+            prove=self._owned.renew,
         )
 
     async def _give_up(self, reason: CloseReason) -> None:

@@ -123,6 +123,14 @@ FLEET = (
         tests=(_MEMBERSHIP,),
     ),
     Mutant(
+        name="a reader that was released undoes what the next one has written",
+        file="host/workers/successors.py",
+        before="        await self.prove()  # as for ``_delete``\n",
+        after="",
+        rule=5,
+        tests=("tests/unit/host/workers/test_successors.py",),
+    ),
+    Mutant(
         name="a heartbeat that failed is followed by the next in its own time",
         file="host/balancing/membership.py",
         before="wait = _PAUSE * self._interval",

@@ -84,7 +84,7 @@ def too_many_calls(
         ("query",): 2 * looks,
         ("changes",): looks,
         ("put_member", "remove_member"): looks,
-        ("ranges",): seconds + 10,
+        ("ranges",): seconds + 10 + 2 * ranges,  # twice at the end of one, for its parts
         ("replace", "patch"): each + looks,
         ("acquire",): each,
         ("create", "delete"): each,

@@ -11,7 +11,7 @@ from .limits import EACH_LOSS, LONGEST_UNREAD, UnreadWatch, too_many_calls
 from .running import simulate
 
 R1 = RangeId("r1")
-DEATH = 23  # a host is killed, and the others live on
+DEATH = 63  # a host is killed, and the others live on
 
 
 def look_until(

@@ -45,7 +45,7 @@ def test_nothing_is_lost_either_where_ranges_come_and_go_as_in_cosmos_db(seed: i
     simulate(seed, "cosmos")
 
 
-SUSPENDS = 5  # the machine of a host sleeps past the expiration
+SUSPENDS = 26  # the machine of a host sleeps past the expiration
 
 # Found in wild worlds, with people who interfere and observers that are odd.
 WILD = {
@@ -116,9 +116,8 @@ def test_nothing_is_lost_either_beside_them_in_a_wild_world(seed: int) -> None:
     simulate(seed, "cosmos", "cosmos", mixed=True, wild=True)
 
 
-@pytest.mark.parametrize("seed", [50_100_136], ids="seed-{}".format)
-def test_nothing_is_lost_where_ownership_is_forgotten(seed: int) -> None:
-    outcome = simulate(seed, wild=True)
+def test_nothing_is_lost_where_ownership_is_forgotten() -> None:
+    outcome = simulate(6, wild=True)
     assert any("ownership is forgotten" in x for x in outcome.story)
 
 

@@ -1,12 +1,16 @@
 """What the reader of a range that has ended writes into the leases of others."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
+
+import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.workers.successors import create_successors
+from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from tests.support.partless_feed import PartlessFeed
@@ -48,3 +52,38 @@ async def test_what_waited_for_a_range_is_not_read_beside_what_that_goes_on_in()
     assert waited is None or waited.ended
     assert followed is not None
     assert not followed.ended
+
+
+async def test_what_the_next_reader_wrote_is_not_undone_by_one_that_was_released() -> None:
+    """An operator released the range; the feed merged its halves before it was read again."""
+    container, events = MemoryLeases(), HostEvents(HostName("a"))
+    ended = Lease(range=span("0", "00", "ff"), continuation=START, epoch=1)
+    await container.create(ended)
+    half = span("1", "00", "80", "0")
+    superseded = await container.create(Lease(range=half, continuation=START))
+    await container.replace(superseded.finished())
+    before = await container.read(half.id)
+
+    async def released() -> None:
+        raise LeaseLost(ended, "it is now held by 'b'")
+
+    async def create(name: str) -> None:
+        await create_successors(
+            ended.range,
+            [Successor(range=span(name, "00", "80", "0"), start=Continuation("7"))],
+            feed=PartlessFeed(1),
+            container=container,
+            retrier=Retrier(events, Random(1)),
+            events=events,
+            check=lambda: None,
+            prove=released,
+        )
+
+    with pytest.raises(LeaseLost):
+        await create("1")
+    assert await container.read(half.id) == before
+    waiting = Lease(range=replace(half, id=RangeId("2")), continuation=START)
+    before = await container.create(waiting)
+    with pytest.raises(LeaseLost):
+        await create("3")
+    assert await container.read(before.range_id) == before
