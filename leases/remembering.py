@@ -20,10 +20,13 @@ from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, 
 
 
 class LeaseMemory:
-    """The highest epoch of each range, and where its checkpoint was if that is known."""
+    """The highest epoch of each range, where its checkpoint was if that is known, and which
+    leases had not ended when they were seen last.
+    """
 
     def __init__(self) -> None:
         self._epochs: dict[RangeId, int] = {}
+        self._open: set[RangeId] = set()
         self._checkpoints: dict[RangeId, tuple[int, Continuation]] = {}
 
     def note(self, leases: Iterable[Lease]) -> None:
@@ -35,8 +38,20 @@ class LeaseMemory:
             self._epochs[name] = lease.epoch
             if lease.ended:
                 self._checkpoints.pop(name, None)
-            elif lease.continuation is not None:
+                self._open.discard(name)
+                continue
+            self._open.add(name)
+            if lease.continuation is not None:
                 self._checkpoints[name] = (lease.epoch, lease.continuation)
+
+    @property
+    def open(self) -> frozenset[RangeId]:
+        """The leases that had not ended when they were seen last, and may have been deleted."""
+        return frozenset(self._open)
+
+    def forget(self, range_id: RangeId) -> None:
+        """There is no such lease any more; what it was is known on."""
+        self._open.discard(range_id)
 
     def recreated(self, lease: Lease) -> Lease:
         """Begin a lease that is to be created where the deleted one of its range was.

@@ -44,21 +44,25 @@ async def create_missing(
     ``parallelism`` of them. ``begin`` says, from 0 to 1, where to begin among many.
 
     Return whether any was missing. ``ranges`` come parents before their children. A lease
-    that ``memory`` knows was deleted by hand: it goes on from there. Raise
+    that ``memory`` knows was deleted by hand: it goes on from there; of one that holds keys
+    of a missing range and is not listed, it is looked up whether it was deleted. Raise
     ``RangeUnknown`` in the end if one has ended since, and is gone from the next list, and
     ``RangeRefused`` if one has no such start.
     """
     missing = _missing(with_parts(feed, ranges, leases), leases)
+    listed = leases
     if not leases and len(missing) < parallelism and not await container.list():
         missing = in_parts(feed, missing, parallelism)
     elif isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
-        listed_twice = [*leases, *await container.list()]
-        missing = _without_lease_on_keys(missing, listed_twice)
-        bounds = parts_without_lease(ranges, listed_twice)
+        listed = [*leases, *await container.list()]
+        missing = _without_lease_on_keys(missing, listed)
+        bounds = parts_without_lease(ranges, listed)
         missing += [feed.part(low, high) for low, high in bounds]
     elif isinstance(feed, KeepsParts) and missing:
-        listed_twice = [*leases, *await container.list()]  # one may lack the leases of parts
-        missing = _missing(with_parts(feed, ranges, listed_twice), listed_twice)
+        listed = [*leases, *await container.list()]  # one may lack the leases of parts
+        missing = _missing(with_parts(feed, ranges, listed), listed)
+    if missing and isinstance(feed, ReadsParts):
+        missing = await _without_unlisted_lease(missing, listed, container, memory)
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
     failed: list[RangeRefused | RangeUnknown] = []
 
@@ -150,6 +154,24 @@ def _without_lease_on_keys(
     except for the range that was split to make it: that one is before it.
     """
     return [x for x in missing if not any(_may_hold_keys(y, x) for y in leases)]
+
+
+async def _without_unlisted_lease(
+    missing: Sequence[FeedRange],
+    listed: Iterable[Lease],
+    container: LeaseContainer,
+    memory: LeaseMemory,
+) -> list[FeedRange]:
+    """Leave out what a lease holds that no listing shows, but this host has seen before."""
+    shown = {x.range_id for x in listed if not x.ended}.union(x.id for x in missing)
+    unlisted: list[Lease] = []
+    for range_id in memory.open.difference(shown):
+        stored = await container.read(range_id)
+        if stored is None:
+            memory.forget(range_id)
+        else:
+            unlisted.append(stored)
+    return [x for x in missing if not any(_may_hold_keys(y, x) for y in unlisted)]
 
 
 def _may_hold_keys(lease: Lease, found: FeedRange) -> bool:

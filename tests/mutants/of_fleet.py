@@ -429,7 +429,7 @@ FLEET = (
     Mutant(
         name="a range that is read in parts is read once more as a whole",
         file="host/balancing/missing_leases.py",
-        before="missing = _without_lease_on_keys(missing, listed_twice)",
+        before="missing = _without_lease_on_keys(missing, listed)",
         after="missing = list(missing)",
         rule=9,
         tests=(_RANGES,),

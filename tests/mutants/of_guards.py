@@ -86,7 +86,7 @@ GUARDS = (
     Mutant(
         name="one torn listing makes a second lease on the keys of a part",
         file="host/balancing/missing_leases.py",
-        before="bounds = parts_without_lease(ranges, listed_twice)",
+        before="bounds = parts_without_lease(ranges, listed)",
         after="bounds = parts_without_lease(ranges, leases)",
         rule=9,
         tests=(_RANGES,),

@@ -133,7 +133,7 @@ PARTS = (
     Mutant(
         name="a listing that lacks all parts creates their range beside them",
         file="host/balancing/missing_leases.py",
-        before="_missing(with_parts(feed, ranges, listed_twice), listed_twice)",
+        before="_missing(with_parts(feed, ranges, listed), listed)",
         after="missing",
         rule=12,
         tests=(f"{_LOGS}::test_a_listing_that_lacks_all_parts_does_not_create_their_range",),
@@ -176,6 +176,16 @@ PARTS = (
         after=":\n",
         rule=12,
         tests=(f"{_SYNC}::test_a_listing_that_lacks_all_leases_makes_no_parts_beside_them",),
+    ),
+    Mutant(
+        name="two listings that lack a merged lease bring its parts back beside it",
+        file="host/balancing/missing_leases.py",
+        before="if not any(_may_hold_keys(y, x) for y in unlisted)",
+        after="if unlisted or missing",
+        rule=12,
+        tests=(
+            f"{_SYNC}::test_a_merged_lease_that_no_listing_shows_comes_apart_only_if_it_was_deleted",
+        ),
     ),
     Mutant(
         name="the first leases are fewer than were asked for",

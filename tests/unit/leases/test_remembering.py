@@ -46,3 +46,16 @@ def test_an_answer_that_comes_late_does_not_replace_what_is_known() -> None:
 def test_what_was_never_seen_begins_as_it_is() -> None:
     assert LeaseMemory().recreated(NEW) == NEW
     assert LeaseMemory().above(NEW.taken_by(A, A1)) == NEW.taken_by(A, A1)
+
+
+def test_a_lease_is_open_until_it_is_seen_as_ended_or_deleted() -> None:
+    memory = LeaseMemory()
+    memory.note([replace(NEW, epoch=3)])
+    memory.note([replace(NEW, epoch=2).finished()])  # an answer that comes late
+    assert memory.open == {R0}
+    memory.note([replace(NEW, epoch=3).finished()])
+    assert memory.open == set()
+    memory.note([replace(NEW, epoch=4)])
+    memory.forget(R0)
+    assert memory.open == set()
+    assert memory.above(NEW.taken_by(A, A1)).epoch == 5

@@ -556,6 +556,42 @@ async def test_a_part_that_only_one_listing_lacks_gets_no_second_lease() -> None
     assert sorted(x.range_id for x in await leases.list()) == ["-4", "4-8"]
 
 
+class OldListing(MemoryLeases):
+    """Its listings show what was there, whatever has been written since."""
+
+    shown: Sequence[Lease] = ()
+
+    async def list(self) -> list[Lease]:
+        return [*self.shown]
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_merged_lease_that_no_listing_shows_comes_apart_only_if_it_was_deleted(
+    *, deleted: bool
+) -> None:
+    leases, memory = OldListing(), LeaseMemory()
+    whole = FeedRange(id=RangeId("0"), low="", high="FF")
+    merged = replace(whole, id=RangeId("-FF.1"), parents=(RangeId("-7F"),))
+    lease = Lease(range=merged, continuation=Continuation('"0"'), epoch=3)
+    stored = await leases.create(lease)
+    memory.note([stored])
+    if deleted:
+        await leases.delete(stored)
+    await create_missing(
+        ShiftingReader(ShiftingStore()),
+        leases,
+        "beginning",
+        ranges=[whole],
+        leases=await leases.list(),
+        events=EVENTS,
+        memory=memory,
+        parallelism=2,
+    )
+    leases.shown = await MemoryLeases.list(leases)
+    expected = ["-7F", "7F-FF"] if deleted else ["-FF.1"]
+    assert sorted(x.range_id for x in await leases.list()) == expected
+
+
 async def test_a_deleted_lease_goes_on_above_its_epochs_and_from_its_checkpoint() -> None:
     feed, stored, memory = MemoryFeed(1), MemoryLeases(), LeaseMemory()
     leases = RememberingContainer(stored, memory)
