@@ -225,9 +225,8 @@ class _Succession:
         await self.retrier.call(doing, checked)
 
     async def _delete(self, stored: Lease) -> None:
-        await (
-            self.prove()
-        )  # after it was read: what another reader writes later moves its version
+        # After it was read: whatever another reader writes later moves its version.
+        await self.prove()
         with suppress(LeaseConflict, LeaseGone):
             await self.container.delete(stored)
             self.events.deleted(stored, SUPERSEDED)

@@ -131,6 +131,14 @@ FLEET = (
         tests=("tests/unit/host/workers/test_successors.py",),
     ),
     Mutant(
+        name="a reader that was released deletes what the next one has written",
+        file="host/workers/successors.py",
+        before="later moves its version.\n        await self.prove()\n",
+        after="later moves its version.\n",
+        rule=5,
+        tests=("tests/unit/host/workers/test_successors.py",),
+    ),
+    Mutant(
         name="a heartbeat that failed is followed by the next in its own time",
         file="host/balancing/membership.py",
         before="wait = _PAUSE * self._interval",

@@ -57,7 +57,7 @@ async def test_what_waited_for_a_range_is_not_read_beside_what_that_goes_on_in()
 async def test_what_the_next_reader_wrote_is_not_undone_by_one_that_was_released() -> None:
     """An operator released the range; the feed merged its halves before it was read again."""
     container, events = MemoryLeases(), HostEvents(HostName("a"))
-    ended = Lease(range=span("0", "00", "ff"), continuation=START, epoch=1)
+    ended = Lease(range=span("0", "00", "ff", "4"), continuation=START, epoch=1)
     await container.create(ended)
     half = span("1", "00", "80", "0")
     superseded = await container.create(Lease(range=half, continuation=START))
@@ -82,6 +82,11 @@ async def test_what_the_next_reader_wrote_is_not_undone_by_one_that_was_released
     with pytest.raises(LeaseLost):
         await create("1")
     assert await container.read(half.id) == before
+    ancestor = Lease(range=span("4", "00", "80"), continuation=START, epoch=1)
+    before = await container.create(ancestor.finished())
+    with pytest.raises(LeaseLost):
+        await create("4")
+    assert await container.read(before.range_id) == before
     waiting = Lease(range=replace(half, id=RangeId("2")), continuation=START)
     before = await container.create(waiting)
     with pytest.raises(LeaseLost):
