@@ -15,12 +15,13 @@ from changefeed.leases.conditional import ConditionalCheckpoints
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.separate_stores import SeparateStores
 
-OWNERSHIP = Kind(folder="ownership", form=Lease)
-CHECKPOINTS = Kind(folder="checkpoint", form=Checkpoint)
-MEMBERS = Kind(folder=f"{OWNERSHIP.folder}-members", form=Member)
-"""Its name begins as that of leases, so that one listing shows both. The Event Hubs SDKs list
-what is in the folder of leases alone.
+_OWNERS = "owner"
+"""What the names of leases and of hosts begin with, so that one listing shows both. Some of the
+Event Hubs SDKs read whatever begins with ``ownership``.
 """
+OWNERSHIP = Kind(folder=f"{_OWNERS}ship", form=Lease)
+CHECKPOINTS = Kind(folder="checkpoint", form=Checkpoint)
+MEMBERS = Kind(folder=f"{_OWNERS}-hosts", form=Member)
 
 
 @asynccontextmanager
@@ -36,7 +37,7 @@ async def open_leases(
 async def open_ownership(
     scheme: str, place: str, access: BlobAccess | None = None, *, create: bool = False
 ) -> AsyncIterator[BlobOwnership]:
-    """Ownership alone, under ``ownership``; hosts under ``ownership-members``."""
+    """Ownership alone, under ``ownership``; hosts under ``owner-hosts``."""
     async with _opened(scheme, place, access, create=create) as (client, address):
         yield _ownership(client, address)
 
@@ -68,6 +69,7 @@ def _ownership(client: ContainerClient, address: BlobAddress) -> BlobOwnership:
         BlobTable(client, address, OWNERSHIP),
         BlobTable(client, address, MEMBERS),
         BlobFeedText(client, address),
+        beginning=f"{address.prefix}/{_OWNERS}",
     )
 
 

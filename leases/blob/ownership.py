@@ -9,16 +9,21 @@ from changefeed.leases.listing import WHOLE, ListedChanges
 class BlobOwnership(ConditionalOwnership):
     """An ``OwnershipStore`` that is listed with its members in one request.
 
-    The name of the members' folder begins with that of the leases'. Blob Storage cannot say in
-    time what has changed: each answer has everything.
+    The names of all their blobs have one ``beginning``. Blob Storage cannot say in time what
+    has changed: each answer has everything.
     """
 
     def __init__(
-        self, leases: BlobTable[Lease], members: BlobTable[Member], feed: FeedText
+        self,
+        leases: BlobTable[Lease],
+        members: BlobTable[Member],
+        feed: FeedText,
+        *,
+        beginning: str,
     ) -> None:
         super().__init__(leases, members, feed)
         self._tables = leases, members
-        self._beginning = leases.folder.removesuffix("/")
+        self._beginning = beginning
 
     async def changes_since(self, token: str) -> ListedChanges:  # noqa: ARG002 - of the protocol
         leases, members = self._tables

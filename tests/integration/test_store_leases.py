@@ -566,13 +566,16 @@ async def test_an_event_processor_lists_what_hosts_wrote(azurite: Azurite) -> No
         assert (owned["partition_id"], owned["owner_id"]) == ("0", "a")
         (reached,) = await theirs.list_checkpoints(*HUB)
         assert (reached["offset"], reached["sequence_number"]) == ("42", 42)
+        whole = "/".join(HUB).lower()  # versions below 1.1.2 read what begins so as ownership
+        blobs = theirs._container_client.list_blobs(name_starts_with=f"{whole}/ownership")
+        assert [x.name async for x in blobs] == [f"{whole}/ownership/0"]
 
 
 async def test_leases_and_hosts_in_blobs_are_listed_in_one_request(
     azurite: Azurite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = blob_address(azurite, "listed-once/p")
-    beside = [f"{address}/ownership-else", f"{address}s"]  # whose names begin alike
+    beside = [f"{address}/owner-else", f"{address}s"]  # whose names begin alike
     listed, really = list[str](), ContainerClient.list_blobs
 
     def counted(client: ContainerClient, *, name_starts_with: str, **options: Any) -> Any:
@@ -593,7 +596,7 @@ async def test_leases_and_hosts_in_blobs_are_listed_in_one_request(
             found, members = await listing.list_fleet(_alone)
             assert sorted(x.range_id for x in found) == ["r0", "r1", "r2"]
             assert sorted(x.name for x in members) == ["h0", "h1", "h2"]
-    assert listed.count("p/ownership") == 2
+    assert listed.count("p/owner") == 2
     assert len(listed) == 3  # only the first look asks for the members apart
 
 
