@@ -148,6 +148,27 @@ async def test_a_heartbeat_whose_answer_was_lost_is_followed_by_the_next(lost: s
         assert (await record(container)).sign_of_life != before
 
 
+class Late(MemoryLeases):
+    """Answers a while after it has written."""
+
+    takes = 0.0
+
+    async def put_member(self, member: Member) -> Member:
+        stored = await super().put_member(member)
+        await asyncio.sleep(self.takes)
+        return stored
+
+
+async def test_a_heartbeat_whose_answer_comes_late_does_not_delay_the_next() -> None:
+    container, sent = Late(), list[float]()
+    member = membership(container, "one", on_beat=sent.append)
+    await member.join()
+    container.takes = 4.0
+    async with living(member):
+        await asyncio.sleep(3.5 * BEAT)
+    assert sent == pytest.approx([0, BEAT, 2 * BEAT, 3 * BEAT])
+
+
 async def test_a_host_that_wakes_up_finds_its_name_taken() -> None:
     container = MemoryLeases()
     frozen = membership(container, "frozen")
