@@ -117,6 +117,7 @@ class RememberingContainer:
 
     async def delete(self, lease: Lease) -> None:
         await self._container.delete(lease)
+        self._memory.forget(lease.range_id)
 
     async def members(self) -> Sequence[Member]:
         return await self._container.members()

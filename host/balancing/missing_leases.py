@@ -10,6 +10,7 @@ from changefeed.feeds.feed import (
     Feed,
     FeedRange,
     KeepsParts,
+    RangeId,
     ReadsParts,
     RemembersRanges,
     StartAt,
@@ -41,7 +42,8 @@ async def create_missing(
     """Create a lease for each range without one, its start resolved once and for all.
 
     The first leases of a feed are of parts of its ranges, where it takes these to make
-    ``parallelism`` of them. ``begin`` says, from 0 to 1, where to begin among many.
+    ``parallelism`` of them; hosts that start together create the same ones. ``begin`` says,
+    from 0 to 1, where to begin among many.
 
     Return whether any was missing. ``ranges`` come parents before their children. A lease
     that ``memory`` knows was deleted by hand: it goes on from there; of one that holds keys
@@ -49,18 +51,7 @@ async def create_missing(
     ``RangeUnknown`` in the end if one has ended since, and is gone from the next list, and
     ``RangeRefused`` if one has no such start.
     """
-    missing = _missing(with_parts(feed, ranges, leases), leases)
-    listed = leases
-    if not leases and len(missing) < parallelism and not await container.list():
-        missing = in_parts(feed, missing, parallelism)
-    elif isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
-        listed = [*leases, *await container.list()]
-        missing = _without_lease_on_keys(missing, listed)
-        bounds = parts_without_lease(ranges, listed)
-        missing += [feed.part(low, high) for low, high in bounds]
-    elif isinstance(feed, KeepsParts) and missing:
-        listed = [*leases, *await container.list()]  # one may lack the leases of parts
-        missing = _missing(with_parts(feed, ranges, listed), listed)
+    missing, listed = await _missing_twice(feed, container, ranges, leases, parallelism)
     if missing and isinstance(feed, ReadsParts):
         missing = await _without_unlisted_lease(missing, listed, container, memory)
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
@@ -84,6 +75,32 @@ async def create_missing(
     if failed:
         raise failed[0]
     return bool(missing)
+
+
+async def _missing_twice(
+    feed: Feed,
+    container: LeaseContainer,
+    ranges: Sequence[FeedRange],
+    leases: Sequence[Lease],
+    parallelism: int,
+) -> tuple[list[FeedRange], Sequence[Lease]]:
+    """Return what needs a lease from here, and the listings that say so: two, where one that
+    lacks some leases would have keys read twice.
+    """
+    if _first_parts(feed, ranges, leases, parallelism):
+        leases = [*leases, *await container.list()]
+        if first := _first_parts(feed, ranges, leases, parallelism):
+            return first, leases
+    missing = _missing(with_parts(feed, ranges, leases), leases)
+    if isinstance(feed, RemembersRanges) and (missing or parts_without_lease(ranges, leases)):
+        listed = [*leases, *await container.list()]
+        missing = _without_lease_on_keys(missing, listed)
+        bounds = parts_without_lease(ranges, listed)
+        return [*missing, *(feed.part(low, high) for low, high in bounds)], listed
+    if isinstance(feed, KeepsParts) and missing:
+        listed = [*leases, *await container.list()]
+        return _missing(with_parts(feed, ranges, listed), listed), listed
+    return missing, leases
 
 
 def _missing(ranges: Sequence[FeedRange], leases: Sequence[Lease]) -> list[FeedRange]:
@@ -128,6 +145,28 @@ async def _create_beside_others(
         size *= 2
 
 
+def _first_parts(
+    feed: Feed, ranges: Sequence[FeedRange], leases: Sequence[Lease], parallelism: int
+) -> list[FeedRange]:
+    """Return what is missing of the first leases, as long as there are no others.
+
+    Another host may be creating them just now, or have died over it: a range of which some
+    parts have a lease is not to be created whole, nor what is left of it as one part.
+    """
+    whole = _missing(ranges, ())
+    if len(whole) >= parallelism or any(x.ended for x in leases):
+        return []
+    try:
+        first = in_parts(feed, whole, parallelism)
+    except FeedRefused:
+        if leases:
+            return []  # the setting counts for the first leases alone
+        raise
+    missing = {x.id for x in first}.difference(x.range_id for x in leases)
+    others = {x.range_id for x in leases}.difference(x.id for x in first)
+    return [] if others else [x for x in first if x.id in missing]
+
+
 def in_parts(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> list[FeedRange]:
     """Cut ranges into parts, of about as many keys each within one, to have so many.
 
@@ -165,12 +204,15 @@ async def _without_unlisted_lease(
     """Leave out what a lease holds that no listing shows, but this host has seen before."""
     shown = {x.range_id for x in listed if not x.ended}.union(x.id for x in missing)
     unlisted: list[Lease] = []
-    for range_id in memory.open.difference(shown):
+
+    async def look_up(range_id: RangeId) -> None:
         stored = await container.read(range_id)
         if stored is None:
             memory.forget(range_id)
         else:
             unlisted.append(stored)
+
+    await for_each(memory.open.difference(shown), look_up, at_once=_AT_ONCE)
     return [x for x in missing if not any(_may_hold_keys(y, x) for y in unlisted)]
 
 

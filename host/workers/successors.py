@@ -46,8 +46,8 @@ async def create_successors(
 
     Parts that an owner splits off say their ``load``, and that they came a short while ago.
     ``check`` raises once the ended range may be another's, and nothing is written then. That it
-    is not, ``prove`` shows by a write of its lease, before a lease that is there already is
-    changed: an operator may have released the range, and its next reader written that lease.
+    is not, ``prove`` shows by a write of its lease, before each other write: an operator may
+    have released the range, and its next reader may have ended it in other ranges.
     A range that was merged waits for its other parents: for those that have a lease and
     have not ended, and for those whose lease is yet to come, because they can still be
     read and were not read yet. Not for those that are named though they held other keys:
@@ -220,20 +220,19 @@ class _Succession:
     async def _write(self, doing: str, call: Callable[[], Awaitable[object]]) -> None:
         async def checked() -> None:
             self.check()
+            # After it was read: whatever another reader writes later moves its version.
+            await self.prove()
             await call()
 
         await self.retrier.call(doing, checked)
 
     async def _delete(self, stored: Lease) -> None:
-        # After it was read: whatever another reader writes later moves its version.
-        await self.prove()
         with suppress(LeaseConflict, LeaseGone):
             await self.container.delete(stored)
             self.events.deleted(stored, SUPERSEDED)
 
     async def _replace(self, wanted: Lease) -> None:
         """Write it, unless others have just written it: it is then read again."""
-        await self.prove()  # as for ``_delete``
         with suppress(LeaseConflict, LeaseGone):
             await self.container.replace(wanted)
 

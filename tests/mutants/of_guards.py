@@ -78,8 +78,8 @@ GUARDS = (
     Mutant(
         name="the lease of a part of a merged range is never created again",
         file="host/balancing/missing_leases.py",
-        before="        missing += [feed.part(low, high) for low, high in bounds]\n",
-        after="",
+        before="[*missing, *(feed.part(low, high) for low, high in bounds)], listed",
+        after="missing, listed",
         rule=12,
         tests=("tests/integration/cosmos/test_feed_under_host.py",),
     ),

@@ -172,8 +172,8 @@ PARTS = (
     Mutant(
         name="a listing that lacks all leases makes parts beside them",
         file="host/balancing/missing_leases.py",
-        before=" and not await container.list():\n",
-        after=":\n",
+        before="        leases = [*leases, *await container.list()]\n",
+        after="",
         rule=12,
         tests=(f"{_SYNC}::test_a_listing_that_lacks_all_leases_makes_no_parts_beside_them",),
     ),
@@ -185,6 +185,26 @@ PARTS = (
         rule=12,
         tests=(
             f"{_SYNC}::test_a_merged_lease_that_no_listing_shows_comes_apart_only_if_it_was_deleted",
+        ),
+    ),
+    Mutant(
+        name="what is left of first leases that another host creates is created whole",
+        file="host/balancing/missing_leases.py",
+        before="    return [] if others else",
+        after="    return [] if leases else",
+        rule=12,
+        tests=(
+            f"{_SYNC}::test_a_host_creates_the_same_first_leases_as_one_that_is_just_doing_it",
+        ),
+    ),
+    Mutant(
+        name="first leases are made anew beside leases that have ended",
+        file="host/balancing/missing_leases.py",
+        before=" or any(x.ended for x in leases):\n",
+        after=":\n",
+        rule=12,
+        tests=(
+            f"{_SYNC}::test_what_is_missing_of_leases_that_were_read_is_created_as_one_part",
         ),
     ),
     Mutant(

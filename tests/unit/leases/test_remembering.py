@@ -59,3 +59,12 @@ def test_a_lease_is_open_until_it_is_seen_as_ended_or_deleted() -> None:
     memory.forget(R0)
     assert memory.open == set()
     assert memory.above(NEW.taken_by(A, A1)).epoch == 5
+
+
+async def test_a_lease_that_a_host_deletes_is_not_open() -> None:
+    memory, stored = LeaseMemory(), MemoryLeases()
+    leases = RememberingContainer(stored, memory)
+    created = await leases.create(NEW)
+    assert memory.open == {R0}
+    await leases.delete(created)
+    assert memory.open == set()

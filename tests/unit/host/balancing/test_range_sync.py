@@ -689,12 +689,44 @@ async def first_leases(feed: Feed, leases: MemoryLeases, parallelism: int) -> No
     )
 
 
-async def test_the_rest_of_first_leases_that_were_cut_off_is_created_as_one_part() -> None:
-    store, leases = ShiftingStore(), MemoryLeases()
-    first = FeedRange(id=RangeId("-3F"), low="", high="3F")
-    await leases.create(Lease(range=first, continuation=Continuation('"0"')))
-    await first_leases(ShiftingReader(store), leases, 4)
+def shifting(ranges: int) -> Feed:
+    store = ShiftingStore()
+    while len(store.physical) < ranges:
+        store.split(store.physical[0].id)
+    return ShiftingReader(store)
+
+
+@pytest.mark.parametrize("feed", [MemoryFeed(2), shifting(2)], ids=["log", "cosmos"])
+async def test_a_host_creates_the_same_first_leases_as_one_that_is_just_doing_it(
+    feed: Feed,
+) -> None:
+    whole = MemoryLeases()
+    await first_leases(feed, whole, 8)
+    cut = await whole.list()
+    assert len(cut) == 8
+    for there in range(1, 8):
+        leases = MemoryLeases()
+        for lease in cut[:there]:
+            await leases.create(replace(lease, continuation=Continuation("0")))
+        await first_leases(feed, leases, 8)
+        assert {x.range_id for x in await leases.list()} == {x.range_id for x in cut}
+
+
+async def test_what_is_missing_of_leases_that_were_read_is_created_as_one_part() -> None:
+    feed, leases = shifting(1), MemoryLeases()
+    first = Lease(range=FeedRange(id=RangeId("-3F"), low="", high="3F"), epoch=2)
+    await leases.create(replace(first, continuation=Continuation('"0"')).finished())
+    await first_leases(feed, leases, 4)
     assert sorted(x.range_id for x in await leases.list()) == ["-3F", "3F-FF"]
+
+
+async def test_a_higher_parallelism_than_a_feed_can_have_is_refused_only_for_first_leases() -> (
+    None
+):
+    feed, leases = PartlessFeed(3), MemoryLeases()
+    await first_leases(feed, leases, 3)
+    await first_leases(feed, leases, 4)
+    assert len(await leases.list()) == 3
 
 
 async def test_a_listing_that_lacks_all_leases_makes_no_parts_beside_them() -> None:

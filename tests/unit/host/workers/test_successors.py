@@ -82,6 +82,9 @@ async def test_what_the_next_reader_wrote_is_not_undone_by_one_that_was_released
     with pytest.raises(LeaseLost):
         await create("1")
     assert await container.read(half.id) == before
+    with pytest.raises(LeaseLost):
+        await create("5")
+    assert await container.read(RangeId("5")) is None
     ancestor = Lease(range=span("4", "00", "80"), continuation=START, epoch=1)
     before = await container.create(ancestor.finished())
     with pytest.raises(LeaseLost):
