@@ -1,7 +1,7 @@
 """Which ranges of a feed have no lease and need one from here, and creating these."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from operator import itemgetter
 
@@ -151,23 +151,27 @@ def _first_parts(
     """Return what is missing of the first leases, as long as there are no others.
 
     Another host may be creating them just now, or have died over it: a range of which some
-    parts have a lease is not to be created whole, nor what is left of it as one part.
+    parts have a lease is not to be created whole, nor what is left of it as one part. What
+    another range goes on in is left to the reader of that, once there are leases.
     """
-    whole = _missing(ranges, ())
-    if len(whole) >= parallelism or any(x.ended for x in leases):
+    if len(ranges) >= parallelism or any(x.ended for x in leases):
         return []
     try:
-        first = in_parts(feed, whole, parallelism)
+        cut = in_parts(feed, ranges, parallelism)
     except FeedRefused:
         if leases:
             return []  # the setting counts for the first leases alone
         raise
-    missing = {x.id for x in first}.difference(x.range_id for x in leases)
-    others = {x.range_id for x in leases}.difference(x.id for x in first)
-    return [] if others else [x for x in first if x.id in missing]
+    known = {x.range_id for x in leases}
+    if known.difference(part.id for parts in cut.values() for part in parts):
+        return []
+    first = [x.id for x in ranges if not leases or cut.keys().isdisjoint(x.parents)]
+    return [part for x in first for part in cut[x] if part.id not in known]
 
 
-def in_parts(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> list[FeedRange]:
+def in_parts(
+    feed: Feed, ranges: Sequence[FeedRange], parallelism: int
+) -> Mapping[RangeId, Sequence[FeedRange]]:
     """Cut ranges into parts, of about as many keys each within one, to have so many.
 
     All hosts that create first leases together cut alike. Raise ``FeedRefused`` where the
@@ -179,7 +183,7 @@ def in_parts(feed: Feed, ranges: Sequence[FeedRange], parallelism: int) -> list[
             f"cannot be read in parts: leave the setting out"
         )
     into = ceil(parallelism / len(ranges)) if ranges else 0
-    return [part for found in ranges for part in feed.cut(found, into)]
+    return {x.id: feed.cut(x, into) for x in ranges}
 
 
 def _without_lease_on_keys(

@@ -190,12 +190,20 @@ PARTS = (
     Mutant(
         name="what is left of first leases that another host creates is created whole",
         file="host/balancing/missing_leases.py",
-        before="    return [] if others else",
-        after="    return [] if leases else",
+        before="    if known.difference(",
+        after="    if known or known.difference(",
         rule=12,
         tests=(
             f"{_SYNC}::test_a_host_creates_the_same_first_leases_as_one_that_is_just_doing_it",
         ),
+    ),
+    Mutant(
+        name="what a range goes on in is made as first leases, before its reader is there",
+        file="host/balancing/missing_leases.py",
+        before="if not leases or cut.keys().isdisjoint(x.parents)]",
+        after="]",
+        rule=12,
+        tests=(f"{_SYNC}::test_what_comes_of_a_range_is_made_by_its_reader_in_parts_or_not",),
     ),
     Mutant(
         name="first leases are made anew beside leases that have ended",

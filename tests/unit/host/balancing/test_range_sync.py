@@ -720,6 +720,15 @@ async def test_what_is_missing_of_leases_that_were_read_is_created_as_one_part()
     assert sorted(x.range_id for x in await leases.list()) == ["-3F", "3F-FF"]
 
 
+async def test_what_comes_of_a_range_is_made_by_its_reader_in_parts_or_not() -> None:
+    feed, leases = MemoryFeed(5), MemoryLeases()
+    await first_leases(feed, leases, 9)
+    before = await leases.list()
+    feed.split(R0)
+    await first_leases(feed, leases, 9)  # seven ranges by now, each of which would be halved
+    assert await leases.list() == before
+
+
 async def test_a_higher_parallelism_than_a_feed_can_have_is_refused_only_for_first_leases() -> (
     None
 ):
