@@ -129,8 +129,8 @@ class Membership:
                 wait = _PAUSE * self._interval
                 self._events.retrying("heartbeat", error, wait)
             else:
-                gone = self._clock() - self._sent  # its answer may have come late
-                wait = max(_PAUSE * self._interval, self._interval - gone)
+                passed = self._clock() - self._sent  # its answer may have come late
+                wait = max(_PAUSE * self._interval, self._interval - passed)
 
     async def send_along(self, ask: AskFleet) -> ListedFleet | None:
         """List the fleet by ``ask``, with a heartbeat if one is due; raise what that raises."""

@@ -217,7 +217,7 @@ async def _without_unlisted_lease(
             unlisted.append(stored)
 
     await for_each(memory.open.difference(shown), look_up, at_once=_AT_ONCE)
-    return [x for x in missing if not any(_may_hold_keys(y, x) for y in unlisted)]
+    return _without_lease_on_keys(missing, unlisted)
 
 
 def _may_hold_keys(lease: Lease, found: FeedRange) -> bool:

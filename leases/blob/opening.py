@@ -15,13 +15,13 @@ from changefeed.leases.conditional import ConditionalCheckpoints
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.separate_stores import SeparateStores
 
-_OWNERS = "owner"
-"""What the names of leases and of hosts begin with, so that one listing shows both. Some of the
-Event Hubs SDKs read whatever begins with ``ownership``.
-"""
-OWNERSHIP = Kind(folder=f"{_OWNERS}ship", form=Lease)
+OWNERSHIP = Kind(folder="ownership", form=Lease)
 CHECKPOINTS = Kind(folder="checkpoint", form=Checkpoint)
-MEMBERS = Kind(folder=f"{_OWNERS}-hosts", form=Member)
+MEMBERS = Kind(folder="owner-hosts", form=Member)
+_BEGINNING = "owner"
+"""What the folders of leases and hosts begin with, so that one listing shows both. Not with
+``ownership``: some of the Event Hubs SDKs read whatever begins so.
+"""
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ def _ownership(client: ContainerClient, address: BlobAddress) -> BlobOwnership:
         BlobTable(client, address, OWNERSHIP),
         BlobTable(client, address, MEMBERS),
         BlobFeedText(client, address),
-        beginning=f"{address.prefix}/{_OWNERS}",
+        beginning=f"{address.prefix}/{_BEGINNING}",
     )
 
 

@@ -133,7 +133,7 @@ FLEET = (
     Mutant(
         name="a heartbeat whose answer came late is followed a whole interval after that",
         file="host/balancing/membership.py",
-        before="self._interval - gone)",
+        before="self._interval - passed)",
         after="self._interval)",
         rule=5,
         tests=(_MEMBERSHIP,),

@@ -180,8 +180,8 @@ PARTS = (
     Mutant(
         name="two listings that lack a merged lease bring its parts back beside it",
         file="host/balancing/missing_leases.py",
-        before="if not any(_may_hold_keys(y, x) for y in unlisted)",
-        after="if unlisted or missing",
+        before="return _without_lease_on_keys(missing, unlisted)",
+        after="return list(missing)",
         rule=12,
         tests=(
             f"{_SYNC}::test_a_merged_lease_that_no_listing_shows_comes_apart_only_if_it_was_deleted",
@@ -206,7 +206,7 @@ PARTS = (
         tests=(f"{_SYNC}::test_what_comes_of_a_range_is_made_by_its_reader_in_parts_or_not",),
     ),
     Mutant(
-        name="first leases are made anew beside leases that have ended",
+        name="first leases are created again once some of them have ended",
         file="host/balancing/missing_leases.py",
         before=" or any(x.ended for x in leases):\n",
         after=":\n",

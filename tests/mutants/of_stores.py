@@ -321,8 +321,8 @@ STORES = (
     Mutant(
         name="an event processor finds our hosts among its partitions",
         file="leases/blob/opening.py",
-        before='f"{_OWNERS}-hosts"',
-        after='f"{_OWNERS}ship-hosts"',
+        before='folder="owner-hosts"',
+        after='folder="ownership-hosts"',
         rule=0,
         tests=(f"{_STORES}::test_an_event_processor_lists_what_hosts_wrote",),
     ),

@@ -570,23 +570,13 @@ async def test_a_merged_lease_that_no_listing_shows_comes_apart_only_if_it_was_d
     *, deleted: bool
 ) -> None:
     leases, memory = OldListing(), LeaseMemory()
-    whole = FeedRange(id=RangeId("0"), low="", high="FF")
-    merged = replace(whole, id=RangeId("-FF.1"), parents=(RangeId("-7F"),))
+    merged = FeedRange(id=RangeId("-FF.1"), low="", high="FF", parents=(RangeId("-7F"),))
     lease = Lease(range=merged, continuation=Continuation('"0"'), epoch=3)
     stored = await leases.create(lease)
     memory.note([stored])
     if deleted:
         await leases.delete(stored)
-    await create_missing(
-        ShiftingReader(ShiftingStore()),
-        leases,
-        "beginning",
-        ranges=[whole],
-        leases=await leases.list(),
-        events=EVENTS,
-        memory=memory,
-        parallelism=2,
-    )
+    await first_leases(shifting(1), leases, 2, memory)
     leases.shown = await MemoryLeases.list(leases)
     expected = ["-7F", "7F-FF"] if deleted else ["-FF.1"]
     assert sorted(x.range_id for x in await leases.list()) == expected
@@ -676,7 +666,9 @@ async def test_the_first_leases_are_of_parts_where_more_ranges_are_asked_for(
     assert sorted(x.range_id for x in await leases.list()) == created
 
 
-async def first_leases(feed: Feed, leases: MemoryLeases, parallelism: int) -> None:
+async def first_leases(
+    feed: Feed, leases: MemoryLeases, parallelism: int, memory: LeaseMemory | None = None
+) -> None:
     await create_missing(
         feed,
         leases,
@@ -684,7 +676,7 @@ async def first_leases(feed: Feed, leases: MemoryLeases, parallelism: int) -> No
         ranges=await feed.ranges(),
         leases=await leases.list(),
         events=EVENTS,
-        memory=LeaseMemory(),
+        memory=memory or LeaseMemory(),
         parallelism=parallelism,
     )
 
