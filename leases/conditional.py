@@ -259,14 +259,9 @@ class ConditionalCheckpoints:
             raise CheckpointConflict(f"{name} is not there")
         raise CheckpointConflict(f"{name} was written since it was read")
 
-    async def delete(self, range_id: RangeId) -> None:
-        for _ in range(_ATTEMPTS):
-            stored = await self._checkpoints.get(range_id)
-            if stored is None or await self._checkpoints.delete(range_id, stored.version):
-                return
-        raise ContainerUnavailable(
-            f"the checkpoint of {range_id!r} changes faster than it can be deleted"
-        )
+    async def delete(self, checkpoint: Checkpoint) -> None:
+        _, _, version = checkpoint.version.partition(" ")
+        await self._checkpoints.delete(checkpoint.range_id, Version(version))
 
 
 def _with_epoch(checkpoint: Checkpoint) -> Checkpoint:

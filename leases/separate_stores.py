@@ -18,16 +18,17 @@ acquire    A new owner, and a checkpoint still open to the old one. No host read
            the new epoch yet. Last writes of the old owner may come in until a host
            claims; the one that claims finds them.
 delete     A checkpoint without a lease, as after ``create``. To forget that as well,
-           create the lease and delete it again. A lease that is created in the very
-           moment between may lose its checkpoint instead, and is then refused.
+           create the lease and delete it again. Who adopts it writes it, so that the one
+           that deletes late no longer knows its version, and leaves it.
 
 A write that is delayed on its way names the version it was meant for. Every later write
 and every claim moves that version, so a late write comes in before them or not at all.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from uuid import uuid4
 
 import msgspec
 
@@ -40,7 +41,7 @@ from changefeed.leases.errors import (
     LeaseGone,
 )
 from changefeed.leases.feed_identity import KeepsFeedIdentity
-from changefeed.leases.lease import Checkpoint, Lease, Member, Version
+from changefeed.leases.lease import Checkpoint, Lease, Member, Version, WriteId
 from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
 from changefeed.leases.stores import (
     CheckpointConflict,
@@ -124,16 +125,29 @@ class SeparateStores:
         raise ContainerUnavailable(f"lease {range_id!r} changes faster than it can be read")
 
     async def create(self, lease: Lease) -> Lease:
-        # Look first: a wiped checkpoint must not be recreated under a lease in use.
-        owned = await self._ownership.read(lease.range_id)
-        if owned is not None:
-            return _listed(owned)
         first = _checkpoint_of(lease, Version(""), epoch=lease.epoch)
-        checkpoint = await self._checkpoints.create(first)
-        # One that was left behind may have been claimed; epochs never go down.
-        epoch = max(lease.epoch, checkpoint.epoch)
-        bare = replace(lease.without_continuation(), epoch=epoch)
-        return _whole(await self._ownership.create(bare), checkpoint)
+        first = replace(first, write_id=WriteId(uuid4().hex))
+        for _ in range(_ATTEMPTS):
+            # Look first: a wiped checkpoint must not be recreated under a lease in use.
+            owned = await self._ownership.read(lease.range_id)
+            if owned is not None:
+                return _listed(owned)
+            with suppress(CheckpointConflict):
+                checkpoint = await self._create_or_adopt(first)
+                # One that was left behind may have been claimed; epochs never go down.
+                epoch = max(lease.epoch, checkpoint.epoch)
+                bare = replace(lease.without_continuation(), epoch=epoch)
+                return _whole(await self._ownership.create(bare), checkpoint)
+        raise ContainerUnavailable(
+            f"the checkpoint of {lease.range_id!r} changes faster than it can be adopted"
+        )
+
+    async def _create_or_adopt(self, first: Checkpoint) -> Checkpoint:
+        found = await self._checkpoints.create(first)
+        if found.write_id == first.write_id:
+            return found
+        # Left behind: a write shuts out who is still about to delete it.
+        return await self._checkpoints.write(replace(found, write_id=first.write_id))
 
     async def replace(self, lease: Lease) -> Lease:
         if lease.continuation is None:
@@ -177,9 +191,12 @@ class SeparateStores:
         return _whole(written, checkpoint)
 
     async def delete(self, lease: Lease) -> None:
+        # Read before: what is written later may belong to a lease that is created meanwhile.
+        checkpoint = await self._checkpoints.read(lease.range_id)
         with _reraise_for(lease):
             await self._ownership.delete(replace(lease, version=_seen(lease).ownership))
-        await self._checkpoints.delete(lease.range_id)
+        if checkpoint is not None:
+            await self._checkpoints.delete(checkpoint)
 
     async def _replace_ownership(self, lease: Lease) -> Lease:
         """Win or lose on ownership alone; the version of the answer is that of its store."""

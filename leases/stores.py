@@ -43,8 +43,8 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    async def delete(self, range_id: RangeId) -> None:
-        """Forget it, if it is there."""
+    async def delete(self, checkpoint: Checkpoint) -> None:
+        """Forget it, if its version is unchanged; one that was written since stays."""
         ...
 
 

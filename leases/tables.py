@@ -175,8 +175,8 @@ class TableCheckpoints:
     async def write(self, checkpoint: Checkpoint) -> Checkpoint:
         return await self._write(checkpoint, lambda stored: overwritten(stored, checkpoint))
 
-    async def delete(self, range_id: RangeId) -> None:
-        await self._checkpoints.change(range_id, lambda _: None)
+    async def delete(self, checkpoint: Checkpoint) -> None:
+        await self._checkpoints.change(checkpoint.range_id, lambda x: forgotten(x, checkpoint))
 
     async def _write(
         self,
@@ -240,6 +240,11 @@ def overwritten(stored: Checkpoint | None, checkpoint: Checkpoint) -> Checkpoint
     if stored.epoch > checkpoint.epoch:
         raise CheckpointConflict(f"{name} was claimed for epoch {stored.epoch}")
     return checkpoint
+
+
+def forgotten(stored: Checkpoint | None, checkpoint: Checkpoint) -> Decision[Checkpoint]:
+    unchanged = stored is not None and stored.version == checkpoint.version
+    return None if unchanged else KEEP
 
 
 def member_put(stored: Member | None, member: Member) -> Member:

@@ -251,17 +251,10 @@ class CosmosCheckpoints:
             raise CheckpointConflict(f"{name} was written since it was read") from error
         return _with_epoch(written)
 
-    async def delete(self, range_id: RangeId) -> None:
-        stored = await self._checkpoints.get(range_id)
-        while stored is not None:
-            try:
-                await self._checkpoints.delete(range_id, stored.version)
-            except ItemNotFound:
-                return
-            except PreconditionFailed:
-                stored = await self._checkpoints.get(range_id)
-            else:
-                return
+    async def delete(self, checkpoint: Checkpoint) -> None:
+        _, _, etag = checkpoint.version.partition(" ")
+        with suppress(ItemNotFound, PreconditionFailed):
+            await self._checkpoints.delete(checkpoint.range_id, etag)
 
 
 def _with_epoch(checkpoint: Checkpoint) -> Checkpoint:

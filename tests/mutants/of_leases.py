@@ -4,6 +4,8 @@ from .mutant import Mutant
 
 _CONTRACT = "tests/contract/test_lease_containers.py"
 _SEPARATE = "tests/unit/leases/test_separate_stores.py"
+_CHECKPOINTS = "tests/contract/test_checkpoint_stores.py"
+_DELETED = "test_a_checkpoint_is_deleted_in_the_version_that_was_read"
 _SQLITE = "tests/unit/leases/test_sqlite.py"
 _COVERAGE = "tests/unit/leases/test_coverage.py"
 _EXPIRY = "tests/unit/leases/test_expiry.py"
@@ -209,11 +211,51 @@ LEASES = (
     Mutant(
         name="a wiped checkpoint is made anew under a lease in use",
         file="leases/separate_stores.py",
-        before="        owned = await self._ownership.read(lease.range_id)\n"
-        "        if owned is not None:\n            return _listed(owned)\n",
+        before="            if owned is not None:\n                return _listed(owned)\n",
         after="",
         rule=12,
         tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="a checkpoint that was left behind is adopted without a write",
+        file="leases/separate_stores.py",
+        before="        return await self._checkpoints.write(replace(found,",
+        after="        return (replace(found,",
+        rule=12,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="who deletes a lease looks for its checkpoint when it may be another's",
+        file="leases/separate_stores.py",
+        before="""\
+        checkpoint = await self._checkpoints.read(lease.range_id)
+        with _reraise_for(lease):
+            await self._ownership.delete(replace(lease, version=_seen(lease).ownership))
+""",
+        after="""\
+        with _reraise_for(lease):
+            await self._ownership.delete(replace(lease, version=_seen(lease).ownership))
+        checkpoint = await self._checkpoints.read(lease.range_id)
+""",
+        rule=12,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
+        name="a late delete takes a checkpoint that was written since",
+        file="leases/tables.py",
+        before="    unchanged = stored is not None and stored.version == checkpoint.version\n",
+        after="    unchanged = stored is not None\n",
+        rule=3,
+        tests=(f"{_CHECKPOINTS}::{_DELETED}[memory]",),
+    ),
+    Mutant(
+        name="a late delete takes whatever checkpoint a store has by now",
+        file="leases/conditional.py",
+        before='        _, _, version = checkpoint.version.partition(" ")\n',
+        after="        stored = await self._checkpoints.get(checkpoint.range_id)\n"
+        "        version = stored.version if stored is not None else ''\n",
+        rule=3,
+        tests=(f"{_CHECKPOINTS}::{_DELETED}[redis]",),
     ),
     Mutant(
         name="a stale etag: the version of a listing is not carried",

@@ -44,8 +44,8 @@ STORES = (
     Mutant(
         name="a lease that is created beside a checkpoint begins below its epoch",
         file="leases/separate_stores.py",
-        before="        epoch = max(lease.epoch, checkpoint.epoch)\n",
-        after="        epoch = lease.epoch\n",
+        before="                epoch = max(lease.epoch, checkpoint.epoch)\n",
+        after="                epoch = lease.epoch\n",
         rule=5,
         tests=(f"{_SEPARATE}::test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted",),
     ),

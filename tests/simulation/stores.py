@@ -174,7 +174,7 @@ class Witness:
         return watched
 
     async def _delete(self, record: Any) -> None:
-        if isinstance(record, str):  # a checkpoint, whose lease has gone before
+        if isinstance(record, Checkpoint):  # its lease has gone before
             await self._store.delete(record)
             return
         before = await self._store.read(record.range_id)

@@ -1,9 +1,11 @@
 """Two stores that cannot be written at once: every place to die or be overtaken between."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from itertools import product
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,11 +16,14 @@ from changefeed.leases.errors import (
     ContainerUnavailable,
     LeaseConflict,
     LeaseError,
+    LeaseGone,
 )
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
 from tests.support.proxies import Around, Cutting, proxied
+
+Result = TypeVar("Result")
 
 A, B, C = HostName("a"), HostName("b"), HostName("c")
 START = Incarnation("1")
@@ -52,6 +57,11 @@ class Stores:
     async def owned_by_a(self) -> Lease:
         lease = await self.leases.create(NEW)
         return await self.leases.acquire(lease.taken_by(A, START))
+
+    async def wipe_checkpoint(self) -> None:
+        checkpoint = await self.checkpoints.read(R0)
+        assert checkpoint is not None
+        await self.checkpoints.delete(checkpoint)
 
     async def whole(self) -> Lease:
         lease = await self.leases.read(R0)
@@ -265,7 +275,7 @@ async def test_a_lease_whose_checkpoint_was_wiped_is_refused_with_advice(
     stores: Stores,
 ) -> None:
     owned = await stores.owned_by_a()
-    await stores.checkpoints.delete(R0)
+    await stores.wipe_checkpoint()
     await stores.leases.create(NEW)  # does not make it anew
     with pytest.raises(ContainerRefused, match=r"'r0' has no checkpoint .* delete the lease"):
         await stores.leases.read(R0)
@@ -290,6 +300,48 @@ async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
     assert (won.continuation, won.epoch) == (at(3), 2)
     await stores.leases.delete(won)
     assert (await stores.leases.create(NEW)).continuation == at(0)
+
+
+@pytest.mark.parametrize("creators", [1, 2])
+def test_a_lease_created_while_another_is_deleted_keeps_its_checkpoint(creators: int) -> None:
+    survived = set[tuple[Continuation | None, int]]()
+    for order in product(range(creators + 1), repeat=9 if creators == 1 else 8):
+        stores = Stores()
+        owned = run_in_order((0,), stores.owned_by_a())
+        owned = run_in_order((0,), stores.leases.checkpoint(owned.advanced_to(at(3))))
+        here = stores.through(in_turn)
+        others = [create_and_own(here) for _ in range(creators)]
+        run_in_order(order, here.delete(owned), *others)
+        left = run_in_order((0,), stores.leases.read(R0))
+        survived.add((None, 0) if left is None else (left.continuation, left.epoch))
+    assert survived == {(None, 0), (at(5), 1), (at(5), 2)}
+
+
+async def in_turn(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    await asyncio.sleep(0)
+    return await call()
+
+
+async def create_and_own(leases: LeaseContainer) -> None:
+    with suppress(LeaseConflict, LeaseGone):  # it was not gone yet, or another is quicker
+        lease = await leases.create(NEW)
+        if lease.owner is None:
+            owned = await leases.acquire(lease.taken_by(B, START))
+            await leases.checkpoint(owned.advanced_to(at(5)))
+
+
+def run_in_order(order: Iterable[int], *steps: Coroutine[Any, Any, Result]) -> Result:
+    """Take a step of one coroutine after the other, each up to its next call of a store; then
+    the rest. Return what the first returns.
+    """
+    results: dict[int, Result] = {}
+    for which in (*order, *(n for n in range(len(steps)) for _ in range(100))):
+        if which not in results:
+            try:
+                steps[which].send(None)
+            except StopIteration as end:
+                results[which] = end.value
+    return results[0]
 
 
 async def test_a_lease_deleted_while_it_is_read_is_not_there(stores: Stores) -> None:

@@ -1,0 +1,111 @@
+"""Our checkpoint stores keep the contract of ``CheckpointStore``."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.leases.cosmos.opening import open_checkpoints
+from changefeed.leases.lease import Checkpoint, Version, WriteId
+from changefeed.leases.memory import MemoryCheckpoints
+from changefeed.leases.stores import CheckpointConflict, CheckpointStore
+from tests.integration.emulator.running import running
+from tests.support import servers
+from tests.support.store_containers import Place
+
+pytestmark = pytest.mark.real_time
+
+Open = Callable[[Path], AbstractAsyncContextManager[CheckpointStore]]
+
+R0, R1 = RangeId("r0"), RangeId("r1")
+FIRST = Checkpoint(range_id=R0, continuation=Continuation("0"), epoch=2, write_id=WriteId("a"))
+
+
+@asynccontextmanager
+async def cosmos(_: Path) -> AsyncIterator[CheckpointStore]:
+    async with running() as url:
+        place = f"{url.removeprefix('http:')}d/checkpoints"
+        async with open_checkpoints("cosmos+http", place, CosmosAccess(), create=True) as store:
+            yield store
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(lambda _: nullcontext(MemoryCheckpoints()), id="memory"),
+        pytest.param(lambda directory: Place(directory).sqlite_checkpoints(), id="sqlite"),
+        pytest.param(lambda directory: Place(directory).postgres_checkpoints(), id="postgres"),
+        pytest.param(lambda directory: Place(directory).redis_checkpoints(), id="redis"),
+        pytest.param(lambda directory: Place(directory).blob_checkpoints(), id="blob"),
+        pytest.param(cosmos, id="cosmos"),
+    ]
+)
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[CheckpointStore]:
+    open_store: Open = request.param
+    try:
+        async with open_store(tmp_path) as opened:
+            yield opened
+    except servers.Missing as missing:
+        pytest.skip(str(missing))
+
+
+def further(checkpoint: Checkpoint) -> Checkpoint:
+    return replace(checkpoint, continuation=Continuation("1"), write_id=WriteId("b"))
+
+
+async def test_the_first_to_create_a_checkpoint_decides_what_it_is(
+    store: CheckpointStore,
+) -> None:
+    assert await store.read(R0) is None
+    created = await store.create(FIRST)
+    assert replace(created, version=Version("")) == FIRST
+    assert await store.create(further(FIRST)) == created == await store.read(R0)
+    assert await store.read(R1) is None
+
+
+async def test_a_checkpoint_is_written_in_the_version_that_was_read(
+    store: CheckpointStore,
+) -> None:
+    created = await store.create(FIRST)
+    written = await store.write(further(created))
+    assert written.continuation == "1"
+    assert written.version != created.version
+    with pytest.raises(CheckpointConflict):
+        await store.write(replace(created, continuation=Continuation("2")))
+    assert await store.read(R0) == written
+
+
+async def test_a_checkpoint_of_an_epoch_that_is_over_is_refused(store: CheckpointStore) -> None:
+    created = await store.create(FIRST)
+    with pytest.raises(CheckpointConflict, match="claimed for epoch 2"):
+        await store.write(replace(further(created), epoch=1))
+    assert await store.read(R0) == created
+
+
+async def test_a_checkpoint_that_is_not_there_is_not_written(store: CheckpointStore) -> None:
+    created = await store.create(FIRST)
+    await store.delete(created)
+    with pytest.raises(CheckpointConflict, match="is not there"):
+        await store.write(further(created))
+    assert await store.read(R0) is None
+
+
+async def test_a_checkpoint_is_deleted_in_the_version_that_was_read(
+    store: CheckpointStore,
+) -> None:
+    created = await store.create(FIRST)
+    written = await store.write(replace(created, write_id=WriteId("b")))
+    await store.delete(created)  # late: what was written since stays
+    assert await store.read(R0) == written
+    await store.delete(written)
+    assert await store.read(R0) is None
+    await store.delete(written)  # twice is once
+    again = await store.create(FIRST)
+    for earlier in (created, written):
+        await store.delete(earlier)  # a version is never used again
+    assert await store.read(R0) == again
