@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import uuid4
 
@@ -29,10 +29,11 @@ from changefeed.feeds.feed import (
 )
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import Lease, WriteId
 from changefeed.leases.life import Heartbeats, LeaseLife
+from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.release import vacate
 from changefeed.runtime.clock import elapsed_time
 
@@ -92,9 +93,9 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
 
     Raise ``FeedRefused`` for a continuation that the feed does not take, and ``LeaseGone``.
     """
-    lease = await container.read(range_id)
-    if lease is None or lease.continuation is None:
-        raise LeaseGone(lease or _missing(range_id), "there is no such lease")
+    lease = await look_up(container, range_id)
+    if lease is None:
+        raise LeaseGone(_missing(range_id), "there is no such lease")
     if isinstance(feed, RemembersRanges):
         feed.remember_ranges(x.range for x in await container.list())
     start = start_in(to)
@@ -112,8 +113,10 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
 
 
 async def _behind(
-    feed: Feed, range_id: RangeId, before: Continuation, to: Continuation
+    feed: Feed, range_id: RangeId, before: Continuation | None, to: Continuation
 ) -> int | None:
+    if before is None:
+        return None
     try:
         return await feed.lag(range_id, to) - await feed.lag(range_id, before)
     except FeedError:
@@ -157,7 +160,7 @@ async def refuse_in_use(
 async def carry_out(container: LeaseContainer, move: Move) -> None:
     """Write the new position. Raise ``RangeInUse`` if a host began to read meanwhile."""
     for _ in range(_TRIES):
-        stored = await container.read(move.range_id)
+        stored = await look_up(container, move.range_id)
         if stored is None:
             raise LeaseGone(move.lease, "deleted meanwhile")
         if _is_read(stored) and stored.sign_of_life != move.lease.sign_of_life:
@@ -166,7 +169,10 @@ async def carry_out(container: LeaseContainer, move: Move) -> None:
             vacant = await vacate(container, stored)
         except LeaseConflict:
             continue
-        await _write(container, vacant, move)
+        except CheckpointMissing as missing:
+            await _create_again(container, missing.lease, move)
+        else:
+            await _write(container, vacant, move)
         return
     raise LeaseConflict(move.lease, f"others wrote it {_TRIES} times in a row")
 
@@ -182,6 +188,15 @@ async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
         if stored is not None and stored.owner is not None:
             raise RangeInUse(move.range_id, stored.owner) from conflict
         raise
+
+
+async def _create_again(container: LeaseContainer, vacant: Lease, move: Move) -> None:
+    """Put another lease in the place of one whose checkpoint is lost: it gets a new one."""
+    await container.delete(vacant)
+    await container.create(replace(vacant, continuation=move.to))
+    stored = await container.read(move.range_id)
+    if stored is None or stored.continuation != move.to or stored.owner is not None:
+        raise LeaseConflict(move.lease, "a host has created it meanwhile")
 
 
 def _is_read(lease: Lease) -> bool:

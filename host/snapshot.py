@@ -29,6 +29,7 @@ from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.load import known
+from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.parts import with_parts
 from changefeed.leases.unread import Unread
 from changefeed.runtime.for_each import for_each
@@ -160,7 +161,7 @@ class FleetInspector:
         now = self._wall()
 
         async def seen(lease: Lease) -> LeaseStatus:
-            whole = await self._container.read(lease.range_id) or lease
+            whole = await look_up(self._container, lease.range_id) or lease
             return _lease_seen(whole, await _backlog(unread, whole, problems), now)
 
         in_order = sorted(leases, key=lambda x: x.range_id)

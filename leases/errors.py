@@ -8,6 +8,7 @@ MemberConflict              another process wrote the member record of our name:
 ContainerError
 ├── ContainerUnavailable    no answer: a write may have happened, or may yet
 └── ContainerRefused        asking again cannot help: stop, and say so to a person
+    └── CheckpointMissing   ... about this lease; others have theirs: let this one be
 """
 
 from changefeed.leases.lease import Lease, Member
@@ -71,3 +72,22 @@ class ContainerUnavailable(ContainerError):
 
 class ContainerRefused(ContainerError, UserError):
     """Not a lease container, of another version, not permitted. The text is the advice."""
+
+
+class CheckpointMissing(ContainerRefused):
+    """Nobody can tell where to go on in a range: checkpoints are kept apart, and its own is
+    gone. ``lease`` is as it is stored, without a continuation.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(lease)
+        self.lease = lease
+
+    def __str__(self) -> str:
+        name = self.lease.range_id
+        return (
+            f"lease {name!r} has no checkpoint in the checkpoint store: it was deleted there,"
+            " or this is another store than the one the fleet began with. Put the right one"
+            f" in its place, or say where to go on (changefeed reset {name} --to=...), and"
+            f" resume the range (changefeed resume {name})"
+        )

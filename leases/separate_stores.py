@@ -34,7 +34,7 @@ import msgspec
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.errors import (
-    ContainerRefused,
+    CheckpointMissing,
     ContainerUnavailable,
     LeaseConflict,
     LeaseError,
@@ -121,7 +121,7 @@ class SeparateStores:
             if checkpoint is not None:
                 return _whole(owned, checkpoint)
             if await self._ownership.read(range_id) == owned:  # else deleted in between
-                raise ContainerRefused(_MISSING.format(range_id=range_id))
+                raise CheckpointMissing(_listed(owned))
         raise ContainerUnavailable(f"lease {range_id!r} changes faster than it can be read")
 
     async def create(self, lease: Lease) -> Lease:
@@ -226,14 +226,6 @@ class SeparateStores:
         if now.ownership != seen.ownership:
             raise LeaseConflict(lease, f"written since; now owned by {stored.owner!r}")
         return now
-
-
-_MISSING = (
-    "lease {range_id!r} has no checkpoint in the checkpoint store: it was emptied, or it is"
-    " another than the one this fleet began with. Put the right one in its place; or delete"
-    " the lease, and it is recreated: where a running host knows it to be, or from the start"
-    " position of your settings"
-)
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):

@@ -19,6 +19,7 @@ from changefeed.host.events import HostEvents
 from changefeed.host.workers.successors import with_unfinished_parents
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.parts import with_parts
 from changefeed.leases.remembering import LeaseMemory
 from changefeed.runtime.for_each import for_each
@@ -209,14 +210,14 @@ async def _without_unlisted_lease(
     shown = {x.range_id for x in listed if not x.ended}.union(x.id for x in missing)
     unlisted: list[Lease] = []
 
-    async def look_up(range_id: RangeId) -> None:
-        stored = await container.read(range_id)
+    async def look_for(range_id: RangeId) -> None:
+        stored = await look_up(container, range_id)
         if stored is None:
             memory.forget(range_id)
         else:
             unlisted.append(stored)
 
-    await for_each(memory.open.difference(shown), look_up, at_once=_AT_ONCE)
+    await for_each(memory.open.difference(shown), look_for, at_once=_AT_ONCE)
     return _without_lease_on_keys(missing, unlisted)
 
 

@@ -18,6 +18,7 @@ from changefeed.host.workers.successors import SUPERSEDED, delete_lease
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.parts import with_parts
 from changefeed.leases.plan import KeyBounds
 from changefeed.leases.remembering import LeaseMemory
@@ -197,5 +198,5 @@ def _goes_on_in(ended: Lease, other: Lease) -> bool:
 
 
 async def _has_checkpoint(container: LeaseContainer, range_id: RangeId) -> bool:
-    lease = await container.read(range_id)
+    lease = await look_up(container, range_id)
     return lease is None or lease.ended or lease.checkpoint_epoch > 0

@@ -27,11 +27,18 @@ from changefeed.host.settings import Settings
 from changefeed.host.workers.owned_lease import acquire
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone, LeaseLost, MemberConflict
+from changefeed.leases.errors import (
+    CheckpointMissing,
+    LeaseConflict,
+    LeaseGone,
+    LeaseLost,
+    MemberConflict,
+)
 from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.life import fence_owner
 from changefeed.leases.listing import LeaseListing, SendAlong
+from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
@@ -39,6 +46,7 @@ from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
+_SAMPLE = 16  # leases are looked at, to see if a checkpoint is missing or all are
 
 
 class Rebalancer:
@@ -174,6 +182,8 @@ class Rebalancer:
             if isinstance(error, LeaseGone | MemberConflict):
                 self._listing.doubt()
             self._events.conflict(lease, action.name.lower())
+        except CheckpointMissing as missing:
+            await self._pause_without_checkpoint(missing)
 
     async def _do(self, action: Action, lease: Lease, members: Sequence[Member]) -> None:
         match action:
@@ -208,6 +218,30 @@ class Rebalancer:
         )
         self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
         self._pool.start(owned)
+
+    async def _pause_without_checkpoint(self, missing: CheckpointMissing) -> None:
+        """Let the range wait for a person, and the others be read.
+
+        Raise it where the others have no checkpoints either: the store is another one.
+        """
+        range_id = missing.lease.range_id
+        others = [x for x in await self._container.list() if x.range_id != range_id]
+        if not await self._have_checkpoint(others[:_SAMPLE]):
+            raise missing
+
+        def pause(stored: Lease) -> Lease | None:
+            ours = self._is_ours_unread(stored)
+            return stored.released().paused_because(str(missing)) if ours else None
+
+        await update_lease(self._container, range_id, pause)  # the next listing reports it
+
+    async def _have_checkpoint(self, leases: Sequence[Lease]) -> bool:
+        """Whether one of them has its checkpoint."""
+        for lease in leases:
+            found = await look_up(self._container, lease.range_id)
+            if found is not None and found.continuation is not None:
+                return True
+        return False
 
     async def _fence_owner(self, lease: Lease, members: Sequence[Member]) -> None:
         """Fence the owner of an expired lease, once a round for all leases that it has."""

@@ -19,6 +19,7 @@ from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError
 from changefeed.leases.lease import HostName
+from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.parts import with_parts
 from changefeed.leases.plan import assignable
 from changefeed.leases.unread import Unread
@@ -116,7 +117,7 @@ class UnreadLags:
             raise failed[0]
 
     async def _measure_one(self, unread: Unread, range_id: RangeId) -> None:
-        lease = await self._container.read(range_id)
+        lease = await look_up(self._container, range_id)
         if lease is not None and lease.continuation is not None:
             behind = await unread.behind(range_id, lease.continuation)
             lag = Lag(behind.changes, behind.seconds(self._wall()))

@@ -31,7 +31,13 @@ from uuid import uuid4
 from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
+from changefeed.leases.errors import (
+    CheckpointMissing,
+    ContainerUnavailable,
+    LeaseConflict,
+    LeaseGone,
+    LeaseLost,
+)
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.light_event import LightEvent
@@ -222,7 +228,10 @@ class OwnedLease:
             )
 
     async def _read_again(self, unclear: Lease) -> None:
-        stored = await self._container.read(self.range_id)
+        try:
+            stored = await self._container.read(self.range_id)
+        except CheckpointMissing as missing:
+            self.lose(str(missing))
         if stored is None:
             self.lost = True
             raise LeaseGone(self._lease, "it is no longer there; was the container reset?")

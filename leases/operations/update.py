@@ -14,6 +14,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.look_up import look_up
 
 _TRIES = 20
 
@@ -39,7 +40,7 @@ async def update_lease(
 async def _once(
     container: LeaseContainer, range_id: RangeId, change: Callable[[Lease], Lease | None]
 ) -> Lease | None:
-    stored = await container.read(range_id)
+    stored = await look_up(container, range_id)
     if stored is None or stored.ended:
         return None
     changed = change(stored.without_continuation())

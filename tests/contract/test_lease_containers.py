@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import FeedRange
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
+    CheckpointMissing,
     ContainerRefused,
     ContainerUnavailable,
     LeaseConflict,
@@ -180,6 +181,7 @@ async def test_every_field_of_a_member_comes_back(
         MemberConflict(Member(name=A, incarnation=A1), "written by another"),
         ContainerUnavailable("busy", retry_after=1.5),
         ContainerRefused("not a lease container"),
+        CheckpointMissing(new()),
     ],
     ids=lambda error: type(error).__name__,
 )

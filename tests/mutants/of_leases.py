@@ -6,6 +6,7 @@ _CONTRACT = "tests/contract/test_lease_containers.py"
 _SEPARATE = "tests/unit/leases/test_separate_stores.py"
 _CHECKPOINTS = "tests/contract/test_checkpoint_stores.py"
 _DELETED = "test_a_checkpoint_is_deleted_in_the_version_that_was_read"
+_LOST = "tests/unit/host/test_lost_checkpoints.py"
 _SQLITE = "tests/unit/leases/test_sqlite.py"
 _COVERAGE = "tests/unit/leases/test_coverage.py"
 _EXPIRY = "tests/unit/leases/test_expiry.py"
@@ -256,6 +257,46 @@ LEASES = (
         "        version = stored.version if stored is not None else ''\n",
         rule=3,
         tests=(f"{_CHECKPOINTS}::{_DELETED}[redis]",),
+    ),
+    Mutant(
+        name="one lost checkpoint ends every host",
+        file="host/balancing/rebalance.py",
+        before="        if not await self._have_checkpoint(others[:_SAMPLE]):\n",
+        after="        if others:\n",
+        rule=12,
+        tests=(_LOST,),
+    ),
+    Mutant(
+        name="another checkpoint store pauses the whole fleet",
+        file="host/balancing/rebalance.py",
+        before="        if not await self._have_checkpoint(others[:_SAMPLE]):\n",
+        after="        if not others:\n",
+        rule=12,
+        tests=(_LOST,),
+    ),
+    Mutant(
+        name="an owner whose checkpoint is lost ends its host",
+        file="host/workers/owned_lease.py",
+        before="            self.lose(str(missing))\n",
+        after="            raise missing\n",
+        rule=12,
+        tests=(_LOST,),
+    ),
+    Mutant(
+        name="a successor without a checkpoint ends the host that finds it",
+        file="host/workers/delivery.py",
+        before="            except (RangeRefused, CheckpointMissing) as refused:",
+        after="            except RangeRefused as refused:",
+        rule=12,
+        tests=(_LOST,),
+    ),
+    Mutant(
+        name="a reset keeps a lease that has no checkpoint",
+        file="host/reset.py",
+        before="    await container.delete(vacant)\n",
+        after="",
+        rule=12,
+        tests=(_LOST,),
     ),
     Mutant(
         name="a stale etag: the version of a listing is not carried",

@@ -12,7 +12,7 @@ import pytest
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
-    ContainerRefused,
+    CheckpointMissing,
     ContainerUnavailable,
     LeaseConflict,
     LeaseError,
@@ -277,9 +277,12 @@ async def test_a_lease_whose_checkpoint_was_wiped_is_refused_with_advice(
     owned = await stores.owned_by_a()
     await stores.wipe_checkpoint()
     await stores.leases.create(NEW)  # does not make it anew
-    with pytest.raises(ContainerRefused, match=r"'r0' has no checkpoint .* delete the lease"):
+    advice = r"'r0' has no checkpoint .*changefeed reset r0 .*changefeed resume r0"
+    with pytest.raises(CheckpointMissing, match=advice) as refused:
         await stores.leases.read(R0)
-    with pytest.raises(ContainerRefused, match="has no checkpoint"):
+    (listed,) = await stores.leases.list()
+    assert refused.value.lease == listed
+    with pytest.raises(CheckpointMissing):
         await stores.leases.acquire(owned.taken_by(B, START))
     (listed,) = await stores.leases.list()
     await stores.leases.delete(listed)
