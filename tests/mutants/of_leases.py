@@ -259,6 +259,14 @@ LEASES = (
         tests=(f"{_CHECKPOINTS}::{_DELETED}[redis]",),
     ),
     Mutant(
+        name="a checkpoint that a replica has not got yet is lost",
+        file="leases/separate_stores.py",
+        before="                if looks == _LOOKS:\n",
+        after="                if looks:\n",
+        rule=12,
+        tests=(_SEPARATE,),
+    ),
+    Mutant(
         name="one lost checkpoint ends every host",
         file="host/balancing/rebalance.py",
         before="        if not await self._have_checkpoint(others[:_SAMPLE]):\n",

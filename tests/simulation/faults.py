@@ -116,6 +116,24 @@ class Faults:
         assert isinstance(stores, MemoryStores)
         stores.forget_ownership()
 
+    async def lose_checkpoint(self) -> None:
+        """A checkpoint that is kept apart is gone; an operator puts it back from a copy, and
+        resumes the range.
+        """
+        world, stores = self._world, self._world.stores
+        assert isinstance(stores, MemoryStores)
+        owned = [x.range_id for x in await stores.records.list() if x.epoch and not x.ended]
+        if len(owned) < _ENOUGH:
+            return  # a fleet that finds no checkpoint at all ends
+        lost = await stores.lose_checkpoint(self._random.choice(owned))
+        if lost is None:
+            return
+        world.tell(f"the checkpoint of {lost.range_id} is lost")
+        await asyncio.sleep(self._random.uniform(0, 60))
+        world.tell(f"the checkpoint of {lost.range_id} is restored")
+        await stores.restore_checkpoint(lost)
+        await world.operators.resume_all()
+
     async def partition(self) -> None:
         """One host gets no answers for a while."""
         world = self._world
@@ -161,6 +179,7 @@ class Faults:
         moods.calm()
 
 
+_ENOUGH = 4  # ranges, so that some have their checkpoints
 _KINDS: list[frozenset[str] | None] = [
     None,
     None,

@@ -14,7 +14,12 @@ from changefeed.host.parts.merging import merge
 from changefeed.host.parts.splitting import split
 from changefeed.host.reset import RangeInUse, carry_out, planned
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
+from changefeed.leases.errors import (
+    CheckpointMissing,
+    ContainerUnavailable,
+    LeaseConflict,
+    LeaseGone,
+)
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.leases.operations.release import release
@@ -27,7 +32,14 @@ if TYPE_CHECKING:
     from .world import World
 
 _TIMEOUT = 10.0
-_FAILURES = (ContainerUnavailable, FeedUnavailable, LeaseConflict, LeaseGone, RangeUnknown)
+_FAILURES = (
+    CheckpointMissing,
+    ContainerUnavailable,
+    FeedUnavailable,
+    LeaseConflict,
+    LeaseGone,
+    RangeUnknown,
+)
 
 
 class Operators:

@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import Any, Literal, Protocol, cast
 
-from changefeed.feeds.feed import FeedRange
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Checkpoint, Lease
 from changefeed.leases.memory import (
@@ -117,13 +117,27 @@ class MemoryStores:
         return Witness(store, checker, process_id, created, without=self._without)
 
     @property
-    def may_forget_ownership(self) -> bool:
+    def checkpoints_are_apart(self) -> bool:
         return len(self._stores) > 1
 
     def forget_ownership(self) -> None:
         """Lose every lease and every member, and nothing of the checkpoints."""
         self._around.checker.ownership_forgotten()
         cast("ForgetfulOwnership", self._stores[0]).forget()
+
+    async def lose_checkpoint(self, range_id: RangeId) -> Checkpoint | None:
+        """Take a checkpoint away; return it, if it was there."""
+        checkpoints = cast("CheckpointStore", self._stores[1])
+        lost = await checkpoints.read(range_id)
+        if lost is not None:
+            await checkpoints.delete(lost)
+        return lost
+
+    async def restore_checkpoint(self, lost: Checkpoint) -> None:
+        """Put it back, unless there is another by now, or the lease is gone."""
+        lease = await self.records.read(lost.range_id)
+        if lease is not None and not lease.ended:
+            await cast("CheckpointStore", self._stores[1]).create(lost)
 
     def close(self) -> None:
         """Have nothing to close."""

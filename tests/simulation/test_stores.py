@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
+from changefeed.leases.errors import CheckpointMissing, ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 
 from .checkers import Checker
@@ -138,7 +138,7 @@ async def test_a_transaction_that_breaks_off_is_done_whole_or_not_at_all(
 
 async def test_ownership_is_forgotten_and_checkpoints_are_kept() -> None:
     stores = MemoryStores(replace(around(Weather(), []), random=Random(0)))
-    assert stores.may_forget_ownership
+    assert stores.checkpoints_are_apart
     container = stores.connect("a/1")
     lease = await container.create(NEW)
     taken = await container.acquire(lease.taken_by(HostName("a"), Incarnation("a/1")))
@@ -147,3 +147,23 @@ async def test_ownership_is_forgotten_and_checkpoints_are_kept() -> None:
     assert await container.read(R1) is None
     again = await container.create(NEW)
     assert (again.owner, again.epoch, again.continuation) == (None, 1, '"7"')
+
+
+async def test_a_lost_checkpoint_is_restored_as_it_was_unless_there_is_another() -> None:
+    stores = MemoryStores(replace(around(Weather(), []), random=Random(0)))
+    container = stores.connect("a/1")
+    created = await container.create(NEW)
+    lost = await stores.lose_checkpoint(R1)
+    assert lost is not None
+    with pytest.raises(CheckpointMissing):
+        await container.read(R1)
+    await stores.restore_checkpoint(lost)
+    found = await container.read(R1)
+    assert found is not None
+    assert found.continuation == created.continuation
+    taken = await container.acquire(found.taken_by(HostName("a"), Incarnation("a/1")))
+    await container.checkpoint(taken.advanced_to(Continuation('"7"')))
+    await stores.restore_checkpoint(lost)
+    found = await container.read(R1)
+    assert found is not None
+    assert found.continuation == '"7"'

@@ -106,7 +106,7 @@ class World:
         self.down: set[str] = set()
         self.stopping: set[str] = set()
         self._faults = Faults(self)
-        self._operators = Operators(self)
+        self.operators = Operators(self)
         self._around = Surroundings(
             weather=self.weather,
             random=random,
@@ -140,11 +140,15 @@ class World:
         return self._parts["observer"].get("on_failure") == "dead-letter"
 
     @property
+    def _checkpoints_are_apart(self) -> bool:
+        return isinstance(self.stores, MemoryStores) and self.stores.checkpoints_are_apart
+
+    @property
     def _may_forget_ownership(self) -> bool:
         """Parts of ranges are known from leases alone: nothing would go on with them."""
-        separate = isinstance(self.stores, MemoryStores) and self.stores.may_forget_ownership
         parts = self.splits or self._parts["leases"].get("split_hot")
-        return separate and isinstance(self.source, MemorySource) and not parts
+        no_parts = isinstance(self.source, MemorySource) and not parts
+        return self._checkpoints_are_apart and no_parts
 
     def _letters_fail(self) -> bool:
         return self.random.random() < self.weather.fail_before
@@ -292,7 +296,7 @@ class World:
 
     async def event(self) -> None:
         """Let one thing happen."""
-        faults, operators = self._faults, self._operators
+        faults, operators = self._faults, self.operators
         gentle: list[Callable[[], Awaitable[None]]] = [
             self.join_or_leave,
             self.join_or_leave,
@@ -321,6 +325,8 @@ class World:
         if self.wild:
             if self._may_forget_ownership:
                 rough += [faults.forget_ownership, faults.forget_ownership]
+            if self._checkpoints_are_apart:
+                rough += [faults.lose_checkpoint]
             rough += [operators.release, operators.reset, operators.delete, operators.edit]
         await self.random.choice(gentle if self.graceful else gentle + rough)()
 
@@ -417,7 +423,7 @@ class World:
                 await self._end_of(process)
                 self.start(process.name)
         if self.wild:
-            await self._operators.resume_all()
+            await self.operators.resume_all()
 
     def raise_violation(self) -> None:
         if self._violation is not None:

@@ -289,6 +289,19 @@ async def test_a_lease_whose_checkpoint_was_wiped_is_refused_with_advice(
     assert (await stores.owned_by_a()).continuation == at(0)
 
 
+async def test_a_checkpoint_that_a_replica_has_not_got_yet_is_not_lost(stores: Stores) -> None:
+    await stores.owned_by_a()
+    looks = 0
+
+    async def late(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal looks
+        looks += name == "read"
+        return None if looks < 3 else await call()
+
+    seen = await stores.with_checkpoints_through(late).read(R0)
+    assert seen == await stores.whole()
+
+
 async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
     stores: Stores,
 ) -> None:
