@@ -57,7 +57,8 @@ async def create_successors(
     """
     leases = await _listed_twice(container, retrier)
     ancestors = _ancestors(ended, leases)
-    after = _Succession(ended, ancestors, feed, container, retrier, events, check, prove)
+    read = _read_descendants(ended, ancestors, leases)
+    after = _Succession(ended, ancestors, read, feed, container, retrier, events, check, prove)
     going_on = {x.range.id for x in successors}
     waiting = [x for x in leases if _waits_for(ended, x) and x.range_id not in going_on]
     gone = {
@@ -167,6 +168,7 @@ class _Succession:
 
     ended: FeedRange
     ancestors: Collection[RangeId]
+    read_descendants: Collection[FeedRange]
     feed: Feed
     container: LeaseContainer
     retrier: Retrier
@@ -198,9 +200,25 @@ class _Succession:
         while await self._came_before(found.id):
             await self._write("create", partial(self.container.create, wanted))
         while (stored := await self._read(found.id)) is not None:
-            if not _begins_elsewhere(stored, self.ended, start, self.feed):
+            if not self._begins_elsewhere(stored, start):
                 return
             await self._write("create", partial(self._replace, stored.begun_at(start)))
+
+    def _begins_elsewhere(self, stored: Lease, start: Continuation) -> bool:
+        """Whether a lease that is there already does not begin where the ended range came to.
+
+        An owner before us may have come as far as this, and died. Where readers hand on their
+        positions, the range may have lived on since, and the lease would begin too early. Or
+        it was ended as superseded, and its keys have come back to it. But it begins where a
+        descendant of the ended range says that has read its keys since.
+        """
+        if stored.epoch:
+            return False
+        if stored.ended:
+            return True
+        moved_on = isinstance(self.feed, RemembersRanges) and stored.continuation != start
+        read_since = any(x.covers(stored.range) for x in self.read_descendants)
+        return moved_on and not read_since and _waits_for(self.ended, stored)
 
     async def _came_before(self, range_id: RangeId) -> bool:
         """Delete the tombstone of an ancestor that comes back under its name: of a part that
@@ -246,21 +264,6 @@ def _waits_for(ended: FeedRange, lease: Lease) -> bool:
     )
 
 
-def _begins_elsewhere(stored: Lease, ended: FeedRange, start: Continuation, feed: Feed) -> bool:
-    """Whether a lease that is there already does not begin where the ended range has come to.
-
-    An owner before us may have come as far as this, and died. Where readers hand on their
-    positions, the range may have lived on since, and the lease would begin too early. Or it
-    was ended as superseded, and its keys have come back to it.
-    """
-    if stored.epoch:
-        return False
-    if stored.ended:
-        return True
-    moved_on = isinstance(feed, RemembersRanges) and stored.continuation != start
-    return moved_on and _waits_for(ended, stored)
-
-
 def _ancestors(found: FeedRange, leases: Collection[Lease]) -> Collection[RangeId]:
     """Return the parents of a range, theirs, and so on, as far as these still have leases."""
     parents = {x.range_id: x.range.parents for x in leases}
@@ -270,6 +273,22 @@ def _ancestors(found: FeedRange, leases: Collection[Lease]) -> Collection[RangeI
         known |= next_ones
         next_ones = {y for x in next_ones for y in parents.get(x, ())} - known
     return known - {found.id}
+
+
+def _read_descendants(
+    ended: FeedRange, ancestors: Collection[RangeId], leases: Collection[Lease]
+) -> Collection[FeedRange]:
+    """Return the ranges that come of an ended one and have been read before its end was
+    written: hosts of other kinds do not wait for that.
+    """
+    return [
+        x.range
+        for x in leases
+        if x.epoch
+        and x.range_id not in ancestors  # as a part that was merged again
+        and x.range.shares_keys_with(ended)
+        and ended.id in _ancestors(x.range, leases)
+    ]
 
 
 def _may_share_keys(a: FeedRange, b: FeedRange) -> bool:

@@ -10,6 +10,7 @@ _MEMBERSHIP = "tests/unit/host/balancing/test_membership.py"
 _ROUNDS = "tests/unit/host/balancing/test_rebalance.py"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _RESTORE = "tests/unit/leases/test_restore.py"
+_SUCCESSORS = "tests/unit/host/workers/test_successors.py"
 _DOCTOR = "tests/unit/host/test_doctor.py"
 _SIMULATION = "tests/simulation/test_simulation.py"
 _HEARTBEATS = "tests/unit/host/balancing/test_heartbeats.py"
@@ -128,7 +129,7 @@ FLEET = (
         before="            await self.prove()\n",
         after="",
         rule=5,
-        tests=("tests/unit/host/workers/test_successors.py",),
+        tests=(_SUCCESSORS,),
     ),
     Mutant(
         name="a heartbeat whose answer came late is followed a whole interval after that",
@@ -400,7 +401,7 @@ FLEET = (
         before="container.list) for _ in range(2)]",
         after="container.list) for _ in range(1)]",
         rule=0,
-        tests=("tests/unit/host/workers/test_successors.py",),
+        tests=(_SUCCESSORS,),
     ),
     Mutant(
         name="leases that a dead owner made for keys that went elsewhere stay",
@@ -475,6 +476,30 @@ FLEET = (
         tests=(_RANGES,),
     ),
     Mutant(
+        name="a range that ends once more moves back what was read since",
+        file="host/workers/successors.py",
+        before="return moved_on and not read_since and",
+        after="return moved_on and",
+        rule=12,
+        tests=(_SUCCESSORS,),
+    ),
+    Mutant(
+        name="what was read of a part before it was merged counts as read since",
+        file="host/workers/successors.py",
+        before="        and x.range_id not in ancestors  # as a part that was merged again\n",
+        after="",
+        rule=12,
+        tests=(_SUCCESSORS,),
+    ),
+    Mutant(
+        name="what was read of some keys counts for all",
+        file="host/workers/successors.py",
+        before="any(x.covers(stored.range) for x in self.read_descendants)",
+        after="any(x.shares_keys_with(stored.range) for x in self.read_descendants)",
+        rule=12,
+        tests=(_SUCCESSORS,),
+    ),
+    Mutant(
         name="a range that ends late moves back what its half has read",
         file="host/workers/successors.py",
         before="return handing and older.covers(self.ended) and self.ended.covers(successor)",
@@ -525,7 +550,7 @@ FLEET = (
     Mutant(
         name="a superseded lease stays ended though its keys came back",
         file="host/workers/successors.py",
-        before="    if stored.ended:\n        return True\n",
+        before="        if stored.ended:\n            return True\n",
         after="",
         rule=12,
         tests=(_RANGES,),

@@ -14,6 +14,7 @@ from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from tests.support.partless_feed import PartlessFeed
+from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 START = Continuation("0")
 
@@ -95,3 +96,38 @@ async def test_what_the_next_reader_wrote_is_not_undone_by_one_that_was_released
     with pytest.raises(LeaseLost):
         await create("3")
     assert await container.read(before.range_id) == before
+
+
+@pytest.mark.parametrize(
+    ("between", "begins_at"),
+    [
+        (span("3", "00", "40", "0"), "9"),
+        (span("3", "00", "40", "2"), "7"),  # does not come of the ended range
+        (span("3", "10", "40", "0"), "7"),  # has read some of its keys only
+        (span("3", "00", "40", "0", "4"), "7"),  # split, merged, and to be split again
+    ],
+    ids=["after it", "beside it", "of other keys", "before it"],
+)
+async def test_a_range_that_is_found_at_its_end_again_moves_nothing_that_was_read_since(
+    between: FeedRange, begins_at: str
+) -> None:
+    """Its first owner died there; a host of another kind, which waits for nobody, went on."""
+    container, events = MemoryLeases(), HostEvents(HostName("a"))
+    ended = span("0", "00", "ff", *(["3"] if "4" in between.parents else []))
+    await container.create(Lease(range=ended, continuation=START, epoch=1))
+    read = await container.create(Lease(range=between, continuation=Continuation("9"), epoch=1))
+    await container.replace(read.finished())
+    last = span("5", "00", "20", "0", "3")
+    await container.create(Lease(range=last, continuation=Continuation("9")))
+    await create_successors(
+        ended,
+        [Successor(range=last, start=Continuation("7"))],
+        feed=ShiftingReader(ShiftingStore()),
+        container=container,
+        retrier=Retrier(events, Random(1)),
+        events=events,
+        check=lambda: None,
+    )
+    found = await container.read(last.id)
+    assert found is not None
+    assert found.continuation == begins_at
