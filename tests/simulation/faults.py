@@ -5,6 +5,7 @@ import contextvars
 from typing import TYPE_CHECKING
 
 from changefeed.feeds.feed import FeedRange
+from changefeed.leases.lease import Checkpoint
 
 from .observers import ERRORS, HARD_ERRORS
 from .stores import MemoryStores
@@ -21,6 +22,7 @@ class Faults:
         self._world = world
         self._random = world.random
         self._deadly = False
+        self._lost: list[Checkpoint] = []
 
     async def crash(self) -> None:
         world = self._world
@@ -108,9 +110,11 @@ class Faults:
 
     async def forget_ownership(self) -> None:
         """What leases are kept in is emptied, as a Redis without a file is by its restart;
-        checkpoints are kept apart, and stay.
+        checkpoints are kept apart, and stay: where both are gone, nobody knows a position.
         """
         await asyncio.sleep(0)
+        if self._lost:
+            return
         self._world.tell("ownership is forgotten")
         stores = self._world.stores
         assert isinstance(stores, MemoryStores)
@@ -128,10 +132,12 @@ class Faults:
         lost = await stores.lose_checkpoint(self._random.choice(owned))
         if lost is None:
             return
+        self._lost.append(lost)
         world.tell(f"the checkpoint of {lost.range_id} is lost")
         await asyncio.sleep(self._random.uniform(0, 60))
         world.tell(f"the checkpoint of {lost.range_id} is restored")
         await stores.restore_checkpoint(lost)
+        self._lost.remove(lost)
         await world.operators.resume_all()
 
     async def partition(self) -> None:
