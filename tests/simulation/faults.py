@@ -5,12 +5,13 @@ import contextvars
 from typing import TYPE_CHECKING
 
 from changefeed.feeds.feed import FeedRange
-from changefeed.leases.lease import Checkpoint
 
 from .observers import ERRORS, HARD_ERRORS
 from .stores import MemoryStores
 
 if TYPE_CHECKING:
+    from changefeed.leases.lease import Checkpoint
+
     from .process import Process
     from .world import World
 
