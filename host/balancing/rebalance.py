@@ -182,8 +182,6 @@ class Rebalancer:
             if isinstance(error, LeaseGone | MemberConflict):
                 self._listing.doubt()
             self._events.conflict(lease, action.name.lower())
-        except CheckpointMissing as missing:
-            await self._pause_without_checkpoint(missing)
 
     async def _do(self, action: Action, lease: Lease, members: Sequence[Member]) -> None:
         match action:
@@ -208,14 +206,18 @@ class Rebalancer:
                 await self._steal(lease)
 
     async def _acquire(self, lease: Lease, how: str) -> None:
-        owned = await acquire(
-            self._container,
-            above_parents(lease, self._epochs),
-            taken=lambda x: x.taken_by(self._me, self._incarnation),
-            settings=self._settings.leases,
-            clock=self._clock,
-            wall=self._wall,
-        )
+        try:
+            owned = await acquire(
+                self._container,
+                above_parents(lease, self._epochs),
+                taken=lambda x: x.taken_by(self._me, self._incarnation),
+                settings=self._settings.leases,
+                clock=self._clock,
+                wall=self._wall,
+            )
+        except CheckpointMissing as missing:
+            await self._pause_without_checkpoint(missing)
+            return
         self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
         self._pool.start(owned)
 
