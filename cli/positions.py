@@ -27,7 +27,7 @@ from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import leases_exist
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
@@ -69,6 +69,9 @@ async def _saved(settings: Settings) -> bytes:
         leases = await read_all(container)
         if leases is None:
             raise UserError("ranges split or end all the time: try again later")
+        lost = [x for x in leases if x.continuation is None]
+        if lost:
+            raise CheckpointMissing(lost[0])
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return written(leases, feed=feed.identity, saved_at=now)
 
@@ -204,7 +207,7 @@ def _place(lease: Lease | None) -> str:
     if lease is None:
         return "-"
     marks = ", ended" * lease.ended + ", paused" * (lease.paused is not None)
-    return f"{lease.continuation}{marks}"
+    return f"{lease.continuation or 'lost'}{marks}"
 
 
 async def _meaning(feed: Feed, step: Step) -> str:

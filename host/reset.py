@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
@@ -29,7 +29,7 @@ from changefeed.feeds.feed import (
 )
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
+from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import Lease, WriteId
 from changefeed.leases.life import Heartbeats, LeaseLife
@@ -166,13 +166,10 @@ async def carry_out(container: LeaseContainer, move: Move) -> None:
         if _is_read(stored) and stored.sign_of_life != move.lease.sign_of_life:
             raise RangeInUse(move.range_id, str(stored.owner))
         try:
-            vacant = await vacate(container, stored)
+            vacant = await vacate(container, stored, lost=move.to)
         except LeaseConflict:
             continue
-        except CheckpointMissing as missing:
-            await _create_again(container, missing.lease, move)
-        else:
-            await _write(container, vacant, move)
+        await _write(container, vacant, move)
         return
     raise LeaseConflict(move.lease, f"others wrote it {_TRIES} times in a row")
 
@@ -188,15 +185,6 @@ async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
         if stored is not None and stored.owner is not None:
             raise RangeInUse(move.range_id, stored.owner) from conflict
         raise
-
-
-async def _create_again(container: LeaseContainer, vacant: Lease, move: Move) -> None:
-    """Put another lease in the place of one whose checkpoint is lost: it gets a new one."""
-    await container.delete(vacant)
-    await container.create(replace(vacant, continuation=move.to))
-    stored = await container.read(move.range_id)
-    if stored is None or stored.continuation != move.to or stored.owner is not None:
-        raise LeaseConflict(move.lease, "a host has created it meanwhile")
 
 
 def _is_read(lease: Lease) -> bool:

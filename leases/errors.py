@@ -8,7 +8,7 @@ MemberConflict              another process wrote the member record of our name:
 ContainerError
 ├── ContainerUnavailable    no answer: a write may have happened, or may yet
 └── ContainerRefused        asking again cannot help: stop, and say so to a person
-    └── CheckpointMissing   ... about this lease; others have theirs: let this one be
+    └── CheckpointMissing   ... about this lease, if others have their checkpoints
 """
 
 from changefeed.leases.lease import Lease, Member

@@ -25,7 +25,6 @@ A write that is delayed on its way names the version it was meant for. Every lat
 and every claim moves that version, so a late write comes in before them or not at all.
 """
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -52,8 +51,6 @@ from changefeed.leases.stores import (
 )
 
 _ATTEMPTS = 10  # each that fails lost to another write
-_LOOKS = 4  # for a checkpoint, before it counts as lost: a replica may not have it yet
-_REPLICAS_LAG = 0.5  # in seconds
 
 
 class SeparateStores:
@@ -115,7 +112,6 @@ class SeparateStores:
         return None if fleet is None else replace(fleet, changes=_listed_changes(fleet.changes))
 
     async def read(self, range_id: RangeId) -> Lease | None:
-        looks = 0
         for _ in range(_ATTEMPTS):
             # Ownership first: the checkpoint is then no older than what it was passed on with.
             owned = await self._ownership.read(range_id)
@@ -125,10 +121,7 @@ class SeparateStores:
             if checkpoint is not None:
                 return _whole(owned, checkpoint)
             if await self._ownership.read(range_id) == owned:  # else deleted in between
-                looks += 1
-                if looks == _LOOKS:
-                    raise CheckpointMissing(_listed(owned))
-                await asyncio.sleep(_REPLICAS_LAG)
+                raise CheckpointMissing(_listed(owned))
         raise ContainerUnavailable(f"lease {range_id!r} changes faster than it can be read")
 
     async def create(self, lease: Lease) -> Lease:
@@ -173,7 +166,15 @@ class SeparateStores:
         # version we compete for. What counts is the one that we find and claim.
         owned = await self._replace_ownership(lease)
         for _ in range(_ATTEMPTS):
-            stored = await self.read(lease.range_id)
+            try:
+                stored = await self.read(lease.range_id)
+            except CheckpointMissing:
+                if lease.owner is not None or lease.continuation is None:
+                    raise
+                # Nobody is to read it before a person who takes it away has said where.
+                first = _checkpoint_of(lease, Version(""), epoch=lease.epoch)
+                await self._checkpoints.create(first)
+                continue
             if stored is None:
                 raise LeaseGone(lease, "deleted while it was acquired")
             seen = _seen(stored)

@@ -21,6 +21,7 @@ from changefeed.host.balancing.balancer import (
     actions,
     expired_members,
 )
+from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
 from changefeed.host.balancing.unread_ranges import reporter, unread_ranges
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import Settings
@@ -38,7 +39,6 @@ from changefeed.leases.expiry import Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.life import fence_owner
 from changefeed.leases.listing import LeaseListing, SendAlong
-from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.plan import Action
 from changefeed.observers.observer import CloseReason
@@ -46,7 +46,6 @@ from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
-_SAMPLE = 16  # leases are looked at, to see if a checkpoint is missing or all are
 
 
 class Rebalancer:
@@ -97,6 +96,12 @@ class Rebalancer:
         self._left = False
         self._fencing = asyncio.Lock()
         self._fenced: set[tuple[HostName | None, Incarnation | None]] = set()
+        self._lost_checkpoints = LostCheckpoints(
+            container,
+            patience=settings.leases.renew_interval,
+            clock=clock,
+            stopping=stopping,
+        )
 
     async def run_once(self) -> bool:
         """Do one round; return whether something was left for the next. Raise what container
@@ -216,34 +221,23 @@ class Rebalancer:
                 wall=self._wall,
             )
         except CheckpointMissing as missing:
-            await self._pause_without_checkpoint(missing)
+            if await self._lost_checkpoints.is_lost(missing):
+                await self._pause(lease.range_id, str(missing))
             return
+        self._lost_checkpoints.found(lease.range_id)
         self._events.acquired(owned.lease, owned.continuation, how, lease.owner)
         self._pool.start(owned)
 
-    async def _pause_without_checkpoint(self, missing: CheckpointMissing) -> None:
-        """Let the range wait for a person, and the others be read.
-
-        Raise it where the others have no checkpoints either: the store is another one.
+    async def _pause(self, range_id: RangeId, reason: str) -> None:
+        """Let a range that we have and do not read wait for a person; the next listing
+        reports it.
         """
-        range_id = missing.lease.range_id
-        others = [x for x in await self._container.list() if x.range_id != range_id]
-        if not await self._have_checkpoint(others[:_SAMPLE]):
-            raise missing
 
         def pause(stored: Lease) -> Lease | None:
             ours = self._is_ours_unread(stored)
-            return stored.released().paused_because(str(missing)) if ours else None
+            return stored.released().paused_because(reason) if ours else None
 
-        await update_lease(self._container, range_id, pause)  # the next listing reports it
-
-    async def _have_checkpoint(self, leases: Sequence[Lease]) -> bool:
-        """Whether one of them has its checkpoint."""
-        for lease in leases:
-            found = await look_up(self._container, lease.range_id)
-            if found is not None and found.continuation is not None:
-                return True
-        return False
+        await update_lease(self._container, range_id, pause)
 
     async def _fence_owner(self, lease: Lease, members: Sequence[Member]) -> None:
         """Fence the owner of an expired lease, once a round for all leases that it has."""

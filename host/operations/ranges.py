@@ -10,7 +10,7 @@ from changefeed.host.operations.phrases import counted, repeats
 from changefeed.host.reset import Move, RangeInUse, carry_out, planned, start_in
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseGone
+from changefeed.leases.errors import CheckpointMissing, LeaseGone
 from changefeed.leases.lease import Lease
 from changefeed.leases.operations import pause as pausing
 from changefeed.leases.operations.release import release
@@ -120,6 +120,8 @@ async def release_range(
         Said(
             f"The next owner continues from {before.continuation}: what was delivered since "
             f"then is delivered again."
+            if before.continuation is not None
+            else str(CheckpointMissing(before))
         ),
         Said(
             f"If {before.owner} is alive, it learns of this within "

@@ -25,7 +25,6 @@ from changefeed.host.workers.lease_gate import LeaseGate
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.prefetch import Prefetcher
-from changefeed.leases.errors import CheckpointMissing
 from changefeed.observers.errors import (
     LeaseFenced,
     ObserverExhausted,
@@ -92,7 +91,7 @@ class Delivery:
             )
             try:
                 return await self._open_and_deliver(observer, group)
-            except (RangeRefused, CheckpointMissing) as refused:
+            except RangeRefused as refused:
                 self._checkpoints.advance()
                 return self._pause(str(refused))
             except ObserverFailed as failed:

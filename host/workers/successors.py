@@ -20,6 +20,7 @@ from changefeed.host.retries import Retrier
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.parts import latest, with_parts
 
@@ -202,7 +203,11 @@ class _Succession:
         while (stored := await self._read(found.id)) is not None:
             if not self._begins_elsewhere(stored, start):
                 return
-            await self._write("create", partial(self._replace, stored.begun_at(start)))
+            if stored.continuation is None:  # its checkpoint is lost, and known here alone
+                await self._write("delete", partial(self._delete, stored))
+                await self._write("create", partial(self.container.create, wanted))
+            else:
+                await self._write("create", partial(self._replace, stored.begun_at(start)))
 
     def _begins_elsewhere(self, stored: Lease, start: Continuation) -> bool:
         """Whether a lease that is there already does not begin where the ended range came to.
@@ -214,7 +219,7 @@ class _Succession:
         """
         if stored.epoch:
             return False
-        if stored.ended:
+        if stored.ended or stored.continuation is None:
             return True
         moved_on = isinstance(self.feed, RemembersRanges) and stored.continuation != start
         read_since = any(x.covers(stored.range) for x in self.read_descendants)
@@ -233,7 +238,7 @@ class _Succession:
         return True
 
     async def _read(self, range_id: RangeId) -> Lease | None:
-        return await self.retrier.call("read", partial(self.container.read, range_id))
+        return await self.retrier.call("read", partial(look_up, self.container, range_id))
 
     async def _write(self, doing: str, call: Callable[[], Awaitable[object]]) -> None:
         async def checked() -> None:

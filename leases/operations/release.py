@@ -12,12 +12,14 @@ cannot read, and takes no new lease of that range, even if the plan gives it to 
 """
 
 import time
+from contextlib import suppress
 from uuid import uuid4
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import LeaseConflict, LeaseGone
+from changefeed.leases.errors import CheckpointMissing, LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.operations.look_up import look_up
 
 _TRIES = 20  # its owner writes it, too
 
@@ -30,25 +32,32 @@ async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
     """
     lease = Lease(range=FeedRange(id=range_id))
     for _ in range(_TRIES):
-        stored = await container.read(range_id)
+        stored = await look_up(container, range_id)
         if stored is None:
             raise LeaseGone(lease, "there is no such lease")
         if stored.owner is None:
             return None
         try:
-            await vacate(container, stored)
+            with suppress(CheckpointMissing):  # it is released all the same
+                await vacate(container, stored)
         except LeaseConflict:
             continue
         return stored
     raise LeaseConflict(lease, f"its owner wrote it {_TRIES} times in a row")
 
 
-async def vacate(container: LeaseContainer, lease: Lease) -> Lease:
+async def vacate(
+    container: LeaseContainer, lease: Lease, *, lost: Continuation | None = None
+) -> Lease:
     """Begin an epoch of ``lease`` that belongs to no host; return it whole.
 
     The write has a name of its own, as each has: a former owner with a write of unknown
-    fate must not take this one for it.
+    fate must not take this one for it. ``lost`` is where the range goes on if its checkpoint
+    is lost; without it, ``CheckpointMissing`` is raised then, and no host has the lease.
     """
+    vacant = lease.vacated()
+    if vacant.continuation is None and lost is not None:
+        vacant = vacant.advanced_to(lost)
     return await container.acquire(
-        lease.vacated().stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
+        vacant.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
     )

@@ -20,6 +20,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseGone
 from changefeed.leases.lease import Lease, WriteId
+from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.release import vacate
 from changefeed.leases.stores import require_continuation
 
@@ -50,7 +51,7 @@ class Step:
 
 def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[Step]:
     """Return what to do, in order: what is deleted last, as its keys are read by no other
-    lease until then. Leases must carry their continuations.
+    lease until then. Those that are wanted must carry their continuations.
     """
     begun = {x.range_id: x for x in _begun(wanted)}
     there = {x.range_id: x for x in stored}
@@ -92,8 +93,8 @@ async def carry_out(container: LeaseContainer, step: Step) -> None:
 
 async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None:
     """Raise the epoch first: it shuts out any host that still writes under an older one."""
-    vacant = await vacate(container, stored)
     position = require_continuation(wanted)
+    vacant = await vacate(container, stored, lost=position)
     there = await container.checkpoint(_named(vacant.advanced_to(position)))
     if (there.ended, there.paused) != (wanted.ended, wanted.paused):
         marked = replace(there, ended=wanted.ended, paused=wanted.paused)
@@ -108,11 +109,12 @@ async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Le
     """Return every lease whole, with the lineage of one moment; ``None`` if it kept changing.
 
     Positions may be of moments a little apart, each as it was checkpointed. But no range has
-    ended, or begun, between the first and the last.
+    ended, or begun, between the first and the last. A lease whose checkpoint is lost has no
+    continuation.
     """
     before = _lineage(await container.list())
     for _ in range(tries):
-        found = [await container.read(x) for x in sorted(before)]
+        found = [await look_up(container, x) for x in sorted(before)]
         whole = [x for x in found if x is not None]
         after = _lineage(await container.list())
         if before == _lineage(whole) == after:

@@ -550,8 +550,8 @@ FLEET = (
     Mutant(
         name="a superseded lease stays ended though its keys came back",
         file="host/workers/successors.py",
-        before="        if stored.ended:\n            return True\n",
-        after="",
+        before="        if stored.ended or stored.continuation",
+        after="        if stored.continuation",
         rule=12,
         tests=(_RANGES,),
     ),

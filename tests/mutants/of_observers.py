@@ -251,8 +251,8 @@ OBSERVERS = (
     Mutant(
         name="a range that the feed refuses ends every host in turn",
         file="host/workers/delivery.py",
-        before="            except (RangeRefused, CheckpointMissing) as refused:\n",
-        after="            except CheckpointMissing as refused:\n",
+        before="            except RangeRefused as refused:\n",
+        after="            except ZeroDivisionError as refused:\n",
         rule=10,
         tests=(_FAILING,),
     ),

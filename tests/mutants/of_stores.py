@@ -370,8 +370,8 @@ STORES = (
     Mutant(
         name="a lease is released by hand without a new epoch",
         file="leases/operations/release.py",
-        before="        lease.vacated().stamped(",
-        after="        lease.released().stamped(",
+        before="    vacant = lease.vacated()\n",
+        after="    vacant = lease.released()\n",
         rule=5,
         tests=(_RELEASE,),
     ),

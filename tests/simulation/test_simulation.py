@@ -45,7 +45,7 @@ def test_nothing_is_lost_either_where_ranges_come_and_go_as_in_cosmos_db(seed: i
     simulate(seed, "cosmos")
 
 
-SUSPENDS = 37  # the machine of a host sleeps past the expiration
+SUSPENDS = 5  # the machine of a host sleeps
 
 # Found in wild worlds, with people who interfere and observers that are odd.
 WILD = {

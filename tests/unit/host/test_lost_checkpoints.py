@@ -1,20 +1,32 @@
 """Checkpoints that are kept apart, and get lost: what hosts do about one, and about all."""
 
 import asyncio
+from collections import Counter
+from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.events import HostEvents
 from changefeed.host.reset import carry_out, planned
+from changefeed.host.retries import Retrier
+from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import CheckpointMissing
-from changefeed.leases.lease import Lease
+from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
-from changefeed.leases.operations.pause import resume
+from changefeed.leases.operations.pause import pause, resume
+from changefeed.leases.operations.release import release
+from changefeed.leases.operations.restore import carry_out as restored
+from changefeed.leases.operations.restore import read_all, steps_to
 from changefeed.leases.separate_stores import SeparateStores
 from tests.support.fleet import Fleet
 
 R0, R1 = RangeId("r0"), RangeId("r1")
+
+
+def at(position: int) -> Continuation:
+    return Continuation(str(position))
 
 
 class Stores:
@@ -95,25 +107,47 @@ async def test_a_range_whose_checkpoint_was_lost_goes_on_where_a_reset_says(
     assert in_r1 == 2 * list(range(1, len(in_r1) // 2 + 1))
 
 
-async def test_a_range_that_goes_on_in_one_without_a_checkpoint_waits_at_its_end(
+async def test_a_range_that_goes_on_in_one_without_a_checkpoint_says_where_that_begins(
     stores: Stores,
 ) -> None:
     feed = MemoryFeed(2)
     async with Fleet(feed, stores.container) as fleet:
         fleet.start("anna")
         await fleet.balanced()
+        early = [feed.append(f"early-{n}") for n in range(40)]
         low, high = feed.split(R0)
         await stores.ownership.create(Lease(range=low))  # its checkpoint is lost
+        late = [feed.append(f"late-{n}") for n in range(40)]
         await asyncio.sleep(60)
-        assert not fleet.running["anna"].done()
-        assert list(await stores.paused()) == [R0]
-        assert f"changefeed reset {low.id}" in (await stores.paused())[R0]
-        await move_to_the_beginning(feed, stores, low.id)
-        await resume(stores.container, [R0])
-        for n in range(40):
-            feed.append(f"late-{n}")
         await fleet.caught_up()
-        assert {low.id, high.id} <= {x for _, x, _ in fleet.log.delivered}
+        assert await stores.paused() == {}
+        expected = Counter((x.range_id, x.sequence) for x in (*early, *late))
+        assert fleet.log.times == expected
+        assert {low.id, high.id} <= {x for x, _ in expected}
+
+
+async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lost(
+    stores: Stores,
+) -> None:
+    """A store that evicts what was not read for long takes that of an ended lease first."""
+    part = FeedRange(id=RangeId("-80"), low="", high="80", parents=(R0,))
+    whole = FeedRange(id=R0, low="", high="FF", parents=(part.id,))
+    old = await stores.container.create(Lease(range=part, continuation=at(3), epoch=1))
+    await stores.container.replace(old.finished())
+    await stores.lose_checkpoint(part.id)
+    events = HostEvents(HostName("anna"))
+    await create_successors(
+        whole,
+        [Successor(range=part, start=at(7))],
+        feed=MemoryFeed(1),
+        container=stores.container,
+        retrier=Retrier(events, Random(1)),
+        events=events,
+        check=lambda: None,
+    )
+    found = await stores.container.read(part.id)
+    assert found is not None
+    assert (found.continuation, found.ended) == (at(7), False)
 
 
 async def test_hosts_that_find_no_checkpoint_at_all_end_with_advice_and_pause_nothing(
@@ -132,3 +166,71 @@ async def test_hosts_that_find_no_checkpoint_at_all_end_with_advice_and_pause_no
         with pytest.raises(CheckpointMissing, match="another store"):
             await fleet.running["bert"]
         assert await stores.paused() == {}
+
+
+async def test_many_lost_checkpoints_are_no_reason_to_end_where_one_is_left(
+    stores: Stores,
+) -> None:
+    async with Fleet(MemoryFeed(40), stores.container) as fleet:
+        fleet.start("anna")
+        await fleet.balanced()
+        *lost, kept = sorted(x.range_id for x in await stores.ownership.list())
+        await fleet.stop("anna")
+        for range_id in lost:
+            await stores.lose_checkpoint(range_id)
+        fleet.start("bert")
+        await asyncio.sleep(60)
+        assert not fleet.running["bert"].done()
+        assert sorted(await stores.paused()) == lost
+        assert (await stores.listed(kept)).owner == "bert"
+
+
+@pytest.mark.parametrize("lost", [1, 4])
+async def test_checkpoints_that_are_back_soon_change_nothing(stores: Stores, lost: int) -> None:
+    """A replica lagged, or a store was emptied by mistake and filled again."""
+    async with Fleet(MemoryFeed(4), stores.container) as fleet:
+        fleet.start("anna")
+        await fleet.balanced()
+        await fleet.stop("anna")
+        names = sorted(x.range_id for x in await stores.ownership.list())[:lost]
+        kept = [await stores.checkpoints.read(x) for x in names]
+        for range_id in names:
+            await stores.lose_checkpoint(range_id)
+        fleet.start("bert")
+        await asyncio.sleep(7)
+        for checkpoint in kept:
+            assert checkpoint is not None
+            await stores.checkpoints.create(checkpoint)
+        await asyncio.sleep(20)
+        assert await stores.paused() == {}
+        assert await fleet.loads() == {"bert": 4}
+
+
+async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_restored(
+    stores: Stores,
+) -> None:
+    feed = MemoryFeed(2)
+    async with Fleet(feed, stores.container) as fleet:
+        fleet.start("anna")
+        await fleet.balanced()
+        for n in range(40):
+            feed.append(f"early-{n}")
+        await fleet.caught_up()
+        saved = await read_all(stores.container)
+        assert saved is not None
+        await fleet.kill("anna")
+    await stores.lose_checkpoint(R1)
+    assert await pause(stores.container, [R1], "by hand") == [R1]
+    before = await release(stores.container, R1)
+    assert before is not None
+    assert before.owner == "anna"
+    assert (await stores.listed(R1)).owner is None
+    found = await read_all(stores.container)
+    assert found is not None
+    for step in steps_to(saved, found):
+        await restored(stores.container, step)
+    assert await stores.paused() == {}
+    async with Fleet(feed, stores.container) as fleet:
+        fleet.start("bert")
+        await fleet.caught_up()
+        assert not fleet.log.delivered

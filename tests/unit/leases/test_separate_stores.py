@@ -289,17 +289,21 @@ async def test_a_lease_whose_checkpoint_was_wiped_is_refused_with_advice(
     assert (await stores.owned_by_a()).continuation == at(0)
 
 
-async def test_a_checkpoint_that_a_replica_has_not_got_yet_is_not_lost(stores: Stores) -> None:
-    await stores.owned_by_a()
-    looks = 0
-
-    async def late(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal looks
-        looks += name == "read"
-        return None if looks < 3 else await call()
-
-    seen = await stores.with_checkpoints_through(late).read(R0)
-    assert seen == await stores.whole()
+async def test_who_takes_a_lease_away_says_where_it_goes_on_if_its_checkpoint_is_lost(
+    stores: Stores,
+) -> None:
+    owned = await stores.owned_by_a()
+    await stores.wipe_checkpoint()
+    with pytest.raises(CheckpointMissing):  # nobody who reads makes it up
+        await stores.leases.acquire(owned.advanced_to(at(5)).taken_by(B, START))
+    (listed,) = await stores.leases.list()
+    vacant = await stores.leases.acquire(listed.advanced_to(at(5)).vacated())
+    assert (vacant.owner, vacant.continuation) == (None, at(5))
+    assert await stores.whole() == vacant
+    won = await stores.leases.acquire(vacant.taken_by(C, START))
+    with pytest.raises(LeaseError):
+        await stores.leases.checkpoint(replace(owned, version=won.version).advanced_to(at(9)))
+    assert (await stores.whole()).continuation == at(5)
 
 
 async def test_a_deletion_cut_short_leaves_a_checkpoint_that_is_adopted(
