@@ -2,18 +2,21 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from random import Random
+from typing import Any
 
 import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId, Successor
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.lost_checkpoints import LostCheckpoints
 from changefeed.host.events import HostEvents
 from changefeed.host.reset import carry_out, planned
 from changefeed.host.retries import Retrier
 from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import CheckpointMissing
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import Checkpoint, HostName, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.leases.operations.release import release
@@ -21,6 +24,7 @@ from changefeed.leases.operations.restore import carry_out as restored
 from changefeed.leases.operations.restore import read_all, steps_to
 from changefeed.leases.separate_stores import SeparateStores
 from tests.support.fleet import Fleet
+from tests.support.proxies import proxied
 
 R0, R1 = RangeId("r0"), RangeId("r1")
 
@@ -35,10 +39,11 @@ class Stores:
         self.checkpoints = MemoryCheckpoints()
         self.container = SeparateStores(self.ownership, self.checkpoints)
 
-    async def lose_checkpoint(self, range_id: RangeId) -> None:
+    async def lose_checkpoint(self, range_id: RangeId) -> Checkpoint:
         stored = await self.checkpoints.read(range_id)
         assert stored is not None
         await self.checkpoints.delete(stored)
+        return stored
 
     async def listed(self, range_id: RangeId) -> Lease:
         (found,) = (x for x in await self.ownership.list() if x.range_id == range_id)
@@ -174,14 +179,14 @@ async def test_many_lost_checkpoints_are_no_reason_to_end_where_one_is_left(
     async with Fleet(MemoryFeed(40), stores.container) as fleet:
         fleet.start("anna")
         await fleet.balanced()
-        *lost, kept = sorted(x.range_id for x in await stores.ownership.list())
+        *lost, kept = [x.range_id for x in await stores.ownership.list()]
         await fleet.stop("anna")
         for range_id in lost:
             await stores.lose_checkpoint(range_id)
         fleet.start("bert")
         await asyncio.sleep(60)
         assert not fleet.running["bert"].done()
-        assert sorted(await stores.paused()) == lost
+        assert (await stores.paused()).keys() == set(lost)
         assert (await stores.listed(kept)).owner == "bert"
 
 
@@ -193,13 +198,10 @@ async def test_checkpoints_that_are_back_soon_change_nothing(stores: Stores, los
         await fleet.balanced()
         await fleet.stop("anna")
         names = sorted(x.range_id for x in await stores.ownership.list())[:lost]
-        kept = [await stores.checkpoints.read(x) for x in names]
-        for range_id in names:
-            await stores.lose_checkpoint(range_id)
+        kept = [await stores.lose_checkpoint(x) for x in names]
         fleet.start("bert")
         await asyncio.sleep(7)
         for checkpoint in kept:
-            assert checkpoint is not None
             await stores.checkpoints.create(checkpoint)
         await asyncio.sleep(20)
         assert await stores.paused() == {}
@@ -234,3 +236,27 @@ async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_rest
         fleet.start("bert")
         await fleet.caught_up()
         assert not fleet.log.delivered
+
+
+async def test_a_checkpoint_that_comes_back_while_others_are_looked_at_is_not_lost(
+    stores: Stores,
+) -> None:
+    for range_id in (R0, R1):
+        await stores.container.create(Lease(range=FeedRange(id=range_id), continuation=at(0)))
+    kept = await stores.lose_checkpoint(R0)
+
+    async def back(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "read":
+            await stores.checkpoints.create(kept)
+        return await call()
+
+    with pytest.raises(CheckpointMissing) as missing:
+        await stores.container.read(R0)
+    for container, is_lost in (
+        (stores.container, True),
+        (proxied(stores.container, back), False),
+    ):
+        checkpoints = LostCheckpoints(
+            container, patience=0, clock=lambda: 0.0, stopping=lambda: False
+        )
+        assert await checkpoints.is_lost(missing.value) == is_lost
