@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import resource
 import shutil
 import signal
 import subprocess
@@ -173,14 +172,16 @@ def acknowledged(ended: subprocess.CompletedProcess[str]) -> int:
 
 def produced_into_files_of(most: int, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, "produce", "log", "--key=k", "--parts=1", "--batch=100"],
+        [
+            *("prlimit", f"--fsize={most}", *COMMAND, "produce", "log"),
+            *("--key=k", "--parts=1", "--batch=100"),
+        ],
         cwd=cwd,
         input=lines(range(10_000), size=1000),
         capture_output=True,
         text=True,
         timeout=20,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
     )
 
 
