@@ -25,6 +25,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.together import together
 
 _EVERY = 1.0
 _STORAGE_EVERY = 10
@@ -156,9 +157,9 @@ class Inspector:
         self._looks += 1
         turns = asyncio.Semaphore(_ALL_AT_ONCE)
         partitions = routes.topology.partitions
-        ends, says = await asyncio.gather(
-            asyncio.gather(*(self._end(routes, x, turns) for x in partitions)),
-            asyncio.gather(*(self._says(url) for url in routes.urls)),
+        ends, says = await together(
+            together(*(self._end(routes, x, turns) for x in partitions)),
+            together(*(self._says(url) for url in routes.urls)),
         )
         pairs = zip(partitions, ends, strict=True)
         return log_status(

@@ -1,6 +1,5 @@
 """Collections of a cluster, looked at and changed through its brokers: ``changefeed log …``."""
 
-import asyncio
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from changefeed.feeds.brokers.wire import Compaction
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.together import together
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -116,7 +116,7 @@ def compact(address: Address, *, json: _Json = False) -> None:
 
 async def _compact(client: BrokerClient) -> list[Compaction]:
     routes = await client.routes()
-    return list(await asyncio.gather(*(_compact_at(client, x) for x in routes.urls)))
+    return list(await together(*(_compact_at(client, x) for x in routes.urls)))
 
 
 async def _compact_at(client: BrokerClient, url: str) -> Compaction:

@@ -19,6 +19,7 @@ from changefeed.host.doctor import Look, diagnose
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector, MemberStatus
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.runtime.together import together
 from changefeed.runtime.version import software_version
 
 _EVERY = 1.0
@@ -69,7 +70,7 @@ async def _endpoints(members: Sequence[MemberStatus]) -> list[Diagnostic]:
     timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         asked = [_endpoint(session, x) for x in members if x.address and not x.stopping]
-        return [x for found in await asyncio.gather(*asked) for x in found]
+        return [x for found in await together(*asked) for x in found]
 
 
 async def _endpoint(session: aiohttp.ClientSession, member: MemberStatus) -> list[Diagnostic]:

@@ -7,6 +7,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
 from changefeed.runtime.clock import elapsed_time
+from changefeed.runtime.together import together
 
 _LOOK = 0.5
 
@@ -40,7 +41,7 @@ async def living_hosts(
 
 async def _signs(container: LeaseContainer) -> dict[tuple[str, str], object]:
     """Return the newest sign of life of each member, and of the owner of each lease."""
-    members, leases = await asyncio.gather(container.members(), container.list())
+    members, leases = await together(container.members(), container.list())
     return {**_of_members(members), **_of_owners(leases)}
 
 

@@ -36,6 +36,7 @@ from changefeed.leases.life import Heartbeats, LeaseLife
 from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.operations.release import vacate
 from changefeed.runtime.clock import elapsed_time
+from changefeed.runtime.together import together
 
 _TRIES = 20  # the owner of a paused range writes it, too, until it is done
 _LOOK = 0.5
@@ -145,7 +146,7 @@ async def refuse_in_use(
     first: dict[RangeId, LeaseLife] = {}
     while True:
         asked = clock()
-        listed, members = await asyncio.gather(container.list(), container.members())
+        listed, members = await together(container.list(), container.members())
         at = Moment(asked=asked, answered=clock(), wall=wall())
         owned = {x.range_id: x for x in listed if x.range_id in ranges and _is_read(x)}
         lives = heartbeats.lives(owned.values(), members)

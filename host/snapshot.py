@@ -5,7 +5,6 @@ alive cannot be seen in one look: only a record that does not change for a whole
 shows that its host is dead.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -33,6 +32,7 @@ from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.parts import with_parts
 from changefeed.leases.unread import Unread
 from changefeed.runtime.for_each import for_each
+from changefeed.runtime.together import together
 
 _AT_ONCE = 16
 
@@ -147,9 +147,7 @@ class FleetInspector:
 
     async def look(self) -> Snapshot:
         """Read everything once. Raise ``ContainerError`` if the container does not answer."""
-        members, leases = await asyncio.gather(
-            self._container.members(), self._container.list()
-        )
+        members, leases = await together(self._container.members(), self._container.list())
         if isinstance(self._feed, RemembersRanges):
             self._feed.remember_ranges(x.range for x in leases)
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]

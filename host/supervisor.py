@@ -90,7 +90,7 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(self._stop_them())
             keeping = [group.create_task(self._keep(name)) for name in names]
-            codes = await asyncio.gather(*keeping)
+            codes = [await x for x in keeping]
             stopping.cancel()
         return exit_code(codes)
 

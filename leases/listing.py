@@ -16,7 +16,6 @@ What is missed or late costs a write that is refused, and a new plan: every writ
 version that it is meant for.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +25,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Lease, Member
 from changefeed.runtime.clock import Clock
+from changefeed.runtime.together import together
 
 WHOLE = ""
 """The token before the first: everything has changed since."""
@@ -132,8 +132,7 @@ class LeaseListing:
         if self._shows_members:
             leases, shown = await self._listed()
             return leases, await self._container.members() if shown is None else shown
-        leases, members = await asyncio.gather(self.list(), self._container.members())
-        return leases, members
+        return await together(self.list(), self._container.members())
 
     async def _listed(self) -> tuple[Sequence[Lease], Sequence[Member] | None]:
         """Return every lease, and every member where the same answer shows them."""

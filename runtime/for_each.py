@@ -1,8 +1,9 @@
 """The same call for many things, a few at a time."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
+
+from changefeed.runtime.together import together
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,12 +24,5 @@ async def for_each(
         for n, item in waiting:
             found[n] = await call(item)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in wanted[:at_once]:
-                group.create_task(some())
-    except ExceptionGroup as errors:
-        failed = errors.exceptions[0]
-    else:
-        return [found[n] for n in range(len(wanted))]
-    raise failed
+    await together(*(some() for _ in wanted[:at_once]))
+    return [found[n] for n in range(len(wanted))]

@@ -18,6 +18,7 @@ from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
 from changefeed.feeds.feed import LONGEST_WAIT_FOR_NEWS, Continuation, RangeId
+from changefeed.runtime.together import together
 
 _Ask = Mapping[RangeId, int]
 """The sequences after which partitions are asked for."""
@@ -100,9 +101,7 @@ class Ends:
 
     async def _all(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, Moved]:
         """Ask each broker for what has moved by now."""
-        async with asyncio.TaskGroup() as group:
-            asking = [group.create_task(self._ask(routes, x, y)) for x, y in asks.items()]
-        return _joined(x.result() for x in asking)
+        return _joined(await together(*(self._ask(routes, x, y) for x, y in asks.items())))
 
     async def _first(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, Moved]:
         """Wait for the first broker with an answer that says something."""

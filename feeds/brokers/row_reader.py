@@ -8,7 +8,6 @@ Where a sequence lies is known for the newest objects, from their headers; for o
 is found by halving among the tables, and by reading on from there.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -37,6 +36,7 @@ from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.recent_sections import RecentSections
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.runtime.together import together
 
 _HEAD_BYTES = 64 * 1024
 _RECENT = 4096
@@ -306,7 +306,7 @@ class RowReader:
 
     async def _look_ahead(self, number: int) -> None:
         """Read the headers of some objects at once, those that are not there among them."""
-        await asyncio.gather(*(self.header(number + n) for n in range(self._ahead)))
+        await together(*(self.header(number + n) for n in range(self._ahead)))
 
     async def first_since(
         self, key: Key, time_us: int, after: int = 0

@@ -6,7 +6,6 @@ headers of some objects; of an object with records of many partitions, only thos
 wanted are read.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -31,6 +30,7 @@ from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.block_format import BlockDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.together import together
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _AHEAD = 16
@@ -206,7 +206,7 @@ class StoredCollection:
             if not found:
                 row = await self._row(partition.era, partition.broker)
                 found = await row.find((self._name, name), after, end, most)
-            layouts = await asyncio.gather(*(row.columns_of(n, [x]) for n, x in found))
+            layouts = await together(*(row.columns_of(n, [x]) for n, x in found))
         return [
             Block(first=x.first, count=x.count, columns=columns)
             for (_, x), (columns,) in zip(found, layouts, strict=True)

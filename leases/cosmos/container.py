@@ -19,7 +19,6 @@ Limits: accounts that take writes in several regions resolve conflicts afterward
 two hosts in two regions would both win. All hosts must write in the same region.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeVar
@@ -42,6 +41,7 @@ from changefeed.leases.lease import Lease
 from changefeed.leases.listing import WHOLE, ListedChanges
 from changefeed.leases.stores import require_continuation
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.together import together
 
 _log = get_logger()
 
@@ -91,7 +91,7 @@ class CosmosLeases(CosmosMembers):
             return None
         if not token:
             begin = await self._changes.now()  # before the listing: what comes twice is no harm
-            leases, members = await asyncio.gather(self.list(), self.members())
+            leases, members = await together(self.list(), self.members())
             next_token = WHOLE if self._shared or begin is None else begin
             return ListedChanges(leases=leases, total=None, token=next_token, members=members)
         written = await self._changes.since(token)

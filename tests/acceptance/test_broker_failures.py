@@ -136,6 +136,19 @@ async def test_over_a_directory_brokers_die_freeze_join_and_leave(tmp_path: Path
         await damage_is_said_and_repair_is_enough(brokers, load)
 
 
+async def test_ranges_at_rest_are_read_on_after_all_brokers_were_away(tmp_path: Path) -> None:
+    async with BrokerProcesses(tmp_path, in_directory(tmp_path / "cluster"), FOUR) as brokers:
+        await brokers.start(*THREE)
+        async with under_load(brokers, tmp_path, parts=6) as load:
+            load.pause()
+            await asyncio.sleep(EXPIRATION)  # all is read: no range is asked for by itself
+            await brokers.kill(*THREE)
+            await asyncio.sleep(EXPIRATION + 1)
+            await brokers.start(*THREE)
+            load.resume()
+            await load.goes_on()
+
+
 async def test_a_broker_that_is_killed_while_it_compacts_loses_and_repeats_nothing(
     tmp_path: Path,
 ) -> None:

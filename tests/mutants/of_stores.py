@@ -434,8 +434,8 @@ STORES = (
     Mutant(
         name="more calls run at once than were asked for",
         file="runtime/for_each.py",
-        before="            for _ in wanted[:at_once]:\n",
-        after="            for _ in wanted:\n",
+        before="for _ in wanted[:at_once]))\n",
+        after="for _ in wanted))\n",
         rule=0,
         tests=("tests/unit/runtime/test_for_each.py",),
     ),

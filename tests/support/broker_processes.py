@@ -111,19 +111,28 @@ class BrokerProcesses:
 
 
 class Load:
-    """A producer that counts up for each key, until it is stopped."""
+    """A producer that counts up for each key, with pauses if asked, until it is stopped."""
 
     def __init__(self, producer: Producer) -> None:
         self.count = 0
         self._stop = asyncio.Event()
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
         self._task = asyncio.create_task(self._run(producer))
 
     async def _run(self, producer: Producer) -> None:
         while not self._stop.is_set():
+            await self._goes_on.wait()
             body = b"%d" % self.count
             await producer.send_many([Record(key=f"k{k}", body=body) for k in range(KEYS)])
             self.count += 1
             await asyncio.sleep(0.02)
+
+    def pause(self) -> None:
+        self._goes_on.clear()
+
+    def resume(self) -> None:
+        self._goes_on.set()
 
     async def stop(self) -> None:
         self._stop.set()

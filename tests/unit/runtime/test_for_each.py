@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from changefeed.runtime.cancellation import keep_cancellation
 from changefeed.runtime.for_each import for_each
 
 
@@ -63,3 +64,8 @@ async def test_a_cancelled_caller_leaves_no_call_behind() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert calls.running == set()
+
+
+async def test_a_failure_is_no_cancellation_of_the_caller() -> None:
+    with pytest.raises(KeyError):
+        await keep_cancellation(for_each([3600, 1], Calls(failing=1).take, at_once=2))

@@ -5,11 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, cast
 
+import pytest
+
 from changefeed.feeds.brokers.ends import Ends
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import Moved
+from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog.ids import part_id, position
 from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.feeds.timeouts import in_time
 from tests.support.model_cluster import IDENTITY, ModelCluster
 
 Asked = tuple[str, Mapping[RangeId, int], float]
@@ -24,6 +28,7 @@ class HoldingBrokers:
         self.asked: list[Asked] = []
         self.waiting = 0
         self.slow: set[str] = set()
+        self.away = False
         self._moved = asyncio.Event()
 
     def move(self, name: RangeId, last: int) -> None:
@@ -38,6 +43,8 @@ class HoldingBrokers:
         self.waiting += 1
         try:
             await asyncio.sleep(0.5 if urls[0] in self.slow else 0)
+            if self.away:
+                raise FeedUnavailable("no broker answers")
             async with asyncio.timeout(wait or None):
                 while not (found := self._found(after)) and wait:
                     self._moved.clear()
@@ -154,3 +161,16 @@ async def test_a_partition_that_another_broker_writes_has_news_and_no_lag() -> N
     ends = Ends(cast("Any", Elsewhere()), waits=True)
     assert await ends.news(routes, at([name])) == [name]
     assert await ends.lags(routes, at([name])) == {}
+
+
+@pytest.mark.parametrize("asked", ["news", "lags"])
+async def test_brokers_none_of_which_answers_are_unavailable_and_cancel_nobody(
+    asked: str,
+) -> None:
+    client, ends, routes = await given(3)
+    client.away = True
+    client.slow.add(routes.to_read(routes.partition(min(routes.by_id)))[0])
+    question = getattr(ends, asked)(routes, at(routes.by_id))
+    with pytest.raises(FeedUnavailable, match="no broker answers"):
+        await in_time(asked, question, 60)
+    assert client.waiting == 0

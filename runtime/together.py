@@ -1,0 +1,40 @@
+"""Several calls at the same time, none of which goes on when one has failed.
+
+What ``asyncio.gather`` leaves running then is bounded by nobody's timeout, and what it holds, a
+lock or a connection, is lacked by whoever asks again. A ``TaskGroup`` leaves nothing running;
+but up to Python 3.12 a failure in it leaves a request to cancel in the task around it, which
+``keep_cancellation`` cannot tell from one of the caller's.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar, overload
+
+from changefeed.runtime.cancellation import keep_cancellation
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+Result = TypeVar("Result")
+Call = Coroutine[Any, Any, Result]
+
+
+@overload
+async def together(first: Call[First], second: Call[Second], /) -> tuple[First, Second]: ...
+
+
+@overload
+async def together(*calls: Call[Result]) -> tuple[Result, ...]: ...
+
+
+async def together(*calls: Call[Any]) -> tuple[Any, ...]:
+    """Await all calls; return what they return, in their order.
+
+    The first that fails ends the others, and its error is raised when all have ended.
+    """
+    tasks = [asyncio.create_task(x) for x in calls]
+    try:
+        return tuple(await keep_cancellation(asyncio.gather(*tasks)))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

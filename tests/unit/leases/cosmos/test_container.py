@@ -1,0 +1,70 @@
+"""Leases in Cosmos DB: what one question that fails leaves behind for the next."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.cosmos.container import CosmosLeases
+from changefeed.leases.cosmos.document_ids import Names
+from changefeed.leases.cosmos.documents import Document, Form
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import Lease
+from changefeed.leases.timeouts import BoundedContainer
+
+NAMES = Names("p")
+WHOLE = Lease(range=FeedRange(id=RangeId("0"), high="FF"), continuation=Continuation('"0"'))
+
+
+class FakeItems:
+    """Items that nobody has stored yet. Hosts cannot be listed, and the document that says that
+    all leases are there gets no answer, until the container is ``well``.
+    """
+
+    def __init__(self) -> None:
+        self.well = asyncio.Event()
+        self.created: list[str] = []
+
+    def keyed(self, document: Document) -> Document:
+        return document
+
+    async def read(self, _: str) -> None:
+        return None
+
+    async def create(self, document: Document) -> Document:
+        if document["id"] == NAMES.info:
+            await self.well.wait()
+        self.created.append(document["id"])
+        return {**document, "_etag": '"1"'}
+
+    async def query(self, _: str, *, begin: str) -> list[Document]:
+        if begin != NAMES.leases and not self.well.is_set():
+            await asyncio.sleep(1)
+            raise ContainerUnavailable("throttled")
+        return []
+
+    async def delete(self, *_: str) -> None:
+        return None
+
+
+class FakeChanges:
+    async def now(self) -> str:
+        return "1"
+
+
+async def test_a_listing_that_fails_beside_a_call_without_an_answer_stops_no_later_one() -> (
+    None
+):
+    items: Any = FakeItems()
+    changes: Any = FakeChanges()
+    leases = CosmosLeases(items, Form(names=NAMES), changes=changes)
+    bounded = BoundedContainer(leases, timeout=10, on_call=lambda _: None)
+    await bounded.create(WHOLE)
+    with pytest.raises(ContainerUnavailable, match="throttled"):
+        await bounded.changes_since("")
+    unanswered, items.well = items.well, asyncio.Event()
+    items.well.set()
+    assert await bounded.list() == []
+    assert not unanswered.is_set()
+    assert items.created == ["p.lock", "p..0", "p.info"]

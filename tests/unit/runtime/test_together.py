@@ -1,0 +1,81 @@
+"""Several calls at the same time: what they return, and what a failure ends."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from changefeed.runtime.cancellation import keep_cancellation
+from changefeed.runtime.together import together
+
+
+class Calls:
+    """Calls that take ``seconds``; those that still run are known."""
+
+    def __init__(self) -> None:
+        self.running: set[float] = set()
+
+    async def take(self, seconds: float, error: Exception | None = None) -> str:
+        self.running.add(seconds)
+        try:
+            await asyncio.sleep(seconds)
+            if error is not None:
+                raise error
+        finally:
+            self.running.discard(seconds)
+        return f"took {seconds:g}"
+
+
+async def test_results_come_in_the_order_of_the_calls_after_the_slowest_of_them() -> None:
+    calls, clock = Calls(), asyncio.get_running_loop().time
+    began = clock()
+    assert await together(calls.take(3), calls.take(1)) == ("took 3", "took 1")
+    assert clock() - began == pytest.approx(3)
+    assert await together() == ()
+
+
+async def test_the_first_failure_ends_the_others_and_is_raised_as_it_is() -> None:
+    calls, clock = Calls(), asyncio.get_running_loop().time
+    began = clock()
+    with pytest.raises(KeyError, match="lost"):
+        await together(calls.take(3600), calls.take(2, KeyError("lost")), calls.take(7200))
+    assert calls.running == set()
+    assert clock() - began == pytest.approx(2)
+
+
+async def test_an_error_that_is_an_error_already_when_another_comes_is_the_one_raised() -> None:
+    async def fails_when_ended() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            raise KeyError("ended")
+
+    with pytest.raises(KeyError, match="first"):
+        await together(fails_when_ended(), Calls().take(1, KeyError("first")))
+
+
+async def test_a_cancelled_caller_leaves_no_call_behind_and_is_cancelled_whatever_fails() -> (
+    None
+):
+    calls = Calls()
+
+    async def fails_when_ended() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        raise KeyError("ended")
+
+    asking = asyncio.create_task(together(fails_when_ended(), calls.take(3600)))
+    await asyncio.sleep(1)
+    assert calls.running == {3600}
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert calls.running == set()
+
+
+async def test_a_failure_is_no_cancellation_of_the_caller() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    with pytest.raises(KeyError):
+        await keep_cancellation(together(Calls().take(2), Calls().take(1, KeyError("lost"))))
+    assert task.cancelling() == 0
