@@ -20,7 +20,7 @@ from changefeed.feeds.feed import (
     RemembersRanges,
     StartAt,
 )
-from changefeed.runtime.cancellation import keep_cancellation
+from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
 
 T = TypeVar("T")
 
@@ -35,12 +35,16 @@ def bounded_feed(feed: Feed, *, timeout: float) -> Feed:
 
 
 async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
-    """Await a call to a feed; raise ``FeedUnavailable`` after so many seconds."""
+    """Await a call to a feed; raise ``FeedUnavailable`` after so many seconds, or if its
+    client gave it up.
+    """
     try:
         async with asyncio.timeout(seconds):
             return await keep_cancellation(call)
     except TimeoutError as error:
         raise FeedUnavailable(f"the feed did not answer {name} within {seconds:g} s") from error
+    except CancelledByClient as error:
+        raise FeedUnavailable(f"the client of the feed gave {name} up by itself") from error
 
 
 class _BoundedFeed:

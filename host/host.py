@@ -48,6 +48,7 @@ from changefeed.leases.remembering import LeaseMemory, RememberingContainer
 from changefeed.leases.timeouts import BoundedContainer
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.cancellation import cancelled_on_request
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.version import software_version
@@ -354,9 +355,14 @@ class Host:
                 )
 
     async def _stop_on_failure(self, work: Coroutine[Any, Any, None]) -> None:
-        """Turn the failure of one task into an orderly stop of the host."""
+        """Turn the failure of one task into an orderly stop of the host.
+
+        That it is cancelled by something that it calls is one, too: without it, the host would
+        go on as if nothing were missing.
+        """
         try:
-            await work
+            with cancelled_on_request():
+                await work
         except Exception as error:  # noqa: BLE001 - kept, logged, and raised by run()
             self._record_failure(error)
 

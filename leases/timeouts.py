@@ -10,7 +10,7 @@ from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
-from changefeed.runtime.cancellation import keep_cancellation
+from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
 
 T = TypeVar("T")
 
@@ -18,8 +18,8 @@ T = TypeVar("T")
 class BoundedContainer:
     """Wraps a container: no call takes longer than ``timeout`` seconds.
 
-    A call that ran out of time raises ``ContainerUnavailable``: a write may have
-    happened. ``on_call`` gets the name of each call, for the metrics.
+    A call that ran out of time, or that its client gave up, raises ``ContainerUnavailable``: a
+    write may have happened. ``on_call`` gets the name of each call, for the metrics.
     """
 
     def __init__(
@@ -93,4 +93,8 @@ class BoundedContainer:
         except TimeoutError as error:
             raise ContainerUnavailable(
                 f"the lease container did not answer {name} within {self._timeout:g} s"
+            ) from error
+        except CancelledByClient as error:
+            raise ContainerUnavailable(
+                f"the client of the lease container gave {name} up by itself"
             ) from error

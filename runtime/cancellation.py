@@ -1,27 +1,45 @@
-"""Calls that are cancelled when they are asked to be, whatever their client does.
+"""Calls that are cancelled when they are asked to be and only then, whatever their client does.
 
 Some clients lose a cancellation: ``asyncio.wait_for`` of Python 3.11 does, where the answer
 comes at the same moment. A loop around such a call would go on for ever, because a task is
-cancelled once only.
+cancelled once only. Others cancel by themselves, as when what they wait for was cancelled: a
+loop around such a call would end without a word.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
+class CancelledByClient(Exception):
+    """Something that was called has cancelled the call: nobody had asked for that."""
+
+
+@contextmanager
+def cancelled_on_request() -> Iterator[None]:
+    """Let a cancellation of the task pass; raise ``CancelledByClient`` for any other."""
+    before = _current().cancelling()
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if _current().cancelling() > before:
+            raise
+        raise CancelledByClient("a call was cancelled by what it called") from error
+
+
 async def keep_cancellation(call: Awaitable[T]) -> T:
-    """Await a call; raise ``CancelledError`` if its task was cancelled meanwhile.
+    """Await a call; raise ``CancelledError`` if its task was cancelled meanwhile, not else.
 
     What it returned or raised is lost then: whether it took effect is unclear.
     """
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine is awaited in a task"
+    task = _current()
     before = task.cancelling()
     try:
-        result = await call
+        with cancelled_on_request():
+            result = await call
     except Exception as error:
         if task.cancelling() > before:
             raise asyncio.CancelledError from error
@@ -29,3 +47,9 @@ async def keep_cancellation(call: Awaitable[T]) -> T:
     if task.cancelling() > before:
         raise asyncio.CancelledError
     return result
+
+
+def _current() -> "asyncio.Task[object]":
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine is awaited in a task"
+    return task

@@ -1,6 +1,7 @@
 """All mutants, part by part. A new one is one more entry in the list of its part."""
 
 from .of_brokers import BROKERS
+from .of_calls import CALLS
 from .of_compaction import COMPACTION
 from .of_emulator import EMULATOR
 from .of_feeds import FEEDS
@@ -42,4 +43,5 @@ MUTANTS = (
     *PAGE,
     *PARTS,
     *HOT_RANGES,
+    *CALLS,
 )

@@ -1,4 +1,4 @@
-"""A call whose client loses a cancellation is cancelled all the same."""
+"""Calls are cancelled when they are asked to be, whatever their client does, and only then."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
-from changefeed.runtime.cancellation import keep_cancellation
+from changefeed.runtime.cancellation import (
+    CancelledByClient,
+    cancelled_on_request,
+    keep_cancellation,
+)
 
 
 async def swallows() -> str:
@@ -92,3 +97,54 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 async def test_a_call_that_swallows_the_end_of_its_time_was_not_answered() -> None:
     with pytest.raises(ContainerUnavailable, match="did not answer list within 60 s"):
         await container().list()
+
+
+# Cancelled by what was called
+
+
+async def gives_up() -> Any:
+    """Share an answer that is not waited for any more."""
+    shared = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(1, shared.cancel)
+    return await shared
+
+
+class _GivenUpLeases(MemoryLeases):
+    async def list(self) -> Any:
+        return await gives_up()
+
+
+class _GivenUpFeed(MemoryFeed):
+    async def ranges(self) -> Any:
+        return await gives_up()
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_the_call() -> None:
+    with pytest.raises(CancelledByClient):
+        await keep_cancellation(gives_up())
+
+
+async def test_what_a_client_gives_up_by_itself_was_not_answered() -> None:
+    leases = BoundedContainer(_GivenUpLeases(), timeout=60, on_call=lambda _: None)
+    with pytest.raises(ContainerUnavailable, match="gave list up by itself"):
+        await leases.list()
+    with pytest.raises(FeedUnavailable, match="gave ranges up by itself"):
+        await bounded_feed(_GivenUpFeed(), timeout=60).ranges()
+
+
+async def test_a_call_that_is_cancelled_while_its_client_gives_it_up_is_cancelled() -> None:
+    task = asyncio.create_task(keep_cancellation(gives_up()))
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_block_is_cancelled_on_request_and_fails_otherwise() -> None:
+    async def work(call: Awaitable[Any]) -> None:
+        with cancelled_on_request():
+            await call
+
+    with pytest.raises(CancelledByClient):
+        await work(gives_up())
+    await _cancelled(asyncio.create_task(work(asyncio.sleep(3600))))
