@@ -6,8 +6,10 @@ isolated and put aside like any other: ``SystemExit`` of a library that calls ``
 ``CancelledError`` that comes from the user's own tasks. So is an exception that cannot be
 printed, because those who report it print it.
 
-A cancellation is ours if somebody has asked the task that makes the call to end
-(``Task.cancelling``): a worker that stops, a time limit, the deadline of a handoff.
+A cancellation is ours if somebody has asked the task that makes the call to end since it
+began (``Task.cancelling``): a worker that stops, a time limit, the deadline of a handoff. What
+was asked before does not count: up to Python 3.12 a ``TaskGroup`` of the user's own, in which
+something fails, leaves such a request behind.
 
 Limits: a task that the user's code starts by itself is not called from here. If that
 raises ``SystemExit`` or ``KeyboardInterrupt``, asyncio ends the event loop with it.
@@ -40,10 +42,11 @@ class ErrorBoundary:
 
 async def _contained(call: Callable[[], Awaitable[None]]) -> None:
     task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
     try:
         await call()
     except asyncio.CancelledError as error:
-        if task is None or task.cancelling():
+        if task is None or task.cancelling() > before:
             raise
         raise ObserverRaised(error) from error
     except GeneratorExit as error:

@@ -211,8 +211,16 @@ OBSERVERS = (
     Mutant(
         name="a cancellation of the observer's own is taken for ours",
         file="observers/middleware/boundary.py",
-        before="        if task is None or task.cancelling():\n",
+        before="        if task is None or task.cancelling() > before:\n",
         after="        if task is not None:\n",
+        rule=10,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="what a TaskGroup of the observer's leaves behind is a cancellation of ours",
+        file="observers/middleware/boundary.py",
+        before="before = 0 if task is None else task.cancelling()",
+        after="before = 0",
         rule=10,
         tests=(_BOUNDARY,),
     ),

@@ -125,6 +125,33 @@ async def test_a_cancelled_error_of_the_observers_own_is_a_failure_within_a_time
         await limited.process(CONTEXT, [change(1)])
 
 
+async def test_a_cancelled_error_after_a_failure_in_a_task_group_is_a_failure_as_well() -> None:
+    boundary = ErrorBoundary(Grouping())  # type: ignore[arg-type]
+    with pytest.raises(ExceptionGroup):
+        await boundary.process(CONTEXT, [])
+    with pytest.raises(ObserverRaised, match="CancelledError"):
+        await boundary.process(CONTEXT, [])
+
+
+class Grouping:
+    """Does two things at once, of which one fails; then it is cancelled by what it calls."""
+
+    def __init__(self) -> None:
+        self._failed = False
+
+    async def process(self, _context: object, _changes: object) -> None:
+        if self._failed:
+            raise asyncio.CancelledError
+        self._failed = True
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(3600))
+            group.create_task(self._fail())
+
+    async def _fail(self) -> None:
+        await asyncio.sleep(1)
+        raise OSError
+
+
 async def test_a_coroutine_that_is_thrown_away_ends_in_silence() -> None:
     call = ErrorBoundary(Sleeping()).open(CONTEXT)  # type: ignore[arg-type]
     call.send(None)
