@@ -103,6 +103,8 @@ class Faults:
             weather.stale_reads = random.choice([0.0, 0.0, 0.3])
             weather.repeat = random.choice([0.0, 0.1, 0.5])
             weather.break_off = random.choice([0.0, 0.1, 0.5])
+            if not self._world.mixed:  # what others do then is theirs
+                weather.give_up = random.choice([0.0, 0.0, 0.1, 0.3])
             weather.calls = random.choice(_KINDS)
         self._world.tell(f"storm: {weather}")
         await asyncio.sleep(random.uniform(5, 60))

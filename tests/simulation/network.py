@@ -31,7 +31,8 @@ class Weather:
 
     ``calls`` are the names of those that it concerns; ``None`` is all of them. A write may be
     sent twice: then the second answer counts, which may well be a conflict with the first.
-    ``break_off`` concerns files: an error in the middle of a transaction.
+    With ``give_up`` the client cancels the call by itself, once it was served. ``break_off``
+    concerns files: an error in the middle of a transaction.
     """
 
     slow: float = 0.0
@@ -42,12 +43,14 @@ class Weather:
     stale: float = 0.0
     stale_reads: float = 0.0
     repeat: float = 0.0
+    give_up: float = 0.0
     break_off: float = 0.0
     calls: frozenset[str] | None = None
 
     def clear(self) -> None:
         self.slow = self.stall = self.fail_before = self.fail_after = 0.0
         self.throttle = self.stale = self.stale_reads = self.repeat = self.break_off = 0.0
+        self.give_up = 0.0
         self.calls = None
 
 
@@ -102,6 +105,9 @@ class _Request:
     def reject(self, error: Exception) -> None:
         if not self.answer.done():
             self.answer.set_exception(error)
+
+    def give_up(self, _: object) -> None:
+        self.answer.cancel()
 
 
 class Link:
@@ -175,6 +181,8 @@ class Link:
         result = self._in_session(weather, request.name, request.method.args, result)
         if self._random.random() < weather.fail_after:
             self._travel(weather, request.reject, self._unavailable("lost on its way back"))
+        elif weather.give_up and self._random.random() < weather.give_up:
+            self._travel(weather, request.give_up, result)
         else:
             self._travel(weather, request.resolve, result)
 

@@ -1,9 +1,10 @@
 """One seed, from a fresh event loop to its end."""
 
 import asyncio
+import gc
 import random as global_random
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from .loop import FreezingLoop
@@ -27,7 +28,7 @@ def simulate(
     """Live through one seed, from a fresh loop to its end."""
     global_random.seed(seed)  # libraries draw from it
     loop = FreezingLoop()
-    with ExitStack() as after:
+    with _without_garbage_collection(), ExitStack() as after:
         try:
             world = partial(
                 World,
@@ -44,6 +45,18 @@ def simulate(
             loop.thaw_all()
             loop.run_until_complete(_end_all())
             loop.close()
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """What is forgotten while it waits, with a lock in its hands, is there to the end of every
+    replay. The collector would end it at a moment that depends on the seeds before.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 async def _bounded(make_world: Callable[[], World], after: ExitStack) -> Outcome:
