@@ -304,8 +304,9 @@ class Checker:
         if writer in self.neighbours:
             self._beside_others(before, after)
         self._nobody_else_reads(after)
-        comes_back = not after.epoch and range_id in self._over  # a part, under its name
-        if not comes_back:
+        # A part, under its name; or who slept while others split the range of its successor.
+        may_come_back = range_id in self._over or range_id in self._without_tombstone
+        if after.epoch or not may_come_back:
             self._epoch_grows(after, writer)
             self._epoch[range_id] = after.epoch
         if before is None or before.sign_of_life != after.sign_of_life:
