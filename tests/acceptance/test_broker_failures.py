@@ -18,8 +18,16 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.brokers.flush import header_bytes
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.feed import Feed
 from tests.support import servers
-from tests.support.broker_processes import KEYS, PATIENCE, BrokerProcesses, Load, by_key
+from tests.support.broker_processes import (
+    KEYS,
+    PATIENCE,
+    BrokerProcesses,
+    Load,
+    by_key,
+    patiently,
+)
 from tests.support.cluster_places import ClusterPlace, in_azurite, in_directory, in_moto
 from tests.support.commands import QUICK, Running, running
 from tests.support.servers import Server
@@ -52,8 +60,15 @@ async def under_load(brokers: BrokerProcesses, cwd: Path, *, parts: int) -> Asyn
 
 
 async def reads_all_of(brokers: BrokerProcesses, load: Load) -> None:
-    async with open_feed(brokers.address, OpenOptions()) as feed:
-        assert await by_key(feed) == (load.expected, {})
+    async with AsyncExitStack() as stack:
+        assert await by_key(await feed_of(brokers, stack)) == (load.expected, {})
+
+
+async def feed_of(brokers: BrokerProcesses, stack: AsyncExitStack) -> Feed:
+    """The feed, once a broker answers: one that its store kept waiting may not yet."""
+    return await patiently(
+        lambda: stack.enter_async_context(open_feed(brokers.address, OpenOptions()))
+    )
 
 
 async def host_has_all_of(host: Running, cwd: Path, load: Load) -> None:
@@ -84,8 +99,8 @@ async def damage_is_said_and_repair_is_enough(brokers: BrokerProcesses, load: Lo
     await brokers.kill(*[k for k, v in brokers.running.items() if v.process.returncode is None])
     await store.put(key, whole[:-1] + bytes([whole[-1] ^ 1]))
     await brokers.start("broker-1")
-    async with open_feed(brokers.address, OpenOptions()) as feed:
-        found, damaged = await by_key(feed)
+    async with AsyncExitStack() as stack:
+        found, damaged = await by_key(await feed_of(brokers, stack))
     assert len(damaged) == 1
     assert key in str(damaged)
     assert "Restore the object" in str(damaged)

@@ -17,6 +17,7 @@ from changefeed.observers.observer import CloseReason, Context
 
 from .checkers import Call, Checker, Violation
 
+_SLOWEST = 5.0  # seconds for a page: twice that is within the shortest time limit
 _POISON = 29  # one change of so many fails for ever, where it may be put aside
 
 
@@ -118,7 +119,8 @@ class SimulatedObserver:
         call = Call(process=self._process, range_id=context.range.id, epoch=context.epoch)
         self._check(lambda: self._checker.began(call, changes))
         try:
-            await asyncio.sleep(moods.pace * len(changes) * chance() * 2)
+            pace = min(moods.pace * len(changes), _SLOWEST)
+            await asyncio.sleep(pace * chance() * 2)
             if chance() < moods.hangs:
                 await asyncio.sleep(chance() * 120)
             if moods.blocks and chance() < moods.blocks:
