@@ -14,7 +14,7 @@ from changefeed.host.balancing.waiting_leases import (
 )
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import FeedSettings
-from changefeed.host.workers.successors import SUPERSEDED, delete_lease
+from changefeed.host.workers.successors import SUPERSEDED, delete_lease, read_descendants
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
@@ -145,13 +145,14 @@ async def delete_echoes(
     ``leases`` were listed: its owner alone knows that a range has not ended since.
 
     A processor of another kind makes leases earlier, when it goes on behind a range that is
-    not marked as ended yet. Their positions are known nowhere else.
+    not marked as ended yet, and what it has begun may end and go on in leases of ours, before
+    this host has marked its own. Their positions are known nowhere else.
     """
     keys = KeyBounds(x.range for x in owned)
     for lease in leases:
         if lease.epoch or not keys.share_keys_with(lease.range):
             continue  # at the start, thousands are owned and thousands are not yet
-        if any(_echoes(lease, x) for x in owned):
+        if any(_echoes(lease, x) and not _goes_on_behind(x, lease, leases) for x in owned):
             await delete_lease(container, lease, events, SUPERSEDED)
 
 
@@ -160,6 +161,12 @@ def _echoes(lease: Lease, owned: Lease) -> bool:
     same = owned.range_id == lease.range_id
     by_others = lease.stamp is not None  # ours carry none before their first owner
     return not (waits or same or by_others) and lease.range.shares_keys_with(owned.range)
+
+
+def _goes_on_behind(owned: Lease, lease: Lease, leases: Collection[Lease]) -> bool:
+    """Whether a lease goes on where others have read what an owned range ends in."""
+    descendants = read_descendants(owned.range, leases)
+    return any(x.shares_keys_with(lease.range) for x in descendants)
 
 
 async def delete_finished(

@@ -58,7 +58,7 @@ async def create_successors(
     """
     leases = await _listed_twice(container, retrier)
     ancestors = _ancestors(ended, leases)
-    read = _read_descendants(ended, ancestors, leases)
+    read = read_descendants(ended, leases)
     after = _Succession(ended, ancestors, read, feed, container, retrier, events, check, prove)
     going_on = {x.range.id for x in successors}
     waiting = [x for x in leases if _waits_for(ended, x) and x.range_id not in going_on]
@@ -280,12 +280,11 @@ def _ancestors(found: FeedRange, leases: Collection[Lease]) -> Collection[RangeI
     return known - {found.id}
 
 
-def _read_descendants(
-    ended: FeedRange, ancestors: Collection[RangeId], leases: Collection[Lease]
-) -> Collection[FeedRange]:
+def read_descendants(ended: FeedRange, leases: Collection[Lease]) -> Collection[FeedRange]:
     """Return the ranges that come of an ended one and have been read before its end was
     written: hosts of other kinds do not wait for that.
     """
+    ancestors = _ancestors(ended, leases)
     return [
         x.range
         for x in leases

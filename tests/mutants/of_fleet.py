@@ -566,8 +566,16 @@ FLEET = (
     Mutant(
         name="a lease that a late write created again stays for ever",
         file="host/balancing/range_sync.py",
-        before="if any(_echoes(lease, x) for x in owned):",
-        after="if lease.epoch < 0:",
+        before="if any(_echoes(lease, x) and not",
+        after="if lease.epoch < 0 and any(_echoes(lease, x) and not",
+        rule=9,
+        tests=(_RANGES,),
+    ),
+    Mutant(
+        name="what others have come to before we have ended a range counts as an echo of it",
+        file="host/balancing/range_sync.py",
+        before=" and not _goes_on_behind(x, lease, leases)",
+        after="",
         rule=9,
         tests=(_RANGES,),
     ),

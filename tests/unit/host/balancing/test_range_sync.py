@@ -394,6 +394,18 @@ async def test_what_another_kind_of_processor_goes_on_in_is_no_echo() -> None:
     assert stored.continuation == "9"
 
 
+async def test_what_goes_on_behind_a_range_that_others_have_read_already_is_no_echo() -> None:
+    leases = MemoryLeases()
+    echo = FeedRange(id=R2, low="4", high="8", parents=(R3,))
+    for x in (WHOLE, HALF, replace(QUARTER, parents=(R1,)), echo):
+        await leases.create(Lease(range=x, continuation=Continuation("9")))
+    await checkpoint(leases, R1)  # by one that waits for no parents
+    await finish(leases, R1)
+    owned = [x for x in await leases.list() if x.range_id == R0]
+    await delete_echoes(leases, owned, await leases.list(), events=EVENTS)
+    assert {x.range_id for x in await leases.list()} == {R0, R1, R4}
+
+
 async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo() -> None:
     leases = MemoryLeases()
     for x in (WHOLE, replace(HALF, parents=())):
