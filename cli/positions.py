@@ -57,7 +57,7 @@ def save(file: File, flags: FeedFlags) -> None:
         if file == "-":
             sys.stdout.buffer.write(document)
             return
-        _replace_file(Path(file), document)
+        _write_file(Path(file), document)
         typer.echo(f"{file}: {len(read_document(document).positions)} leases")
 
 
@@ -76,6 +76,18 @@ async def _saved(settings: Settings) -> bytes:
         return written(leases, feed=feed.identity, saved_at=now)
 
 
+def _write_file(file: Path, document: bytes) -> None:
+    """Replace a file at once or not at all; write into what is none, a device or a pipe."""
+    try:
+        if file.exists() and not file.is_file():
+            file.write_bytes(document)
+        else:
+            _replace_file(file.resolve(), document)
+    except (OSError, ValueError) as error:  # ValueError: "/" and the like, and NUL in names
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{str(file)!r} cannot be written: {reason}") from error
+
+
 def _replace_file(file: Path, document: bytes) -> None:
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -84,9 +96,9 @@ def _replace_file(file: Path, document: bytes) -> None:
             writing.flush()
             os.fsync(writing.fileno())
         fresh.replace(file)
-    except OSError as error:
+    except OSError:
         fresh.unlink(missing_ok=True)
-        raise UserError(f"{file} cannot be written: {error.strerror}") from error
+        raise
 
 
 @positions.command()

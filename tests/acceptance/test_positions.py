@@ -1,8 +1,10 @@
 """A fleet's positions, saved before a risky deployment and given back after it."""
 
 import json
+import os
 import signal
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -84,3 +86,27 @@ def test_positions_in_another_feed_are_refused(tmp_path: Path) -> None:
     said = changefeed("positions", "restore", "theirs.json", *PLACES, cwd=tmp_path)
     assert said.returncode == 2
     assert "positions in another feed (another)" in said.stderr
+
+
+async def test_what_is_no_file_is_written_into_and_never_replaced(tmp_path: Path) -> None:
+    a_log_of(20, tmp_path)
+    await read_all(tmp_path, 20)
+    save = ("positions", "save")
+    (tmp_path / "kept.json").write_text("of before")
+    (tmp_path / "link.json").symlink_to("kept.json")
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    for name in ("pipe", "link.json"):
+        said = changefeed(*save, name, *PLACES, cwd=tmp_path)
+        assert (said.returncode, said.stdout) == (0, f"{name}: 4 leases\n"), said.stderr
+    reader.join(20)
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link.json").is_symlink()
+    kept = (tmp_path / "kept.json").read_text()
+    assert [len(json.loads(x)["positions"]) for x in (*read, kept)] == [4, 4]
+    for name in ("", ".", "/", str(tmp_path), "none/there", "n" * 300):
+        said = changefeed(*save, name, *PLACES, cwd=tmp_path)
+        assert said.returncode == 2, said.stderr
+        assert "cannot be written" in said.stderr
