@@ -26,6 +26,7 @@ from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
+from changefeed.runtime.main_task import run_main_task
 
 dead_letters = typer.Typer(
     help="Look at changes that were put aside; give them to an observer again, or drop them.",
@@ -96,7 +97,8 @@ def replay_(
             raise UserError("name the letters to replay, or all of them with --all")
         make = find_observer(settings.observer)
         set_up_logs(settings.log)
-        stay = asyncio.run(_replay(settings, make, ids or []))
+        with asyncio.Runner() as runner:
+            stay = run_main_task(runner, _replay(settings, make, ids or []))
     raise typer.Exit(FAILED if stay else 0)
 
 

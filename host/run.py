@@ -15,6 +15,7 @@ from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.garbage import leave_startup_out_of_collections
 from changefeed.runtime.logs import get_logger, set_up_logs
+from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.telemetry import Telemetry, telemetry
 
 _LAST_THREADS = 5.0
@@ -36,7 +37,8 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
         with telemetry("changefeed", settings.host.name, os.environ) as counting:
             set_up_logs(settings.log, counting.log_handlers)
             make = find_observer(settings.observer)
-            runner.run(_be_host(settings, make, counting, stop_at_eof=stop_at_eof))
+            main = _be_host(settings, make, counting, stop_at_eof=stop_at_eof)
+            run_main_task(runner, main)
         code = 0
     except asyncio.CancelledError:
         code = 0

@@ -58,6 +58,7 @@ from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE
 from changefeed.pipeline.source.spark import settle_worker, stream
 from changefeed.runtime.logs import get_logger, set_up_logs
+from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.settings import LogSettings
 
 _log = get_logger()
@@ -167,7 +168,9 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         epoch = self._epoch + 1 + int(_local_property(_BATCH) or 0)
         host = f"{socket.gethostname()}-{os.getpid()}"
         pieces = (changes for batch in iterator for changes in pages(batch))
-        return asyncio.run(delivered(self._settings, pieces, host, epoch, feed=self._feed))
+        work = delivered(self._settings, pieces, host, epoch, feed=self._feed)
+        with asyncio.Runner() as runner:
+            return run_main_task(runner, work)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Report what failed. Spark itself records that the batch is done."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters
+from changefeed.observers.middleware.boundary import ErrorBoundary
 from changefeed.observers.observer import CloseReason, ObserverFactory
 
 _ACKNOWLEDGE_TIMEOUT = 60.0
@@ -27,7 +28,7 @@ async def replay(
     context = _ReplayContext(
         range=FeedRange(id=letter.range_id), host=letter.host, epoch=letter.epoch
     )
-    observer = make()
+    observer = ErrorBoundary(make())
     reason = CloseReason.FAILED
     try:
         await observer.open(context)

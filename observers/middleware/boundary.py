@@ -11,8 +11,9 @@ began (``Task.cancelling``): a worker that stops, a time limit, the deadline of 
 was asked before does not count: up to Python 3.12 a ``TaskGroup`` of the user's own, in which
 something fails, leaves such a request behind.
 
-Limits: a task that the user's code starts by itself is not called from here. If that
-raises ``SystemExit`` or ``KeyboardInterrupt``, asyncio ends the event loop with it.
+Limits: a task that the user's code starts by itself is not called from here. If that raises
+``SystemExit`` or ``KeyboardInterrupt``, asyncio ends the event loop with it; processes of ours
+run theirs on (``runtime/main_task.py``).
 """
 
 import asyncio

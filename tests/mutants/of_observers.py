@@ -8,6 +8,7 @@ _BY_KEY = "tests/unit/observers/middleware/test_concurrency.py"
 _RETRYING = "tests/unit/observers/middleware/test_retry.py"
 _BOUNDARY = "tests/unit/observers/middleware/test_boundary.py"
 _FAILING = "tests/unit/host/workers/test_failing_observers.py"
+_MAIN_TASK = "tests/unit/runtime/test_main_task.py"
 
 OBSERVERS = (
     Mutant(
@@ -231,6 +232,30 @@ OBSERVERS = (
         after="    except ZeroDivisionError as error:\n",
         rule=10,
         tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="a task of the observer's that exits ends the host",
+        file="runtime/main_task.py",
+        before="            if _is_from_the_terminal(error):\n",
+        after="            if error:\n",
+        rule=10,
+        tests=(_MAIN_TASK,),
+    ),
+    Mutant(
+        name="Ctrl-C is taken for what a task has raised",
+        file="runtime/main_task.py",
+        before="    return raises and isinstance(error, KeyboardInterrupt)\n",
+        after="    return raises and False\n",
+        rule=11,
+        tests=(_MAIN_TASK,),
+    ),
+    Mutant(
+        name="a letter whose replay exits the process is replayed as well",
+        file="observers/dead_letters/replaying.py",
+        before="    observer = ErrorBoundary(make())\n",
+        after="    observer = make()\n",
+        rule=10,
+        tests=("tests/unit/observers/test_dead_letters.py",),
     ),
     Mutant(
         name="an exception that cannot be printed goes on to those who print it",

@@ -20,7 +20,7 @@ from changefeed.observers.dead_letters import (
     replay,
 )
 from changefeed.observers.dead_letters.sqlite import open_sqlite
-from changefeed.observers.errors import DeadLettersRefused
+from changefeed.observers.errors import DeadLettersRefused, ObserverRaised
 from changefeed.observers.observer import CloseReason, Context
 from tests.contract.test_dead_letters_contract import letter
 
@@ -222,6 +222,19 @@ async def test_a_letter_whose_replay_fails_stays() -> None:
     with pytest.raises(ValueError, match="still not"):
         await replay(letters, letter(5), adapt(Unable, {"calls": calls}))
     assert calls[-1] is CloseReason.FAILED
+    assert await letters.list() == [letter(5)]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+async def test_a_letter_stays_whatever_its_replay_raises(kind: type[BaseException]) -> None:
+    async def raises(changes: Sequence[Change]) -> None:
+        del changes
+        raise kind
+
+    letters = MemoryDeadLetters()
+    await letters.put(letter(5))
+    with pytest.raises(ObserverRaised, match=kind.__name__):
+        await replay(letters, letter(5), adapt(raises))
     assert await letters.list() == [letter(5)]
 
 
