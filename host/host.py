@@ -99,6 +99,7 @@ class Host:
         bounded = BoundedContainer(
             container,
             timeout=settings.leases.call_timeout,
+            renewal_timeout=settings.leases.renewal_timeout,
             on_call=self._events.container_call,
         )
         self._memory = LeaseMemory()

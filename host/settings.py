@@ -143,7 +143,8 @@ class LeaseSettings(Section):
     has stood still for two renewals; a clock that is wrong by more takes nothing from a
     living host."""
     call_timeout: Seconds = 10.0
-    """How long to wait for one answer of the container."""
+    """How long to wait for one answer of the container; for that to a renewal or a heartbeat
+    no longer than leaves room for another one before the expiration."""
 
     @property
     def addresses(self) -> tuple[str] | tuple[str, str]:
@@ -151,6 +152,14 @@ class LeaseSettings(Section):
         if self.ownership is None or self.checkpoints is None:
             return (self.container,)
         return (self.ownership, self.checkpoints)
+
+    @property
+    def renewal_timeout(self) -> float:
+        """How long to wait for the answer to a sign of life, or to what it waits behind: one
+        without an answer must leave time for the next, which follows within half an interval.
+        """
+        left = self.expiration - self.fence_margin - 1.5 * self.renew_interval
+        return min(self.call_timeout, left)
 
     @property
     def longest_handoff(self) -> float:

@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 class BoundedContainer:
-    """Wraps a container: no call takes longer than ``timeout`` seconds.
+    """Wraps a container: no call takes longer than ``timeout`` seconds, and none that an owner
+    waits for between two signs of life longer than ``renewal_timeout``.
 
     A call that ran out of time, or that its client gave up, raises ``ContainerUnavailable``: a
     write may have happened. ``on_call`` gets the name of each call, for the metrics.
@@ -27,12 +28,14 @@ class BoundedContainer:
         container: LeaseContainer,
         *,
         timeout: float,
+        renewal_timeout: float | None = None,
         on_call: Callable[[str], None],
     ) -> None:
         self._container = container
         self._changes = container if isinstance(container, ListsChanges) else None
         self._fleet = container if isinstance(container, ListsFleet) else None
         self._timeout = timeout
+        self._renewal_timeout = timeout if renewal_timeout is None else renewal_timeout
         self._on_call = on_call
 
     async def list(self) -> Sequence[Lease]:
@@ -46,22 +49,23 @@ class BoundedContainer:
     async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet | None:
         if self._fleet is None:
             return None
-        return await self._bounded("list_fleet", self._fleet.list_fleet(token, heartbeat))
+        bounded = self._bounded if heartbeat is None else self._soon
+        return await bounded("list_fleet", self._fleet.list_fleet(token, heartbeat))
 
     async def read(self, range_id: RangeId) -> Lease | None:
-        return await self._bounded("read", self._container.read(range_id))
+        return await self._soon("read", self._container.read(range_id))
 
     async def create(self, lease: Lease) -> Lease:
         return await self._bounded("create", self._container.create(lease))
 
     async def replace(self, lease: Lease) -> Lease:
-        return await self._bounded("replace", self._container.replace(lease))
+        return await self._soon("replace", self._container.replace(lease))
 
     async def acquire(self, lease: Lease) -> Lease:
         return await self._bounded("acquire", self._container.acquire(lease))
 
     async def checkpoint(self, lease: Lease) -> Lease:
-        return await self._bounded("checkpoint", self._container.checkpoint(lease))
+        return await self._soon("checkpoint", self._container.checkpoint(lease))
 
     async def delete(self, lease: Lease) -> None:
         await self._bounded("delete", self._container.delete(lease))
@@ -70,7 +74,7 @@ class BoundedContainer:
         return await self._bounded("members", self._container.members())
 
     async def put_member(self, member: Member) -> Member:
-        return await self._bounded("put_member", self._container.put_member(member))
+        return await self._soon("put_member", self._container.put_member(member))
 
     async def remove_member(self, member: Member) -> None:
         await self._bounded("remove_member", self._container.remove_member(member))
@@ -85,14 +89,18 @@ class BoundedContainer:
             keeping = self._container.keep_feed_identity(identity)
             await self._bounded("keep_feed_identity", keeping)
 
-    async def _bounded(self, name: str, call: Awaitable[T]) -> T:
+    async def _soon(self, name: str, call: Awaitable[T]) -> T:
+        return await self._bounded(name, call, self._renewal_timeout)
+
+    async def _bounded(self, name: str, call: Awaitable[T], within: float | None = None) -> T:
+        seconds = self._timeout if within is None else within
         self._on_call(name)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(seconds):
                 return await keep_cancellation(call)
         except TimeoutError as error:
             raise ContainerUnavailable(
-                f"the lease container did not answer {name} within {self._timeout:g} s"
+                f"the lease container did not answer {name} within {seconds:g} s"
             ) from error
         except CancelledByClient as error:
             raise ContainerUnavailable(

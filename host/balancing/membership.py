@@ -78,7 +78,8 @@ class Membership:
         self._container = container
         self._member = member
         self._interval = settings.renew_interval
-        self._longest_silent = settings.call_timeout + (_LATEST_ALONG + _PAUSE) * self._interval
+        at_worst = (_LATEST_ALONG + _PAUSE) * self._interval
+        self._longest_silent = settings.renewal_timeout + at_worst
         self._dead = dead
         self._events = events
         self._retrier = retrier

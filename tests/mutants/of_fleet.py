@@ -14,6 +14,7 @@ _SUCCESSORS = "tests/unit/host/workers/test_successors.py"
 _DOCTOR = "tests/unit/host/test_doctor.py"
 _SIMULATION = "tests/simulation/test_simulation.py"
 _HEARTBEATS = "tests/unit/host/balancing/test_heartbeats.py"
+_ANSWERS = "tests/unit/host/test_answers_that_never_come.py"
 _MADE_BY_OTHERS = "test_nothing_is_lost_either_beside_them_in_a_wild_world"
 _UNREAD = "tests/unit/host/balancing/test_unread_ranges.py"
 
@@ -116,10 +117,26 @@ FLEET = (
         tests=(_STORIES,),
     ),
     Mutant(
+        name="a renewal may wait for its answer until the lease is lost",
+        file="host/settings.py",
+        before="        return min(self.call_timeout, left)\n",
+        after="        return min(self.call_timeout, 2 * left)\n",
+        rule=1,
+        tests=(_ANSWERS,),
+    ),
+    Mutant(
+        name="a heartbeat may wait for its answer until its host looks dead",
+        file="leases/timeouts.py",
+        before='self._soon("put_member"',
+        after='self._bounded("put_member"',
+        rule=1,
+        tests=(_ANSWERS,),
+    ),
+    Mutant(
         name="a living namesake is not watched long enough",
         file="host/balancing/membership.py",
-        before="settings.call_timeout + (_LATEST_ALONG + _PAUSE) * self._interval",
-        after="settings.call_timeout",
+        before="settings.renewal_timeout + at_worst",
+        after="settings.renewal_timeout",
         rule=2,
         tests=(_MEMBERSHIP,),
     ),

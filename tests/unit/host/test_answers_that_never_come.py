@@ -1,0 +1,80 @@
+"""One call without an answer, of any kind, takes nothing from a host that lives."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.memory import MemoryLeases
+from tests.support.fleet import Fleet
+from tests.support.proxies import proxied
+
+TIGHT = {"expiration": 21.0, "renew_interval": 10.0}
+"""Two renewals and the margin, and nothing more. A call is given up after 10 s."""
+SETTLED = 60.0
+TIMES = 20
+
+
+class Story:
+    """Two hosts that share leases. What is asked of their container gets an answer, but for
+    one call of a kind, now and then; ``apart``, heartbeats and listings are calls of their own.
+    """
+
+    def __init__(self, renewal: str, *, apart: bool) -> None:
+        self.leases = MemoryLeases()
+        self.unanswered: str | None = None
+        self.without_answer = 0
+        self._apart = apart
+        container = proxied(self.leases, self._answer)
+        leases = {**TIGHT, "renewal": renewal}
+        self.fleet = Fleet(MemoryFeed(4), container, parts={"leases": leases})
+
+    async def _answer(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == self.unanswered:
+            self.unanswered = None
+            self.without_answer += 1
+            await asyncio.Event().wait()
+        if name == "list_fleet" and self._apart:
+            return None
+        return await call()
+
+    async def epochs(self) -> dict[str, int]:
+        return {x.range_id: x.epoch for x in await self.leases.list()}
+
+    @property
+    def taken_for_dead(self) -> set[str]:
+        return {x for host in self.fleet.hosts.values() for x in host.activity.dead}
+
+
+@pytest.mark.parametrize(
+    ("renewal", "call", "apart"),
+    [
+        ("lease", "replace", False),
+        ("lease", "checkpoint", False),
+        ("lease", "list_fleet", False),
+        ("lease", "put_member", True),
+        ("host", "checkpoint", False),
+        ("host", "list_fleet", False),
+        ("host", "put_member", True),
+        ("host", "changes_since", True),
+    ],
+)
+async def test_a_call_without_an_answer_makes_no_host_look_dead(
+    renewal: str, call: str, apart: bool
+) -> None:
+    story = Story(renewal, apart=apart)
+    async with story.fleet as fleet:
+        fleet.start("a")
+        fleet.start("b")
+        await asyncio.sleep(SETTLED)
+        before = await story.epochs()
+        for _ in range(TIMES):
+            story.unanswered = call
+            for n in range(50):
+                fleet.append(f"key-{n}")
+                await asyncio.sleep(1.0)
+                assert not story.taken_for_dead
+        assert story.without_answer == TIMES
+        assert await story.epochs() == before
