@@ -4,8 +4,9 @@ A lease that was never owned waits until the ranges it names as parents have end
 are read through those that hold their keys now (Cosmos DB), no host creates a parent without a
 lease: its keys have a lease, which is this one. It would wait for ever, and its keys with it.
 
-What its parent's owner made begins where that owner had got to, so nothing is skipped. One
-listing may lack a lease that is there: two in a row must show no holder of the keys.
+What its parent's owner made begins where that owner had got to, so nothing is skipped. A
+listing may lack leases that are there: two in a row must show no holder of the keys, and the
+parents must not be found by their names either.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,6 +17,7 @@ from changefeed.host.workers.successors import with_unfinished_parents
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, LeaseGone
 from changefeed.leases.lease import Lease
+from changefeed.leases.operations.look_up import look_up
 
 
 async def free_from_deleted_parents(
@@ -34,6 +36,9 @@ async def free_from_deleted_parents(
     freed = False
     for lease in leases:
         if waits_for_ever(lease, either, coming):
+            unlisted = [x for x in lease.range.parents if x not in known]
+            if any([await look_up(container, x) for x in unlisted]):
+                continue
             kept = with_unfinished_parents(lease.range, known)
             freed = await _replaced(container, replace(lease, range=kept)) or freed
     return freed

@@ -108,6 +108,14 @@ GUARDS = (
         tests=("tests/unit/host/balancing/test_range_sync.py",),
     ),
     Mutant(
+        name="a lease that listings lack is not waited for, though it is there",
+        file="host/balancing/waiting_leases.py",
+        before="                continue\n",
+        after="                pass\n",
+        rule=9,
+        tests=(_WAITING,),
+    ),
+    Mutant(
         name="one torn listing lets a lease begin before its parent has ended",
         file="host/balancing/waiting_leases.py",
         before="    either = [*leases, *again]\n",

@@ -62,7 +62,7 @@ class Story:
     ],
 )
 async def test_a_call_without_an_answer_makes_no_host_look_dead(
-    renewal: str, call: str, apart: bool
+    *, renewal: str, call: str, apart: bool
 ) -> None:
     story = Story(renewal, apart=apart)
     async with story.fleet as fleet:

@@ -54,6 +54,14 @@ async def test_a_parent_that_only_one_listing_lacks_is_waited_for() -> None:
     assert stored.range.parents == (GONE,)
 
 
+async def test_a_parent_that_both_listings_lack_and_is_there_is_waited_for() -> None:
+    leases = MemoryLeases()
+    await leases.create(WAITS)
+    torn = await leases.list()
+    await leases.create(lease(GONE, "", "FF", epoch=1))
+    assert not await free_from_deleted_parents(leases, torn, torn)
+
+
 async def test_a_lease_that_was_written_since_it_was_listed_is_left_alone() -> None:
     leases = MemoryLeases()
     await leases.create(WAITS)
