@@ -280,7 +280,9 @@ class Host:
             changed=self._list_now.set,
             owned=lambda: () if self._pool is None else self._pool.may_act_on,
             memory=self._memory,
+            patience=self._settings.leases.expiration,
             random=self._random,
+            clock=self._clock,
         )
 
     def _worker_environment(self) -> WorkerEnvironment:

@@ -53,6 +53,14 @@ class LeaseMemory:
         """There is no such lease any more; what it was is known on."""
         self._open.discard(range_id)
 
+    def knows_start_of(self, range_id: RangeId) -> bool:
+        """Whether it is known where a lease begins that is created again: where the last one
+        was, or at ``feed.start``, as it has never had an owner.
+        """
+        epoch = self._epochs.get(range_id, 0)
+        begun_in, _ = self._checkpoints.get(range_id, (0, None))
+        return begun_in == epoch
+
     def recreated(self, lease: Lease) -> Lease:
         """Begin a lease that is to be created where the deleted one of its range was.
 

@@ -1,7 +1,15 @@
 """Which ranges of a feed have no lease and need one from here, and creating these."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from math import ceil
 from operator import itemgetter
 
@@ -37,6 +45,7 @@ async def create_missing(
     leases: Sequence[Lease],
     events: HostEvents,
     memory: LeaseMemory,
+    left_to_others: Callable[[Collection[RangeId]], Collection[RangeId]] = lambda _: (),
     parallelism: int = 1,
     begin: Callable[[], float] = lambda: 0.0,
 ) -> bool:
@@ -46,9 +55,10 @@ async def create_missing(
     ``parallelism`` of them; hosts that start together create the same ones. ``begin`` says,
     from 0 to 1, where to begin among many.
 
-    Return whether any was missing. ``ranges`` come parents before their children. A lease
-    that ``memory`` knows was deleted by hand: it goes on from there; of one that holds keys
-    of a missing range and is not listed, it is looked up whether it was deleted. Raise
+    Return whether any was created. ``ranges`` come parents before their children. A lease
+    that ``memory`` knows was deleted by hand: it goes on from there, unless it is
+    ``left_to_others`` to create; of one that holds keys of a missing range and is not listed,
+    it is looked up whether it was deleted. Raise
     ``RangeUnknown`` in the end if one has ended since, and is gone from the next list, and
     ``RangeRefused`` if one has no such start.
     """
@@ -56,6 +66,8 @@ async def create_missing(
     if missing and isinstance(feed, ReadsParts):
         missing = await _without_unlisted_lease(missing, listed, container, memory)
     fresh = {x.id for x in missing}  # all other parents of theirs have ended
+    others = left_to_others(fresh)
+    missing = [x for x in missing if x.id not in others]
     failed: list[RangeRefused | RangeUnknown] = []
 
     async def create(found: FeedRange) -> None:

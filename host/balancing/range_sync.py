@@ -7,6 +7,7 @@ from random import Random
 
 from changefeed.feeds.errors import FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, KeepsParts, RangeId, RemembersRanges
+from changefeed.host.balancing.deleted_leases import DeletedLeases
 from changefeed.host.balancing.missing_leases import create_missing
 from changefeed.host.balancing.waiting_leases import (
     free_from_deleted_parents,
@@ -22,6 +23,7 @@ from changefeed.leases.operations.look_up import look_up
 from changefeed.leases.parts import with_parts
 from changefeed.leases.plan import KeyBounds
 from changefeed.leases.remembering import LeaseMemory
+from changefeed.runtime.clock import Clock, elapsed_time
 
 _AGAIN_AFTER = 5.0
 _SOONEST = 1.0  # a listing that flickers must not keep the feed busy
@@ -33,7 +35,7 @@ class RangeSynchronizer:
 
     It runs beside the rounds of balancing, which a slow feed must not hold up.
     ``owned`` returns the leases that this host may act upon, and ``memory`` knows those
-    that were there.
+    that were there. Who read one that was deleted has ``patience`` seconds to create it again.
     """
 
     def __init__(
@@ -46,9 +48,12 @@ class RangeSynchronizer:
         changed: Callable[[], None],
         owned: Callable[[], Collection[Lease]],
         memory: LeaseMemory,
+        patience: float,
         random: Random,
+        clock: Clock = elapsed_time,
     ) -> None:
         self._memory = memory
+        self._deleted = DeletedLeases(memory, patience=patience, clock=clock)
         self._random = random
         self._feed = feed
         self._container = container
@@ -70,12 +75,13 @@ class RangeSynchronizer:
             wait = self._settings.ranges_interval
             try:
                 await self._synchronize()
+                wait = min(wait, self._deleted.due_in)
             except _LATER as error:
                 wait = min(wait, _AGAIN_AFTER)
                 self._events.retrying("ranges", error, wait)
             await asyncio.sleep(min(wait, _SOONEST))
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait - _SOONEST):
+                async with asyncio.timeout(max(0.0, wait - _SOONEST)):
                     await self._now.wait()
             self._now.clear()
 
@@ -103,6 +109,7 @@ class RangeSynchronizer:
                 leases=leases,
                 events=self._events,
                 memory=self._memory,
+                left_to_others=self._deleted.left_to_their_readers,
                 parallelism=self._settings.parallelism,
                 begin=self._random.random,
             )

@@ -14,6 +14,7 @@ _SUCCESSORS = "tests/unit/host/workers/test_successors.py"
 _DOCTOR = "tests/unit/host/test_doctor.py"
 _SIMULATION = "tests/simulation/test_simulation.py"
 _HEARTBEATS = "tests/unit/host/balancing/test_heartbeats.py"
+_DELETED = "tests/unit/host/test_deleted_leases.py"
 _ANSWERS = "tests/unit/host/test_answers_that_never_come.py"
 _MADE_BY_OTHERS = "test_nothing_is_lost_either_beside_them_in_a_wild_world"
 _UNREAD = "tests/unit/host/balancing/test_unread_ranges.py"
@@ -115,6 +116,30 @@ FLEET = (
         after="        return ours or",
         rule=2,
         tests=(_STORIES,),
+    ),
+    Mutant(
+        name="who has not read a range begins it again though its reader lives",
+        file="host/balancing/deleted_leases.py",
+        before="if now - since < self._patience}",
+        after="if now < since}",
+        rule=12,
+        tests=(_DELETED,),
+    ),
+    Mutant(
+        name="a lease that was deleted waits for ever for a reader that is dead",
+        file="host/balancing/deleted_leases.py",
+        before="            x: self._missing_since.get(x, now)\n",
+        after="            x: now\n",
+        rule=1,
+        tests=(_DELETED,),
+    ),
+    Mutant(
+        name="a checkpoint of an earlier epoch is taken for that of a deleted lease",
+        file="leases/remembering.py",
+        before="        return begun_in == epoch\n",
+        after="        return begun_in <= epoch\n",
+        rule=12,
+        tests=(_DELETED,),
     ),
     Mutant(
         name="a renewal may wait for its answer until the lease is lost",

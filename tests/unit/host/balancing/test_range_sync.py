@@ -191,6 +191,7 @@ def looking(
         changed=lambda: None,
         owned=owned,
         memory=LeaseMemory(),
+        patience=30.0,
         random=Random(1),
     )
     return asyncio.create_task(synchronizer.run())
