@@ -173,7 +173,7 @@ def _echoes(lease: Lease, owned: Lease) -> bool:
 def _goes_on_behind(owned: Lease, lease: Lease, leases: Collection[Lease]) -> bool:
     """Whether a lease goes on where others have read what an owned range ends in."""
     descendants = read_descendants(owned.range, leases)
-    return any(x.shares_keys_with(lease.range) for x in descendants)
+    return any(x.range.shares_keys_with(lease.range) for x in descendants)
 
 
 async def delete_finished(

@@ -55,10 +55,11 @@ async def create_successors(
     the reader of what these go on in may delete their leases. Nor, where readers hand on
     their positions, for one that handed its own to the ended range before it could end: hosts
     of other kinds do not wait for parents, and its late end would move what goes on back.
+    What one of these reads already, between the two, goes on in the successor by itself.
     """
     leases = await _listed_twice(container, retrier)
     ancestors = _ancestors(ended, leases)
-    read = read_descendants(ended, leases)
+    read = read_descendants(ended, leases, [x.range for x in successors])
     after = _Succession(ended, ancestors, read, feed, container, retrier, events, check, prove)
     going_on = {x.range.id for x in successors}
     waiting = [x for x in leases if _waits_for(ended, x) and x.range_id not in going_on]
@@ -74,6 +75,8 @@ async def create_successors(
         if lease.ended or lease.range_id in gone:
             del unfinished[lease.range_id]
     for successor in successors:
+        if after.goes_on_from_another(successor.range):
+            continue
         found = _below_parts(feed, successor.range, ranges)
         before = {
             x
@@ -169,7 +172,7 @@ class _Succession:
 
     ended: FeedRange
     ancestors: Collection[RangeId]
-    read_descendants: Collection[FeedRange]
+    read_descendants: Collection[Lease]
     feed: Feed
     container: LeaseContainer
     retrier: Retrier
@@ -181,6 +184,12 @@ class _Succession:
         """Whether the ended range read all keys of its successor from where ``older`` was."""
         handing = isinstance(self.feed, RemembersRanges) and older.id != self.ended.id
         return handing and older.covers(self.ended) and self.ended.covers(successor)
+
+    def goes_on_from_another(self, successor: FeedRange) -> bool:
+        """Whether a range that came of the ended one is being read, and will go on in this."""
+        return isinstance(self.feed, RemembersRanges) and any(
+            not x.ended and x.range.covers(successor) for x in self.read_descendants
+        )
 
     async def end_superseded(self, range_id: RangeId) -> bool:
         """End a lease that waits for the range; return whether it does not wait any more.
@@ -222,7 +231,7 @@ class _Succession:
         if stored.ended or stored.continuation is None:
             return True
         moved_on = isinstance(self.feed, RemembersRanges) and stored.continuation != start
-        read_since = any(x.covers(stored.range) for x in self.read_descendants)
+        read_since = any(x.range.covers(stored.range) for x in self.read_descendants)
         return moved_on and not read_since and _waits_for(self.ended, stored)
 
     async def _came_before(self, range_id: RangeId) -> bool:
@@ -280,19 +289,31 @@ def _ancestors(found: FeedRange, leases: Collection[Lease]) -> Collection[RangeI
     return known - {found.id}
 
 
-def read_descendants(ended: FeedRange, leases: Collection[Lease]) -> Collection[FeedRange]:
-    """Return the ranges that come of an ended one and have been read before its end was
+def read_descendants(
+    ended: FeedRange, leases: Collection[Lease], successors: Collection[FeedRange] = ()
+) -> Collection[Lease]:
+    """Return the leases that come of an ended range and have been read before its end was
     written: hosts of other kinds do not wait for that.
+
+    ``successors`` are what the feed says it goes on in, with their parents from the oldest on.
+    Leases may have lost theirs: those hosts copy what they do not know from one to the next.
     """
     ancestors = _ancestors(ended, leases)
+    between = {name for x in successors for name in _parents_after(ended.id, x)}
     return [
-        x.range
+        x
         for x in leases
         if x.epoch
         and x.range_id not in ancestors  # as a part that was merged again
         and x.range.shares_keys_with(ended)
-        and ended.id in _ancestors(x.range, leases)
+        and (x.range_id in between or ended.id in _ancestors(x.range, leases))
     ]
+
+
+def _parents_after(name: RangeId, found: FeedRange) -> tuple[RangeId, ...]:
+    if name not in found.parents:
+        return ()
+    return found.parents[found.parents.index(name) + 1 :]
 
 
 def _may_share_keys(a: FeedRange, b: FeedRange) -> bool:

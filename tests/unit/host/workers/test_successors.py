@@ -102,11 +102,12 @@ async def test_what_the_next_reader_wrote_is_not_undone_by_one_that_was_released
     ("between", "begins_at"),
     [
         (span("3", "00", "40", "0"), "9"),
-        (span("3", "00", "40", "2"), "7"),  # does not come of the ended range
+        (span("3", "00", "40"), "9"),  # its lease has lost its parents: the feed has them
+        (span("2", "00", "40", "6"), "7"),  # does not come of the ended range
         (span("3", "10", "40", "0"), "7"),  # has read some of its keys only
         (span("3", "00", "40", "0", "4"), "7"),  # split, merged, and to be split again
     ],
-    ids=["after it", "beside it", "of other keys", "before it"],
+    ids=["after it", "without parents", "beside it", "of other keys", "before it"],
 )
 async def test_a_range_that_is_found_at_its_end_again_moves_nothing_that_was_read_since(
     between: FeedRange, begins_at: str
@@ -131,3 +132,34 @@ async def test_a_range_that_is_found_at_its_end_again_moves_nothing_that_was_rea
     found = await container.read(last.id)
     assert found is not None
     assert found.continuation == begins_at
+
+
+@pytest.mark.parametrize(
+    ("between", "created"),
+    [
+        (span("3", "00", "40", "0"), False),
+        (span("3", "00", "40"), False),
+        (span("2", "00", "40"), True),  # does not come of the ended range
+        (span("3", "10", "40", "0"), True),  # has some of its keys only
+    ],
+    ids=["after it", "without parents", "beside it", "of other keys"],
+)
+async def test_what_another_reads_already_goes_on_from_there_and_not_from_the_end_found_late(
+    between: FeedRange, *, created: bool
+) -> None:
+    """A host of another kind took it before the end was written, and it has come further."""
+    container, events = MemoryLeases(), HostEvents(HostName("a"))
+    ended = span("0", "00", "ff")
+    await container.create(Lease(range=ended, continuation=START, epoch=1))
+    await container.create(Lease(range=between, continuation=Continuation("9"), epoch=1))
+    last = span("5", "00", "20", "0", "3")
+    await create_successors(
+        ended,
+        [Successor(range=last, start=Continuation("7"))],
+        feed=ShiftingReader(ShiftingStore()),
+        container=container,
+        retrier=Retrier(events, Random(1)),
+        events=events,
+        check=lambda: None,
+    )
+    assert (await container.read(last.id) is not None) == created
