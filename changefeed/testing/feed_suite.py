@@ -2,6 +2,8 @@
 
 import asyncio
 import pickle
+import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -210,6 +212,19 @@ async def test_what_is_no_position_of_a_range_is_refused_for_this_range_only(
         assert refused.value.range_id == r.id
         with pytest.raises(RangeRefused):
             await given.feed.lag(r.id, Continuation(wrong))
+
+
+@pytest.mark.parametrize("number", [10**17, 2**62, 2**63 - 1, 10**19 - 1, 10**40])
+async def test_a_position_with_a_number_too_large_raises_nothing_but_a_refusal_of_its_range(
+    given: FeedHarness, number: int
+) -> None:
+    (r, *_) = await given.feed.ranges()
+    await given.append(numbered(30))
+    end = await given.feed.resolve_start(r.id, "now")
+    far = Continuation(re.sub(r"\d+(?=\D*$)", str(number), end))
+    for asked in (given.feed.read(r.id, far, 10), given.feed.lag(r.id, far)):
+        with suppress(RangeRefused):
+            await asked
 
 
 async def test_many_tasks_read_at_once_while_changes_arrive(given: FeedHarness) -> None:

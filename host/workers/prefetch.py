@@ -4,13 +4,17 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from changefeed.feeds.errors import RangeRefused
+from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Continuation, Feed, Page, RangeEnded, RangeId
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.host.workers.idle_ranges import IdleRanges, Pause
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.runtime.light_event import LightEvent
+
+_UNKNOWN_FOR = 30.0
+"""Seconds until a range that the feed does not know counts as none of it: what it lists may
+come from a replica that lags behind."""
 
 
 class Prefetcher:
@@ -41,6 +45,7 @@ class Prefetcher:
         self._pages: list[Page | RangeEnded | RangeRefused] = []
         self._moved = LightEvent()  # a page came or went, or the reading was stopped
         self._stopped = False
+        self._unknown_since: float | None = None
 
     async def next(self) -> Page | RangeEnded | None:
         """Return the next page, the news that the range has ended, or ``None`` once stopped.
@@ -89,9 +94,25 @@ class Prefetcher:
     async def _read(self, after: Continuation) -> Page:
         clock, limit = asyncio.get_running_loop().time, self._settings.page_size
         began = clock()
-        page = await self._feed.read(self._range_id, after, limit)
+        try:
+            page = await self._feed.read(self._range_id, after, limit)
+        except RangeUnknown as unknown:
+            raise self._unknown(unknown, at=began) from unknown
+        self._unknown_since = None
         took = clock() - began
         self._meter.has_read(took, changes=len(page.changes), limit=limit)
         if page.changes or took >= self._settings.poll_interval:
             self._pause.reset()  # there was something, or the feed waited for it
         return page
+
+    def _unknown(self, unknown: RangeUnknown, *, at: float) -> FeedError:
+        """Return what to make of a range that the feed does not know at this moment."""
+        if self._unknown_since is None:
+            self._unknown_since = at
+        if at - self._unknown_since < _UNKNOWN_FOR:
+            return FeedUnavailable(str(unknown))
+        return RangeRefused(
+            self._range_id,
+            f"the feed has no range {self._range_id!r}: its lease is of another feed, or was "
+            f"edited. Delete the lease, or resume the range once the feed has it",
+        )
