@@ -44,8 +44,8 @@ _Incarnation = tuple[HostName, Incarnation]
 class LeaseLife:
     """What moves while the owner of a lease lives, and when it last did, by its stamps.
 
-    ``stamp`` is what the lease may be judged by: ``None`` while the record of an owner that
-    may have one is not known. ``newest_stamp`` is the newest of what is known, for people.
+    ``stamp`` is what the lease may be judged by: ``None`` while no record of its owner is
+    known. ``newest_stamp`` is the newest of what is known, for people.
     """
 
     sign_of_life: tuple[int, int, int | None]
@@ -100,11 +100,13 @@ class Heartbeats:
         if lease.owner is not None and lease.incarnation is not None:
             owner = self._seen.get((lease.owner, lease.incarnation))
         stamps = [lease.stamp]
-        if owner is not None and keeps_leases(owner):
+        if owner is None:
+            # It may live, and only its record be missing; and a processor of another kind,
+            # which has none, does not renew at our intervals.
+            stamps.append(None)
+        elif keeps_leases(owner):
             beats = owner.heartbeats
             stamps.append(owner.stamp)
-        elif owner is None and lease.incarnation is not None:
-            stamps.append(None)  # it may live, and only its record be missing
         known = [x for x in stamps if x is not None]
         newest = max(known, default=None)
         return LeaseLife(

@@ -508,6 +508,14 @@ LEASES = (
         tests=("tests/unit/leases/blob/test_metadata.py",),
     ),
     Mutant(
+        name="a processor of another kind is judged by its stamp and our renewals",
+        file="leases/life.py",
+        before="        if owner is None:\n",
+        after="        if owner is None and lease.incarnation is not None:\n",
+        rule=1,
+        tests=("tests/unit/leases/test_life.py",),
+    ),
+    Mutant(
         name="another start of a host keeps the leases of the one before it",
         file="leases/life.py",
         before="        if lease.owner is not None and lease.incarnation is not None:\n"
@@ -544,8 +552,8 @@ LEASES = (
     Mutant(
         name="an owner whose record is out of sight is old by its lease",
         file="leases/life.py",
-        before="            stamps.append(None)  # it may live",
-        after="            pass  # it may live",
+        before="            stamps.append(None)\n",
+        after="            pass\n",
         rule=1,
         tests=(_LIFE,),
     ),

@@ -57,6 +57,14 @@ def test_a_renewal_keeps_it_as_well() -> None:
     assert watch.expired(50, member(), lease=OWNED.renewed())
 
 
+def test_a_processor_of_another_kind_has_its_whole_time_however_old_its_stamp_looks() -> None:
+    """The .NET one renews every 17 s, and two of our renewals are 20 s."""
+    watch, theirs = Watch(), replace(OWNED, incarnation=None)
+    watch.expired(0, lease=theirs, wall=1_000)
+    assert not watch.expired(29, lease=theirs, wall=1_029)
+    assert watch.expired(30, lease=theirs, wall=1_030)
+
+
 def test_another_start_of_the_same_host_keeps_nothing_of_the_one_before_it() -> None:
     watch = Watch()
     watch.expired(0, member(7))
