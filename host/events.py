@@ -88,6 +88,9 @@ class HostEvents(FailureLog):
             seconds=seconds,
         )
 
+    def no_answer(self, doing: str, seconds: float) -> None:
+        self._log.warning("host.no_answer", doing=doing, seconds=seconds)
+
     def stopping(self, leases: int, seconds: float) -> None:
         self._log.info("host.stopping", leases=leases, budget=seconds)
 

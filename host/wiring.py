@@ -4,11 +4,13 @@ A store that is away when a host starts is asked again, with growing delays, unt
 a fleet may start before its stores do. What asking again cannot mend is raised at once.
 """
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     asynccontextmanager,
+    contextmanager,
     nullcontext,
 )
 from dataclasses import replace
@@ -43,6 +45,8 @@ from changefeed.runtime.telemetry import own_metrics
 from changefeed.runtime.version import software_version
 
 Opened = TypeVar("Opened")
+_SLOW = 10.0
+"""After so many seconds without an answer the log says what a host waits for."""
 
 
 def open_leases(
@@ -143,7 +147,11 @@ async def wire_host(
         async def opened(
             name: str, make: Callable[[], AbstractAsyncContextManager[Opened]]
         ) -> Opened:
-            return await retrier.call(name, lambda: stack.enter_async_context(make()))
+            async def attempt() -> Opened:
+                with _warning_if_slow(name, events):
+                    return await stack.enter_async_context(make())
+
+            return await retrier.call(name, attempt)
 
         if feed is None:
             feed = await opened(
@@ -175,6 +183,17 @@ async def wire_host(
         kept_at = without_secrets(" with ".join(settings.leases.addresses))
         events.started(host.incarnation, settings.feed.address, kept_at)
         yield host
+
+
+@contextmanager
+def _warning_if_slow(name: str, events: HostEvents) -> Iterator[None]:
+    """Clients try for minutes where a store takes connections and does not answer."""
+    warn = partial(events.no_answer, name, _SLOW)
+    timer = asyncio.get_running_loop().call_later(_SLOW, warn)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def refuse_to_split(settings: LeaseSettings, feed: Feed) -> None:

@@ -858,8 +858,8 @@ FLEET = (
     Mutant(
         name="a feed that is away at a start ends the host",
         file="host/wiring.py",
-        before="return await retrier.call(name, lambda: stack.enter_async_context(make()))",
-        after="return await stack.enter_async_context(make())",
+        before="            return await retrier.call(name, attempt)\n",
+        after="            return await attempt()\n",
         rule=11,
         tests=(_EMBEDDING,),
     ),

@@ -116,6 +116,22 @@ GUARDS = (
         tests=(_WAITING,),
     ),
     Mutant(
+        name="a store that goes away while a host starts ends it",
+        file="host/wiring.py",
+        before='retrier.call("compare feeds", partial(refuse_another_feed, leases, feed',
+        after='(lambda x: x())(partial(refuse_another_feed, leases, feed',
+        rule=10,
+        tests=("tests/unit/host/test_embedding.py",),
+    ),
+    Mutant(
+        name="a host that waits for an answer does not say for which",
+        file="host/wiring.py",
+        before="call_later(_SLOW, warn)",
+        after="call_later(60 * _SLOW, warn)",
+        rule=10,
+        tests=("tests/unit/host/test_embedding.py",),
+    ),
+    Mutant(
         name="one torn listing lets a lease begin before its parent has ended",
         file="host/balancing/waiting_leases.py",
         before="    either = [*leases, *again]\n",

@@ -264,6 +264,40 @@ async def test_stores_that_are_away_at_a_start_are_waited_for(
     assert said == [("open feed", "no route")] * 2 + [("open leases", "refused")] * 2
 
 
+async def test_a_store_that_takes_long_to_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @asynccontextmanager
+    async def slow(*_: object) -> AsyncIterator[MemoryLeases]:
+        await asyncio.sleep(15)
+        yield MemoryLeases()
+
+    monkeypatch.setattr(wiring, "open_container", slow)
+    with captured_logs() as logged:
+        async with open_host(named("anna"), observer_of(Seen()), feed=MemoryFeed(1)):
+            await asyncio.sleep(100)
+    said = [(x["doing"], x["seconds"]) for x in logged if x["event"] == "host.no_answer"]
+    assert said == [("open leases", 10)]
+
+
+async def test_a_store_that_goes_away_while_a_host_starts_is_waited_for() -> None:
+    class AwayOnce(MemoryLeases):
+        asked = 0
+
+        async def feed_identity(self) -> str | None:
+            self.asked += 1
+            if self.asked == 1:
+                raise ContainerUnavailable("gone")
+            return None
+
+        async def keep_feed_identity(self, identity: str) -> None:
+            del identity
+
+    leases = AwayOnce()
+    async with guest(Seen(), MemoryFeed(1), leases):
+        assert leases.asked == 2
+
+
 async def test_a_wait_for_stores_ends_when_it_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
