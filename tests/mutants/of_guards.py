@@ -119,7 +119,7 @@ GUARDS = (
         name="a store that goes away while a host starts ends it",
         file="host/wiring.py",
         before='retrier.call("compare feeds", partial(refuse_another_feed, leases, feed',
-        after='(lambda x: x())(partial(refuse_another_feed, leases, feed',
+        after="(lambda x: x())(partial(refuse_another_feed, leases, feed",
         rule=10,
         tests=("tests/unit/host/test_embedding.py",),
     ),
