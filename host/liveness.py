@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease, Member
-from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.together import together
 
 _LOOK = 0.5
@@ -24,7 +23,7 @@ async def living_hosts(
     none lives takes the whole expiration to see; that one lives, until its next sign of it.
     ``watching`` is called once, with whom it waits for.
     """
-    clock = elapsed_time
+    clock = asyncio.get_running_loop().time  # hosts of a machine that sleeps sleep along
     first = await _signs(container)
     if not first:
         return []

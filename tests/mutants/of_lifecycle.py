@@ -4,6 +4,7 @@ from .mutant import Mutant
 
 _LEASE = "tests/unit/leases/test_lease.py"
 _EXPIRY = "tests/unit/leases/test_expiry.py"
+_SUSPENDED = "tests/unit/host/test_suspended_machine.py"
 _OWNED = "tests/unit/host/workers/test_owned_lease.py"
 _DRAIN = "tests/unit/host/workers/test_drain.py"
 _DATABASE = "tests/unit/feeds/eventlog/test_database.py"
@@ -18,6 +19,30 @@ LIFECYCLE = (
         "        self._fence_at = self._clock() + self._held_for\n",
         rule=5,
         tests=(_OWNED,),
+    ),
+    Mutant(
+        name="a host goes by a clock that stands still while its machine sleeps",
+        file="host/host.py",
+        before="        clock: Clock = elapsed_time,\n",
+        after="        clock: Clock = lambda: elapsed_time() and asyncio.get_running_loop().time(),\n",
+        rule=5,
+        tests=(_SUSPENDED,),
+    ),
+    Mutant(
+        name="hosts that slept along with who looks at them are taken for dead",
+        file="host/liveness.py",
+        before="clock = asyncio.get_running_loop().time ",
+        after='clock = __import__("changefeed.runtime.clock").runtime.clock.elapsed_time ',
+        rule=1,
+        tests=(_SUSPENDED,),
+    ),
+    Mutant(
+        name="a reset takes hosts that slept along with it for dead",
+        file="host/reset.py",
+        before="clock = asyncio.get_running_loop().time ",
+        after='clock = __import__("changefeed.runtime.clock").runtime.clock.elapsed_time ',
+        rule=1,
+        tests=(_SUSPENDED,),
     ),
     Mutant(
         name="a checkpoint is a sign of life",

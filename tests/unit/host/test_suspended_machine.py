@@ -1,0 +1,87 @@
+"""A machine that sleeps: the loop's clock stands still then, those of other machines do not."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.liveness import living_hosts
+from changefeed.host.reset import RangeInUse, refuse_in_use
+from changefeed.host.settings import LeaseSettings, Settings
+from changefeed.host.wiring import open_host
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.observer import Context
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="only Linux has it"),
+]
+
+QUICK = {
+    "expiration": 5.0,
+    "renew_interval": 0.2,
+    "balance_interval": 0.2,
+    "rebalance_delay": 0.1,
+}
+
+
+def sleep_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + 3600)
+
+
+async def test_a_host_acts_on_no_lease_that_it_has_not_renewed_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both_opened = asyncio.Barrier(3)
+
+    class Waiting:
+        async def open(self, _: Context) -> None:
+            await both_opened.wait()
+
+        async def process(self, _: Sequence[Change]) -> None:
+            """Have nothing to do."""
+
+    settings = Settings.model_validate({"host": {"name": "a"}, "leases": QUICK})
+    async with open_host(settings, Waiting, feed=MemoryFeed(2), leases=MemoryLeases()) as host:
+        running = asyncio.create_task(host.run())
+        async with asyncio.timeout(20):
+            await both_opened.wait()
+        assert host._pool is not None
+        assert len(host._pool.may_act_on) == 2
+        sleep_for_an_hour(monkeypatch)
+        assert not host._pool.may_act_on
+        assert (host.health.last_listing or 0) > 3590
+        host.stop()
+        await running
+
+
+async def test_hosts_that_slept_along_are_given_the_time_to_show_that_they_live(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leases, name = MemoryLeases(), HostName("a")
+    member = await leases.put_member(Member(name=name, incarnation=Incarnation("a-1")))
+    found = Lease(range=FeedRange(id=RangeId("r0")), continuation=Continuation("0"))
+    owned = await leases.acquire(
+        (await leases.create(found)).taken_by(name, member.incarnation)
+    )
+    settings = LeaseSettings.model_validate(QUICK)
+
+    async def sleep_and_go_on() -> None:
+        await asyncio.sleep(0.7)
+        sleep_for_an_hour(monkeypatch)
+        await asyncio.sleep(1.0)
+        await leases.put_member(replace(member, heartbeats=member.heartbeats + 1))
+        await leases.replace(owned.renewed())
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(sleep_and_go_on())
+        living = group.create_task(living_hosts(leases, settings))
+        with pytest.raises(RangeInUse, match="r0"):
+            await refuse_in_use(leases, settings, [owned.range_id])
+    assert living.result() == ["a"]
