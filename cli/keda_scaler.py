@@ -24,12 +24,16 @@ from changefeed.cli.looks import Looks
 from changefeed.host.scaling import desired_hosts
 from changefeed.leases.errors import ContainerError
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.web_server import descriptors, most_connections
 
 METRIC = "desired_hosts"
 _PACKAGE = "externalscaler"
 _ANSWER_WITHIN = 2.5
 _LOOK_EVERY = 5.0
 _STOP_WITHIN = 2.0
+_MOST = 64
+_HANDSHAKE_WITHIN = 5
+_IDLE = 60
 
 _BOOL, _INT64, _DOUBLE, _TEXT = (
     FieldDescriptorProto.TYPE_BOOL,
@@ -151,8 +155,7 @@ class Scaler:
 @asynccontextmanager
 async def serving_scaler(scaler: Scaler, bind: str, port: int) -> AsyncIterator[int]:
     """Serve it until the block is left; yield the port, which 0 leaves to chance."""
-    # Else another process could take the same port, and KEDA would ask either.
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server = grpc.aio.server(options=_options())
     server.add_generic_rpc_handlers((_handlers(scaler),))
     where = f"[{bind}]:{port}" if ":" in bind else f"{bind}:{port}"
     try:
@@ -166,6 +169,17 @@ async def serving_scaler(scaler: Scaler, bind: str, port: int) -> AsyncIterator[
         yield taken
     finally:
         await server.stop(_STOP_WITHIN)
+
+
+def _options() -> list[tuple[str, int]]:
+    """Let strangers who connect, and say nothing, take neither all descriptors nor the port."""
+    return [
+        # Else another process could take the same port, and KEDA would ask either.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", most_connections(_MOST, descriptors())),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_WITHIN * 1000),
+        ("grpc.max_connection_idle_ms", _IDLE * 1000),
+    ]
 
 
 def _handlers(scaler: Scaler) -> Any:

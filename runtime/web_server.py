@@ -67,7 +67,7 @@ async def serving(
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[None]:
     """Answer until the block is left. ``app`` must not have been served before."""
-    connections = Connections(most_connections(limits.most, _descriptors()), limits)
+    connections = Connections(most_connections(limits.most, descriptors()), limits)
     app.middlewares.insert(0, connections.watched)
     if limits.idle is None:
         app.on_response_prepare.append(_close_after_answer)
@@ -112,7 +112,8 @@ def most_connections(wanted: int, descriptors: int) -> int:
     return max(4, min(wanted, descriptors // 4))
 
 
-def _descriptors() -> int:
+def descriptors() -> int:
+    """Return how many files and sockets this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 if soft == resource.RLIM_INFINITY else soft
 

@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import grpc
 import pytest
 
+from changefeed.leases.addresses import open_container
 from tests.support.commands import PLACES, QUICK, Running, a_log_of, changefeed, running
 from tests.support.emulator_process import control, emulator_process, free_port
 
 pytestmark = pytest.mark.real_time
 _FILES = 256
 _STRANGERS = 1000
+_HALF = b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "
+_HALF_OF_GRPC = b"PRI * HTTP/2.0"
 _PIPELINE = """
 import sys, time
 from prometheus_client import CollectorRegistry
@@ -42,13 +46,13 @@ def few_files() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def strangers(port: int) -> AsyncIterator[None]:
+async def strangers(port: int, half: bytes = _HALF) -> AsyncIterator[None]:
     """Hold half a request open in each of many connections, as far as the server lets them."""
     held = []
     try:
         for _ in range(_STRANGERS):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+            writer.write(half)
             held.append(writer)
         yield
     finally:
@@ -104,6 +108,28 @@ async def test_the_emulator_answers_its_clients(tmp_path: Path) -> None:
             assert await control(url, "GET", "") is not None
             assert files_of(process) < _FILES / 2
         assert process.process.returncode is None
+    finally:
+        await started.__aexit__(None, None, None)
+
+
+async def test_an_exporter_answers_prometheus_and_keda(tmp_path: Path) -> None:
+    a_log_of(10, tmp_path)
+    async with open_container(f"sqlite:{tmp_path / 'leases.db'}"):
+        pass  # makes the file, as a host that left has
+    web, scaler = free_port(), free_port()
+    ports = (f"--set=web.port={web}", f"--scaler-port={scaler}")
+    with few_files():
+        started = running("exporter", *PLACES, *ports, cwd=tmp_path)
+        exporter = await started.__aenter__()
+    try:
+        await exporter.says('"event": "scaler.listening"')
+        for exhausted, half in ((web, _HALF), (scaler, _HALF_OF_GRPC)):
+            async with strangers(exhausted, half):
+                assert (await asked(f"http://127.0.0.1:{web}/metrics"))[0] == 200
+                assert files_of(exporter) < _FILES / 2
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{scaler}") as channel:
+            active = channel.unary_unary("/externalscaler.ExternalScaler/IsActive")
+            await active(b"", timeout=10, wait_for_ready=True)
     finally:
         await started.__aexit__(None, None, None)
 
