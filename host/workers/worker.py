@@ -12,7 +12,7 @@ How it ends:
   ended, in one write with the last checkpoint;
 * the lease is lost: the observer is cancelled and closed, nothing more is written;
 * cancelled (the time to stop is over): the observer is cancelled and closed; what it had
-  in hand does not count as done, but the lease is released;
+  in hand does not count as done, but the lease is released, with what was done before;
 * the observer has failed for good, and the settings say so: the lease is released, and
   paused in the same write.
 
@@ -234,6 +234,7 @@ class Worker:
             self.left_to_expire = "a call of the observer could not be ended"
             return reason
         self.left_to_expire = "it could not be released in time"  # until it is
+        self._checkpoints.advance()  # what policy had put off is done as well
         unwritten = self._checkpoints.unwritten
         release = partial(self._give_up_in_turn, Lease.released, unwritten)
         try:

@@ -20,6 +20,7 @@ from .of_page import PAGE
 from .of_parts import PARTS
 from .of_pipeline import PIPELINE
 from .of_planning import PLANNING
+from .of_stops import STOPS
 from .of_stores import STORES
 
 MUTANTS = (
@@ -44,4 +45,5 @@ MUTANTS = (
     *PARTS,
     *HOT_RANGES,
     *CALLS,
+    *STOPS,
 )

@@ -1,0 +1,92 @@
+"""What a worker stores that is given no time to finish: all that is done, and no more."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Change
+from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.observer import Context
+from tests.support.fleet import Fleet, Parts
+from tests.support.proxies import proxied
+from tests.unit.host.workers.test_worker import Handed, filled, fleet, the_lease
+
+IN_PAGES_OF_THREE = {"page_size": 3}
+
+
+class Hangs(Handed):
+    """Hangs in its second call."""
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        if len(self.epochs) == 2:
+            await asyncio.Event().wait()
+
+
+async def cut_off(running: Fleet, name: str) -> None:
+    """SIGTERM, and a second one after a while: what is in hand is cancelled."""
+    host, ended = running.hosts.pop(name), running.running.pop(name)
+    host.stop()
+    await asyncio.sleep(1)
+    host.stop()
+    with pytest.raises(StopIncomplete):
+        await ended
+
+
+@pytest.mark.parametrize("policy", ["interval", "count"])
+async def test_who_is_cut_off_stores_what_the_policy_had_put_off(policy: str) -> None:
+    feed, container, observer = filled(1, 6), MemoryLeases(), Hangs()
+    put_off = {"checkpoint_interval": 3600.0, "checkpoint_count": 1000}
+    parts: Parts = {"feed": IN_PAGES_OF_THREE, "observer": {"checkpoint": policy, **put_off}}
+    async with fleet(feed, container, lambda: observer, parts) as running:
+        running.start("a")
+        await asyncio.sleep(2)
+        assert (await the_lease(container)).continuation == "0"
+        await cut_off(running, "a")
+        assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5, 6]
+        lease = await the_lease(container)
+        assert (lease.owner, lease.continuation) == (None, "3")
+
+
+async def test_who_is_cut_off_in_the_midst_of_a_checkpoint_stores_it_with_the_release() -> None:
+    feed, container, observer = filled(1, 6), MemoryLeases(), Hangs()
+
+    async def never_written(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "checkpoint":
+            await asyncio.Event().wait()
+        return await call()
+
+    async with fleet(feed, container, lambda: observer, {"feed": IN_PAGES_OF_THREE}) as running:
+        running.start("a", container=proxied(container, never_written))
+        await asyncio.sleep(2)
+        await cut_off(running, "a")
+        lease = await the_lease(container)
+        assert (lease.owner, lease.continuation) == (None, "3")
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "stored"),
+    [([], "0"), ([2, 4], "0"), ([2, 1, 4], "2")],
+    ids=["none", "none of the first", "all up to a gap"],
+)
+async def test_who_is_cut_off_stores_nothing_that_is_not_acknowledged(
+    acknowledged: list[int], stored: str
+) -> None:
+    class Acknowledges(Handed):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            await super().process(context, changes)
+            for sequence in acknowledged:
+                context.acknowledge(changes[sequence - 1])
+
+    feed, container, observer = filled(1, 5), MemoryLeases(), Acknowledges()
+    parts = {"observer": {"checkpoint": "manual"}}
+    async with fleet(feed, container, lambda: observer, parts) as running:
+        running.start("a")
+        await asyncio.sleep(2)
+        await cut_off(running, "a")
+        assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5]
+        lease = await the_lease(container)
+        assert (lease.owner, lease.continuation) == (None, stored)
