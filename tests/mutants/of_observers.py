@@ -20,6 +20,14 @@ OBSERVERS = (
         tests=("tests/unit/host/workers/test_worker.py",),
     ),
     Mutant(
+        name="the gate does not ask before an observer is opened",
+        file="observers/middleware/fence.py",
+        before="        self._gate.check()\n        await self._observer.open",
+        after="        await self._observer.open",
+        rule=5,
+        tests=("tests/unit/host/workers/test_worker.py",),
+    ),
+    Mutant(
         name="what was decided is tried again",
         file="observers/middleware/retry.py",
         before="return isinstance(error, Exception) and not isinstance(error, ObserverError)",

@@ -3,6 +3,9 @@
 from .mutant import Mutant
 
 _CUT_OFF = "tests/unit/host/workers/test_cut_off.py"
+_DRAIN = "tests/unit/host/workers/test_drain.py"
+_WORKER = "tests/unit/host/workers/test_worker.py"
+_FAILING = "tests/unit/host/workers/test_failing_observers.py"
 
 STOPS = (
     Mutant(
@@ -20,5 +23,63 @@ STOPS = (
         after="        unwritten = None\n        release =",
         rule=11,
         tests=(_CUT_OFF,),
+    ),
+    Mutant(
+        name="a stop gives observers no more time than a handoff",
+        file="host/workers/worker.py",
+        before="        within = None if stopping else self",
+        after="        within = self",
+        rule=11,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="an observer is not told that its range is drained",
+        file="host/workers/delivery.py",
+        before="        self._context.announce_handover()\n",
+        after="",
+        rule=4,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="a handoff waits for acknowledgements past its deadline",
+        file="host/workers/delivery.py",
+        before="            async with self._drain.bounded():\n                while",
+        after="            async with asyncio.timeout(None):\n                while",
+        rule=4,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="a close that hangs is waited for without end",
+        file="host/workers/delivery.py",
+        before="asyncio.timeout(_CLOSE_TIMEOUT)",
+        after="asyncio.timeout(None)",
+        rule=11,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="a stop waits until the next observer would begin",
+        file="host/workers/delivery.py",
+        before="        await self._drain.sleep(rest)\n",
+        after="        await asyncio.sleep(rest)\n",
+        rule=11,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="a range that the feed refuses is paused at its last checkpoint",
+        file="host/workers/delivery.py",
+        before="            except RangeRefused as refused:\n"
+        "                self._checkpoints.advance()\n",
+        after="            except RangeRefused as refused:\n",
+        rule=12,
+        tests=(_FAILING,),
+    ),
+    Mutant(
+        name="what the policy has put off is not written at rest either",
+        file="host/workers/delivery.py",
+        before="            self._events.health.caught_up(self._owned.range_id)\n"
+        "        self._checkpoints.advance()\n",
+        after="            self._events.health.caught_up(self._owned.range_id)\n",
+        rule=12,
+        tests=(_WORKER,),
     ),
 )

@@ -9,10 +9,10 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.observer import Context
+from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import Fleet, Parts
 from tests.support.proxies import proxied
-from tests.unit.host.workers.test_worker import Handed, filled, fleet, the_lease
+from tests.unit.host.workers.test_worker import Handed, filled, fleet, now, the_lease
 
 R0 = RangeId("r0")
 MANUAL = {"observer": {"checkpoint": "manual"}}
@@ -65,6 +65,90 @@ async def test_a_handoff_waits_for_what_is_not_acknowledged_yet() -> None:
         assert await running.loads() == {"a": 1, "b": 1}
         delivered = [(x.range_id, x.sequence) for y in observers for x in y.changes]
         assert len(delivered) == len(set(delivered)) == 20
+
+
+async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take() -> None:
+    """With the default of ``leases.expiration``, a forced steal would come 30 s later."""
+    feed, container, reasons = filled(2, 20), MemoryLeases(), list[CloseReason]()
+
+    class Closing(Handed):
+        async def close(self, _context: Context, reason: CloseReason) -> None:
+            reasons.append(reason)
+
+    parts: Parts = {**MANUAL, "leases": {"max_handoff_time": 3.0}}
+    async with fleet(feed, container, Closing, parts) as running:
+        running.start("a")
+        await asyncio.sleep(15)
+        running.start("b")
+        await asyncio.sleep(60)
+        assert await running.loads() == {"a": 1, "b": 1}
+        assert reasons == [CloseReason.HANDED_OVER]
+
+
+class Slow(Handed):
+    """Takes eight seconds, and notes what it is told of a drain by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bool] = []
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        await asyncio.sleep(8)
+        self.told.append(context.handing_over)
+
+
+async def test_a_stop_gives_an_observer_more_time_than_a_handoff_may_take() -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Slow()
+    parts: Parts = {"leases": {"max_handoff_time": 1.0}, "host": {"stop_timeout": 30.0}}
+    async with fleet(feed, container, lambda: observer, parts) as running:
+        running.start("a")
+        await asyncio.sleep(3)
+        await running.stop("a")
+        assert len(observer.told) == 1
+        assert (await the_lease(container)).continuation == "5"
+
+
+async def test_an_observer_in_mid_call_is_told_that_nothing_more_will_come() -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Slow()
+    async with fleet(feed, container, lambda: observer, {}) as running:
+        running.start("a")
+        await asyncio.sleep(10)
+        feed.append("late")
+        await asyncio.sleep(5)
+        await running.stop("a")
+        assert observer.told == [False, True]
+
+
+async def test_a_close_that_hangs_holds_a_stop_up_for_ten_seconds() -> None:
+    class Hangs(Handed):
+        async def close(self, _context: Context, _reason: CloseReason) -> None:
+            await asyncio.Event().wait()
+
+    feed, container = filled(1, 5), MemoryLeases()
+    async with fleet(feed, container, Hangs, {"host": {"stop_timeout": 60.0}}) as running:
+        running.start("a")
+        await asyncio.sleep(5)
+        began = now()
+        await running.stop("a")
+        assert 10 <= now() - began < 11
+        lease = await the_lease(container)
+        assert (lease.owner, lease.continuation) == (None, "5")
+
+
+async def test_a_stop_does_not_wait_until_the_next_observer_would_begin() -> None:
+    class Fails(Handed):
+        async def process(self, _context: Context, _changes: Sequence[Change]) -> None:
+            raise ValueError("never")
+
+    feed, container = filled(1, 5), MemoryLeases()
+    parts: Parts = {"observer": {"retry": {"attempts": 1}, "reopen_delay": 20.0}}
+    async with fleet(feed, container, Fails, parts) as running:
+        running.start("a")
+        await asyncio.sleep(5)
+        began = now()
+        await running.stop("a")
+        assert now() - began < 1
 
 
 async def test_no_further_part_of_a_page_is_delivered_once_the_lease_is_asked_for() -> None:

@@ -403,7 +403,14 @@ async def test_an_observer_without_memory_ends_its_host_and_gives_up_the_range()
 # What the feed refuses
 
 
-async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on() -> None:
+@pytest.mark.parametrize(
+    "checkpoints",
+    [{}, {"checkpoint": "interval", "checkpoint_interval": 3600.0}],
+    ids=["written at once", "put off"],
+)
+async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on(
+    checkpoints: dict[str, Any],
+) -> None:
     feed = filled(4, 400)
 
     async def damaged(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -414,7 +421,7 @@ async def test_a_range_that_the_feed_refuses_is_paused_and_the_others_go_on() ->
             return page
         return await call()
 
-    stage = Stage(feed=proxied(feed, damaged), observer={})
+    stage = Stage(feed=proxied(feed, damaged), observer=checkpoints)
     async with stage.fleet(page_size=5) as fleet:
         for name in "ab":
             fleet.start(name)

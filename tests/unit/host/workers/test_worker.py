@@ -128,6 +128,29 @@ async def test_a_machine_that_was_suspended_beyond_the_lease_begins_no_batch_und
         assert observer.epochs == [1, 2]
 
 
+async def test_a_process_that_was_frozen_between_two_attempts_to_open_does_not_open_again() -> (
+    None
+):
+    feed, container, cable, epochs = filled(1, 10), MemoryLeases(), Cable(), list[int]()
+
+    class OpensLate(Handed):
+        async def open(self, context: Context) -> None:
+            epochs.append(context.epoch)
+            if len(epochs) == 1:
+                raise RuntimeError("not yet")
+
+    parts = {"observer": {"retry": {"first_delay": 3.0, "jitter": 0.0}}}
+    async with fleet(feed, container, OpensLate, parts) as running:
+        running.start("a", container=proxied(container, cable))
+        await asyncio.sleep(1)
+        cable.out = True  # else it might renew first: nobody else has taken the lease
+        cast("VirtualTimeLoop", asyncio.get_running_loop()).skip(60)
+        await asyncio.sleep(1)
+        cable.out = False
+        await asyncio.sleep(20)
+        assert epochs == [1, 2]
+
+
 async def test_the_epoch_that_an_observer_is_told_is_that_of_its_lease() -> None:
     feed, container, observer = filled(1, 10), MemoryLeases(), Handed()
     async with fleet(feed, container, lambda: observer, {}) as running:
@@ -289,6 +312,19 @@ async def test_a_crash_repeats_no_more_than_may_be_unacknowledged(policy: str) -
         await asyncio.sleep(60)
         assert len(fleet.log.times) == 1000
         assert len(fleet.log.delivered) - 1000 <= 20
+
+
+@pytest.mark.parametrize("policy", ["count", "interval"])
+async def test_at_rest_the_last_position_is_stored_whatever_the_policy_says(
+    policy: str,
+) -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
+    put_off = {"checkpoint_count": 1000, "checkpoint_interval": 3600.0}
+    parts: Parts = {"observer": {"checkpoint": policy, **put_off}}
+    async with fleet(feed, container, lambda: observer, parts) as running:
+        running.start("a")
+        await asyncio.sleep(30)
+        assert (await the_lease(container)).continuation == "5"
 
 
 async def test_no_batch_is_larger_than_what_may_be_unacknowledged() -> None:
