@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_COSMOS_FEED = "tests/unit/feeds/cosmos/test_feed.py"
 _DAMAGE = "tests/integration/test_eventlog_damage.py"
 _CONTRACT = "tests/contract/test_feeds.py"
 _RACES = "tests/integration/test_eventlog_races.py"
@@ -295,5 +296,21 @@ FEEDS = (
         after="",
         rule=12,
         tests=(_EVENTLOG,),
+    ),
+    Mutant(
+        name="a replica that lagged once is not waited for again",
+        file="feeds/cosmos/feed.py",
+        before="        self._behind.pop(range_id, None)\n        newest =",
+        after="        newest =",
+        rule=12,
+        tests=(_COSMOS_FEED,),
+    ),
+    Mutant(
+        name="a page of another container is delivered",
+        file="feeds/cosmos/feed.py",
+        before="        self._requests.check_same_container(page.container_rid, self._rid)\n",
+        after="",
+        rule=12,
+        tests=(_COSMOS_FEED,),
     ),
 )

@@ -573,4 +573,12 @@ LEASES = (
         rule=1,
         tests=(_LIFE,),
     ),
+    Mutant(
+        name="who gave up waiting takes the answers of all that share its transaction",
+        file="leases/sqlite/file.py",
+        before="            if one.answer.cancelled():\n                continue\n",
+        after="",
+        rule=0,
+        tests=("tests/unit/leases/test_sqlite.py",),
+    ),
 )

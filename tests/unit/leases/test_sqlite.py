@@ -393,6 +393,20 @@ async def test_changes_are_written_though_every_task_is_cancelled(path: Path) ->
         assert await leases.read(NEW.range_id) is not None
 
 
+async def test_who_gave_up_waiting_leaves_those_that_share_its_transaction_their_answers(
+    path: Path,
+) -> None:
+    async with SqliteLeases(path) as leases:
+        first, gave_up, shares = [asyncio.ensure_future(leases.create(x)) for x in fresh(3)]
+        await asyncio.sleep(0)  # the first is being written, the others are the next
+        gave_up.cancel()
+        async with asyncio.timeout(5):
+            assert (await first).range_id == "r0"
+            assert (await shares).range_id == "r2"
+        assert gave_up.cancelled()
+        assert {x.range_id for x in await leases.list()} == {"r0", "r1", "r2"}
+
+
 async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
     async with SqliteLeases(path) as leases:
         lease = await leases.create(NEW)

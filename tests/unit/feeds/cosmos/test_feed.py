@@ -1,0 +1,77 @@
+"""What a feed makes of answers that a server gives seldom: of stale replicas, of another
+container.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pytest
+
+from changefeed.feeds.cosmos.feed import CosmosFeed
+from changefeed.feeds.cosmos.requests import Answer, RangeList, Requests
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy
+
+OURS = "our-container"
+ZERO = RangeId("0")
+
+
+class Saying(Requests):
+    """Asks no server: ``answer`` is what it says to each question for changes."""
+
+    answer: Answer
+
+    def __init__(self) -> None:
+        super().__init__(cast("ContainerProxy", None), where="d/c", timeout=30.0)
+
+    async def ranges(self) -> RangeList:
+        whole = FeedRange(id=ZERO, low="", high="FF")
+        return RangeList(ranges=(whole,), container_rid=OURS)
+
+    async def changes(self, physical: RangeId, **query: Any) -> Answer:
+        del physical, query
+        return self.answer
+
+
+def no_changes(*, newest: int) -> Answer:
+    headers = {"etag": f'"{newest}"', "x-ms-session-token": f"0:{newest}"}
+    return Answer(status=304, headers=headers)
+
+
+def one_change(lsn: int, *, container: str = OURS) -> Answer:
+    item = {"id": "a", "pk": "p", "_lsn": lsn, "_ts": 1}
+    headers = {"etag": f'"{lsn}"', "x-ms-session-token": f"0:{lsn}"}
+    body = msgspec.json.encode({"_rid": container, "Documents": [item]})
+    return Answer(status=200, headers=headers, body=body)
+
+
+def feed_over(requests: Requests) -> CosmosFeed:
+    return CosmosFeed(
+        requests, mode="latest-version", container_rid=OURS, key_paths=["/pk"], hash_version=2
+    )
+
+
+async def test_a_replica_that_is_behind_again_after_changes_came_is_waited_for_anew() -> None:
+    said = Saying()
+    feed = feed_over(said)
+    said.answer = no_changes(newest=5)
+    page = await feed.read(ZERO, Continuation('"10"'), 5)
+    assert page.continuation == '"10"'
+    said.answer = one_change(12)
+    page = await feed.read(ZERO, page.continuation, 5)
+    assert page.continuation == '"12"'
+    await asyncio.sleep(3600)
+    said.answer = no_changes(newest=11)
+    page = await feed.read(ZERO, page.continuation, 5)
+    assert page.continuation == '"12"'
+
+
+async def test_the_changes_of_a_container_of_the_same_name_are_refused() -> None:
+    said = Saying()
+    said.answer = one_change(12, container="another-container")
+    with pytest.raises(FeedRefused, match="d/c was deleted and recreated"):
+        await feed_over(said).read(ZERO, Continuation('"10"'), 5)
