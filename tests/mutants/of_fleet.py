@@ -895,4 +895,46 @@ FLEET = (
         rule=1,
         tests=(_HEARTBEATS,),
     ),
+    Mutant(
+        name="what an owner has that only seems dead is taken",
+        file="host/balancing/rebalance.py",
+        before="                await self._fence_owner(lease, members)\n",
+        after="",
+        rule=5,
+        tests=(_ROUNDS,),
+    ),
+    Mutant(
+        name="an owner counts as fenced before it is",
+        file="host/balancing/rebalance.py",
+        before="                await fence_owner(self._container, lease, members)\n"
+        "                self._fenced.add(owner)\n",
+        after="                self._fenced.add(owner)\n"
+        "                await fence_owner(self._container, lease, members)\n",
+        rule=5,
+        tests=(_ROUNDS,),
+    ),
+    Mutant(
+        name="an owner that was fenced once counts as fenced for ever",
+        file="host/balancing/rebalance.py",
+        before="        self._fenced.clear()\n",
+        after="",
+        rule=5,
+        tests=(_ROUNDS,),
+    ),
+    Mutant(
+        name="a lease that no heartbeat keeps counts for all of its owner",
+        file="host/balancing/rebalance.py",
+        before="        owner = (lease.owner, lease.incarnation)\n",
+        after="        owner = (lease.owner, None)\n",
+        rule=5,
+        tests=(_ROUNDS,),
+    ),
+    Mutant(
+        name="an observer is told that its paused range is handed over",
+        file="host/balancing/rebalance.py",
+        before="CloseReason.PAUSED if paused else CloseReason.HANDED_OVER",
+        after="CloseReason.HANDED_OVER",
+        rule=4,
+        tests=(_HEARTBEATS,),
+    ),
 )

@@ -540,4 +540,12 @@ HOLDING = (
         rule=0,
         tests=(_LOADS,),
     ),
+    Mutant(
+        name="a listing lifts a fence that has passed",
+        file="host/workers/owned_lease.py",
+        before="            if self.may_act:\n                self._extend()\n",
+        after="            self._extend()\n",
+        rule=5,
+        tests=(_KEPT,),
+    ),
 )

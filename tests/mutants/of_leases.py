@@ -581,4 +581,12 @@ LEASES = (
         rule=0,
         tests=("tests/unit/leases/test_sqlite.py",),
     ),
+    Mutant(
+        name="an older record of another start stands for no heartbeat",
+        file="leases/life.py",
+        before="    elif record.incarnation == lease.incarnation and not (",
+        after="    elif not (",
+        rule=5,
+        tests=("tests/unit/leases/test_life.py",),
+    ),
 )

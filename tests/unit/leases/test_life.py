@@ -146,6 +146,14 @@ async def test_an_owner_whose_record_is_missing_from_the_listing_only_is_not_fen
         await fence_owner(container, OWNED, [])
 
 
+async def test_an_older_record_of_a_start_that_renewed_each_lease_fences_no_other() -> None:
+    container = MemoryLeases()
+    older = await container.put_member(member(incarnation=A2, settings=BY_RENEWAL))
+    await container.put_member(replace(member(), version=older.version))
+    with pytest.raises(MemberConflict):
+        await fence_owner(container, OWNED, [older])
+
+
 async def test_an_owner_that_no_heartbeat_keeps_is_left_alone() -> None:
     container = MemoryLeases()
     older = await container.put_member(member(settings=""))

@@ -11,7 +11,9 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.operations.pause import pause
 from changefeed.leases.operations.release import release
+from changefeed.observers.observer import CloseReason
 from tests.support.fleet import Fleet
 from tests.support.proxies import proxied
 
@@ -87,6 +89,16 @@ async def test_a_lease_that_an_operator_took_is_read_no_more_after_the_next_list
         await counted.leases.replace(replace(taken, paused="not to be taken at once"))
         await asyncio.sleep(ONE_LISTING)
         assert not host.leases
+
+
+async def test_the_observer_of_a_range_that_is_found_paused_in_a_listing_is_told_so() -> None:
+    counted = Counted()
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        await pause(counted.leases, [R0], "for a test")
+        await asyncio.sleep(ONE_LISTING)
+        assert fleet.log.closed == [("a", R0, CloseReason.PAUSED)]
 
 
 async def test_leases_are_renewed_where_heartbeats_get_no_answer() -> None:

@@ -15,9 +15,10 @@ from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.pool import WorkerPool
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
 from changefeed.leases.expiry import Moment
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.health import RangeHealth
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.listing import ListedChanges
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
@@ -349,6 +350,96 @@ async def test_what_a_listing_shows_may_be_as_old_as_the_question() -> None:
     async with rebalancer_of_c(proxied(leases, slow), balancer=Watching) as rounds:
         await rounds.run_once()
     assert [x.answered - x.asked for x in seen] == [3]
+
+
+# Taking from the dead
+
+
+class BehindAReplica:
+    """A container for c whose listings show the record of a as it was first; what c tries to
+    acquire there, others have just written.
+    """
+
+    def __init__(self, leases: MemoryLeases) -> None:
+        self.leases = leases
+        self.container = proxied(leases, self._ask)
+        self.tried: list[RangeId] = []
+        self._first: Member | None = None
+
+    async def _ask(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "acquire":
+            for lease in await self.leases.list():
+                await self.leases.replace(lease.with_health(RangeHealth(last_progress=now())))
+        try:
+            answer = await call()
+        except LeaseConflict as conflict:
+            self.tried.append(conflict.lease.range_id)
+            raise
+        if name == "list_fleet":
+            return replace(answer, members=[self._as_first(x) for x in answer.members])
+        return answer
+
+    def _as_first(self, member: Member) -> Member:
+        if member.name != A:
+            return member
+        self._first = self._first or member
+        return self._first
+
+    async def beat(self) -> None:
+        """Let a live, or be alive again."""
+        found = [x for x in await self.leases.members() if x.name == A]
+        beats, version = (found[0].heartbeats, found[0].version) if found else (0, Version(""))
+        await self.leases.put_member(
+            Member(
+                name=A,
+                incarnation=A1,
+                heartbeats=beats + 1,
+                settings='{"leases.renewal":"host"}',
+                version=version,
+            )
+        )
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_living_owner_whose_heartbeats_are_not_shown_loses_none_of_its_leases() -> None:
+    behind = BehindAReplica(await leased_by((A, A1), (A, A1)))
+    async with rebalancer_of_c(behind.container) as rounds:
+        for _ in range(5):
+            await behind.beat()
+            await rounds.run_once()
+            await asyncio.sleep(10)
+    assert behind.tried == []
+
+
+async def test_an_owner_that_was_fenced_in_vain_is_fenced_again_before_the_next_attempt() -> (
+    None
+):
+    behind = BehindAReplica(await leased_by((A, A1)))
+    await behind.beat()
+    async with rebalancer_of_c(behind.container) as rounds:
+        await rounds.run_once()
+        await asyncio.sleep(31)
+        await rounds.run_once()
+        assert behind.tried == [R0]
+        await behind.beat()  # it was frozen, and not dead
+        await rounds.run_once()
+        assert behind.tried == [R0]
+
+
+async def test_a_lease_that_was_handed_to_a_host_does_not_count_for_those_that_it_has() -> None:
+    behind = BehindAReplica(await leased_by((B, B1), (A, A1)))
+    first = await stored(behind.leases)
+    await behind.leases.replace(first.asked_by(A))
+    await behind.leases.replace((await stored(behind.leases)).handed_over())
+    async with rebalancer_of_c(behind.container) as rounds:
+        for _ in range(5):
+            await behind.beat()
+            await rounds.run_once()
+            await asyncio.sleep(10)
+    assert set(behind.tried) == {R0}  # no heartbeat keeps it: a has not taken it up
 
 
 # Asking

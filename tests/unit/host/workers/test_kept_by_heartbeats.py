@@ -88,6 +88,21 @@ async def test_a_heartbeat_that_is_answered_behind_the_fence_lifts_it_no_more() 
     assert not owned.may_act
 
 
+async def test_a_listing_lifts_a_fence_no_more_once_it_has_passed() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await asyncio.sleep(5)
+    await owner.look()
+    for _ in range(3):
+        await asyncio.sleep(9)
+        owned.beat(sent=now())
+    await asyncio.sleep(2)
+    assert now() == 5 + 29
+    await owner.look()
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):
+        owned.check()
+
+
 async def test_a_renewal_lifts_a_fence_since_it_shows_that_no_other_host_came() -> None:
     owner = Owner()
     owned = await owner.begin()
