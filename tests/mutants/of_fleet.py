@@ -937,4 +937,34 @@ FLEET = (
         rule=4,
         tests=(_HEARTBEATS,),
     ),
+    Mutant(
+        name="a namesake that has just beaten is taken over",
+        file="host/balancing/membership.py",
+        before="if stored.sign_of_life != stood_still:",
+        after="if stood_still is None:",
+        rule=2,
+        tests=(_MEMBERSHIP,),
+    ),
+    Mutant(
+        name="ranges are asked for before their leases are listed",
+        file="host/balancing/range_sync.py",
+        before="""\
+        leases = await self._container.list()
+        owned_throughout = [x for x in self._owned() if x.range_id in owned]
+        await delete_echoes(self._container, owned_throughout, leases, events=self._events)
+        if isinstance(self._feed, RemembersRanges):
+            self._feed.remember_ranges(x.range for x in leases)
+        ranges = self.ranges = await self._feed.ranges()
+""",
+        after="""\
+        ranges = self.ranges = await self._feed.ranges()
+        leases = await self._container.list()
+        owned_throughout = [x for x in self._owned() if x.range_id in owned]
+        await delete_echoes(self._container, owned_throughout, leases, events=self._events)
+        if isinstance(self._feed, RemembersRanges):
+            self._feed.remember_ranges(x.range for x in leases)
+""",
+        rule=9,
+        tests=(_RANGES,),
+    ),
 )

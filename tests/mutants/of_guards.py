@@ -227,4 +227,12 @@ GUARDS = (
         rule=10,
         tests=(_EVENTLOG,),
     ),
+    Mutant(
+        name="a lease is acquired under the very epoch that was seen",
+        file="leases/remembering.py",
+        before="lease.epoch > seen",
+        after="lease.epoch >= seen",
+        rule=5,
+        tests=("tests/unit/leases/test_remembering.py",),
+    ),
 )

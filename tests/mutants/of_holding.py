@@ -548,4 +548,33 @@ HOLDING = (
         rule=5,
         tests=(_KEPT,),
     ),
+    Mutant(
+        name="a lease that is found deleted by a look at an unclear write may be acted on",
+        file="host/workers/owned_lease.py",
+        before="            self.lost = True\n            raise LeaseGone(self._lease,",
+        after="            raise LeaseGone(self._lease,",
+        rule=5,
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="a renewal counts no more once heartbeats do not",
+        file="host/workers/owned_lease.py",
+        before="        self._written_at = sent\n\n    async",
+        after="\n    async",
+        rule=5,
+        tests=(_KEPT,),
+    ),
+    Mutant(
+        name="to clear a request moves the fence",
+        file="host/workers/owned_lease.py",
+        before="lease.next_owner == asker else lease,\n"
+        "            self._container.replace,\n"
+        "        )\n",
+        after="lease.next_owner == asker else lease,\n"
+        "            self._container.replace,\n"
+        "        )\n"
+        "        self._fence_at = self._clock() + self._held_for\n",
+        rule=5,
+        tests=(_HELD,),
+    ),
 )

@@ -24,6 +24,14 @@ async def test_no_host_acquires_under_an_epoch_that_it_has_seen() -> None:
     assert (await leases.acquire(acquired.taken_by(A, A1))).epoch == 9
 
 
+async def test_no_host_acquires_under_the_very_epoch_that_it_has_seen() -> None:
+    stored, memory = MemoryLeases(), LeaseMemory()
+    memory.note([replace(NEW, epoch=7)])
+    created = await stored.create(replace(NEW, epoch=6))
+    leases = RememberingContainer(stored, memory)
+    assert (await leases.acquire(created.taken_by(A, A1))).epoch == 8
+
+
 def test_a_checkpoint_of_an_older_epoch_or_of_a_range_that_ended_is_not_gone_on_from() -> None:
     memory = LeaseMemory()
     memory.note([replace(NEW, epoch=2, continuation=Continuation("7"))])

@@ -1,10 +1,11 @@
 """A host's own record: who may have a name, and what others see of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -125,6 +126,23 @@ async def test_of_two_that_take_over_a_dead_name_one_wins() -> None:
     assert len(left) == 1
     for task in left:
         task.cancel()
+
+
+async def test_a_namesake_that_beats_just_before_its_record_is_taken_is_watched_anew() -> None:
+    container = MemoryLeases()
+    await membership(container, "one").join()
+    beaten = False
+
+    async def beats_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal beaten
+        if name == "put_member" and not beaten:
+            beaten = True
+            found = await record(container)
+            await container.put_member(replace(found, heartbeats=found.heartbeats + 1))
+        return await call()
+
+    await membership(proxied(container, beats_first), "two").join()
+    assert now() >= 2 * WATCHED
 
 
 async def test_a_host_whose_own_record_was_written_unanswered_knows_it() -> None:

@@ -226,6 +226,36 @@ async def test_a_range_that_ends_right_after_it_was_listed_holds_up_no_other() -
     assert {x.range_id for x in await leases.list()} == {"r1", "r2", "r3"}
 
 
+async def test_a_range_that_ended_and_was_forgotten_while_a_host_looked_stays_forgotten() -> (
+    None
+):
+    leases = MemoryLeases()
+
+    class Forgetting(PartlessFeed):
+        async def ranges(self) -> Sequence[FeedRange]:
+            found = await super().ranges()
+            return [found[0]] if len(found) == 1 else found[1:]
+
+    feed, calls = Forgetting(1), list[str]()
+    await created(feed, leases)
+
+    async def ends_meanwhile(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await call()
+        if name in ("list", "ranges"):
+            calls.append(name)
+        if len(calls) == 1:  # between the two things that a look begins with
+            await end(leases, FeedRange(id=R0), *feed.split(R0), at="0")
+            stored = await leases.read(R0)
+            assert stored is not None
+            await leases.delete(stored)
+        return answer
+
+    running = looking(proxied(feed, ends_meanwhile), proxied(leases, ends_meanwhile))
+    await asyncio.sleep(3)
+    running.cancel()
+    assert {x.range_id for x in await leases.list()} == {R1, R2}
+
+
 class Handing(PartlessFeed):
     """A feed whose ranges hand on the positions of their readers."""
 

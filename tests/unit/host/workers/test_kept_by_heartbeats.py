@@ -121,6 +121,19 @@ async def test_a_renewal_takes_nothing_from_what_heartbeats_gave() -> None:
     assert owned.time_left == 29
 
 
+async def test_a_renewal_counts_on_where_heartbeats_count_no_more() -> None:
+    owner = Owner()
+    owned = await owner.begin()
+    await asyncio.sleep(10)
+    await owned.renew()
+    await asyncio.sleep(2)
+    await owner.look()
+    owned.beat(sent=now())
+    assert owned.time_left == 29
+    owned.without_heartbeats()
+    assert owned.time_left == 10 + 29 - 12
+
+
 async def test_a_lease_that_an_operator_released_is_lost_with_the_listing_that_shows_it() -> (
     None
 ):

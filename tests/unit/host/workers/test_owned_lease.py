@@ -289,6 +289,18 @@ async def test_a_lease_that_was_deleted_is_gone() -> None:
     assert not owned.may_act
 
 
+async def test_a_lease_that_was_deleted_beneath_an_unclear_write_is_gone() -> None:
+    leases = await one_lease()
+    cut = Cutting(LOST, at=1, only=lambda x: x == "replace")
+    owned = await hold(proxied(leases, cut))
+    with pytest.raises(ContainerUnavailable):
+        await owned.renew()
+    await leases.delete(await stored(leases))
+    with pytest.raises(LeaseGone, match="was the container reset"):
+        await owned.renew()
+    assert not owned.may_act
+
+
 async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
     leases = await one_lease()
     owned = await hold(leases)
@@ -370,3 +382,12 @@ async def test_the_request_of_one_host_is_cleared_and_that_of_another_stays() ->
     await owned.clear_request(B)
     lease = await stored(leases)
     assert (lease.owner, lease.next_owner, lease.renewals) == (A, None, 1)
+
+
+async def test_to_clear_a_request_moves_no_fence() -> None:
+    leases = await one_lease()
+    owned = await hold(leases)
+    await leases.replace((await stored(leases)).asked_by(B))
+    await asyncio.sleep(10)
+    await owned.clear_request(B)
+    assert owned.time_left == 19
