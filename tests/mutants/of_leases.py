@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_TIMEOUTS = "tests/unit/leases/test_timeouts.py"
 _CONTRACT = "tests/contract/test_lease_containers.py"
 _SEPARATE = "tests/unit/leases/test_separate_stores.py"
 _CHECKPOINTS = "tests/contract/test_checkpoint_stores.py"
@@ -588,5 +589,45 @@ LEASES = (
         after="    elif not (",
         rule=5,
         tests=("tests/unit/leases/test_life.py",),
+    ),
+    Mutant(
+        name="a listing of what has changed may take for ever",
+        file="leases/timeouts.py",
+        before='await self._bounded("list", self._changes.changes_since(token))',
+        after="await self._changes.changes_since(token)",
+        rule=5,
+        tests=(_TIMEOUTS,),
+    ),
+    Mutant(
+        name="a checkpoint may take for ever",
+        file="leases/timeouts.py",
+        before='await self._soon("checkpoint", self._container.checkpoint(lease))',
+        after="await self._container.checkpoint(lease)",
+        rule=5,
+        tests=(_TIMEOUTS,),
+    ),
+    Mutant(
+        name="a look at one lease may take for ever",
+        file="leases/timeouts.py",
+        before='await self._soon("read", self._container.read(range_id))',
+        after="await self._container.read(range_id)",
+        rule=5,
+        tests=(_TIMEOUTS,),
+    ),
+    Mutant(
+        name="a lease does not say under which epoch its checkpoint was written",
+        file="leases/lease.py",
+        before="continuation=continuation, checkpoint_epoch=self.epoch)",
+        after="continuation=continuation)",
+        rule=9,
+        tests=("tests/unit/leases/test_lease.py",),
+    ),
+    Mutant(
+        name="a range that has just ended is paused",
+        file="leases/operations/update.py",
+        before="    if stored is None or stored.ended:\n",
+        after="    if stored is None:\n",
+        rule=9,
+        tests=("tests/unit/leases/operations/test_pause.py",),
     ),
 )

@@ -305,4 +305,21 @@ OBSERVERS = (
         rule=10,
         tests=("tests/unit/observers/test_registry.py",),
     ),
+    Mutant(
+        name="a success of the batch before blames a change",
+        file="observers/middleware/poison.py",
+        before="        self._succeeded = False\n        rest =",
+        after="        rest =",
+        rule=10,
+        tests=(_ISOLATING,),
+    ),
+    Mutant(
+        name="a lane that is stuck is lost in the cancellation that found it",
+        file="observers/middleware/concurrency.py",
+        before="            if isinstance(error, ObserverStuck):\n"
+        "                raise error from None\n",
+        after="            del error\n",
+        rule=8,
+        tests=(_BY_KEY,),
+    ),
 )

@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_CHECKPOINTS = "tests/unit/host/workers/test_checkpointer.py"
 _CUT_OFF = "tests/unit/host/workers/test_cut_off.py"
 _DRAIN = "tests/unit/host/workers/test_drain.py"
 _WORKER = "tests/unit/host/workers/test_worker.py"
@@ -81,5 +82,30 @@ STOPS = (
         after="            self._events.health.caught_up(self._owned.range_id)\n",
         rule=12,
         tests=(_WORKER,),
+    ),
+    Mutant(
+        name="a pause waits for no acknowledgements",
+        file="host/workers/delivery.py",
+        before="                while self._acknowledgements.unacknowledged:\n",
+        after="                paused = self._drain.reason is CloseReason.PAUSED\n"
+        "                while self._acknowledgements.unacknowledged and not paused:\n",
+        rule=4,
+        tests=(_DRAIN,),
+    ),
+    Mutant(
+        name="the writer of checkpoints takes no rest",
+        file="host/workers/checkpointer.py",
+        before="            await self._rest(_REST * (self._clock() - began))\n",
+        after="",
+        rule=0,
+        tests=(_CHECKPOINTS,),
+    ),
+    Mutant(
+        name="who waits for a checkpoint waits for the rest before it",
+        file="host/workers/checkpointer.py",
+        before="        while self._written < number:\n            self._urgent.set()\n",
+        after="        while self._written < number:\n",
+        rule=0,
+        tests=(_CHECKPOINTS,),
     ),
 )

@@ -33,6 +33,12 @@ def test_nothing_but_a_renewal_or_another_owner_is_a_sign_of_life(
     assert write(OWNED).sign_of_life == OWNED.sign_of_life
 
 
+def test_a_checkpoint_says_under_which_epoch_it_was_written() -> None:
+    last = OWNED.advanced_to(Continuation("5"))
+    assert (last.continuation, last.checkpoint_epoch) == ("5", 1)
+    assert last.taken_by(B, Incarnation("b-1")).checkpoint_epoch == 1
+
+
 def test_a_release_keeps_how_the_observer_got_on_and_the_next_owner_begins_with_it() -> None:
     failing = RangeHealth(failing_since=5.0, last_error="KeyError: 'x'")
     last = OWNED.with_health(failing.stuck(9.0)).released()

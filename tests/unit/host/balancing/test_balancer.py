@@ -1,7 +1,7 @@
 """What one host makes of what it listed. Times are of its own clock; nothing here waits."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -237,6 +237,23 @@ def test_a_fleet_that_balances_by_load_moves_work_where_numbers_are_even() -> No
     mine = balancer(rebalance_delay=0, balance="load")
     found = to_do(mine, [*HOT, *COLD], [by_load(ME), by_load(B)], 0, ["r2", "r3"])
     assert found == [(Action.STEAL, "r0")]
+
+
+def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None:
+    mine = balancer(rebalance_delay=5, balance="load", split_hot=True)
+    whole = FeedRange(id=RangeId("r0"), low="0", high="8")
+    hot = [replace(lease(0, ME), range=whole, load=1.0)]
+    members = [by_load(x, **{"leases.split_hot": True}) for x in (ME, B)]
+
+    def to_split(at: float) -> Mapping[RangeId, int]:
+        listing = Listing(leases=hot, members=members, reading=[whole.id], ranges=[whole])
+        return mine.observe(listing, Moment(asked=at, answered=at, wall=0.0)).to_split
+
+    assert to_split(0) == {}
+    assert to_split(4) == {}
+    assert to_split(5) == {"r0": 2}
+    members.append(by_load(C, **{"leases.split_hot": True}))
+    assert to_split(6) == {}
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from changefeed.feeds.feed import RangeId
+import pytest
+
+from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.balancing.membership import NameTaken
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
@@ -31,15 +34,27 @@ class Counted:
         self.feed = MemoryFeed(ranges)
         self.calls: Counter[str] = Counter()
         self.failing: set[str] = set()
+        self.failing_once: set[str] = set()
+        self.shown_first: list[Lease] | None = None
         self.lasting: dict[str, float] = {}
         self.fleet = Fleet(self.feed, proxied(self.leases, self._count), parts=BY_HEARTBEAT)
 
     async def _count(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         self.calls[name] += 1
         await asyncio.sleep(self.lasting.get(name, 0.0))
-        if name in self.failing:
+        if name in self.failing | self.failing_once:
+            self.failing_once.discard(name)
             raise ContainerUnavailable("not now")
+        if self.shown_first is not None:
+            return await self._listed_in_pages(name, call)
         return await call()
+
+    async def _listed_in_pages(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Show some leases as they were before those that are there now, in one listing."""
+        if name in ("changes_since", "list_fleet"):
+            return None
+        answer = await call()
+        return [*(self.shown_first or ()), *answer] if name == "list" else answer
 
     async def lease(self) -> Lease:
         found = await self.leases.read(R0)
@@ -91,6 +106,44 @@ async def test_a_lease_that_an_operator_took_is_read_no_more_after_the_next_list
         assert not host.leases
 
 
+async def test_a_lease_that_another_took_is_lost_though_a_listing_shows_it_twice() -> None:
+    counted = Counted()
+    counted.shown_first = []
+    async with counted.fleet as fleet:
+        host = fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        before = await counted.lease()
+        counted.shown_first = [before.without_continuation()]
+        await counted.leases.acquire(before.taken_by(HostName("b"), Incarnation("b-1")))
+        await asyncio.sleep(ONE_LISTING)
+        assert not host.leases
+
+
+async def test_a_host_whose_name_is_taken_looks_at_once_whether_its_leases_are() -> None:
+    """Its listings fail: else the first of them would show it. Its fence comes later."""
+
+    class Hangs:
+        async def process(self, _changes: Sequence[Change]) -> None:
+            await asyncio.Event().wait()
+
+    counted = Counted()
+    async with counted.fleet as fleet:
+        fleet.use(Hangs)
+        fleet.append("k")
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        counted.failing = {"list", "changes_since", "list_fleet"}
+        (found,) = await counted.leases.members()
+        other = Incarnation("another-start")
+        await counted.leases.put_member(replace(found, incarnation=other))
+        await counted.leases.acquire((await counted.lease()).taken_by(HostName("a"), other))
+        await asyncio.sleep(15)
+        assert fleet.log.closed == [("a", R0, CloseReason.LEASE_LOST)]
+        with pytest.raises(NameTaken):
+            await fleet.running.pop("a")
+        del fleet.hosts["a"]
+
+
 async def test_the_observer_of_a_range_that_is_found_paused_in_a_listing_is_told_so() -> None:
     counted = Counted()
     async with counted.fleet as fleet:
@@ -109,6 +162,19 @@ async def test_leases_are_renewed_where_heartbeats_get_no_answer() -> None:
         epoch = (await counted.lease()).epoch
         counted.failing = {"put_member", "list_fleet"}
         assert 3 <= await counted.writes_in(100) <= 10
+        assert (await counted.lease()).epoch == epoch
+
+
+async def test_a_lease_is_kept_where_heartbeats_fail_and_its_first_renewal_does() -> None:
+    counted = Counted()
+    async with counted.fleet as fleet:
+        fleet.start("a")
+        await asyncio.sleep(SETTLED)
+        epoch = (await counted.lease()).epoch
+        counted.failing, counted.failing_once = {"put_member", "list_fleet"}, {"replace"}
+        counted.lasting = {"replace": 4.0}
+        await asyncio.sleep(100)
+        assert counted.failing_once == set()
         assert (await counted.lease()).epoch == epoch
 
 

@@ -23,14 +23,17 @@ R0 = RangeId("r0")
 
 
 class Slow:
-    """A container whose checkpoints take five seconds each, and which were written."""
+    """A container whose checkpoints take so many seconds each, and which were written."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 5.0) -> None:
         self.leases = MemoryLeases()
+        self.writes = 0
+        self._seconds = seconds
 
     async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == "checkpoint":
-            await asyncio.sleep(5)
+            self.writes += 1
+            await asyncio.sleep(self._seconds)
         return await call()
 
     async def stored(self) -> str | None:
@@ -97,6 +100,23 @@ async def test_who_stops_it_waits_for_the_write_under_way_and_gets_the_rest() ->
         assert asyncio.get_running_loop().time() == 5
         await asyncio.sleep(60)
         assert await slow.stored() == "1"  # the last write of the lease carries the other
+
+
+async def test_however_fast_batches_come_a_tenth_of_the_time_goes_into_writing() -> None:
+    slow = Slow(0.01)
+    async with writing(slow) as checkpoints:
+        for n in range(1, 2001):
+            reach(checkpoints, str(n))
+            await asyncio.sleep(0.001)
+        assert 19 <= slow.writes <= 21  # in two seconds
+
+
+async def test_a_call_that_waits_for_a_checkpoint_waits_for_no_rest_between_two() -> None:
+    async with writing(Slow(0.01)) as checkpoints:
+        for n in range(1, 101):
+            reach(checkpoints, str(n))
+            await checkpoints.written()
+        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
 
 
 async def test_what_was_not_moved_is_not_written() -> None:

@@ -9,6 +9,7 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.operations.pause import pause
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import Fleet, Parts
 from tests.support.proxies import proxied
@@ -65,6 +66,18 @@ async def test_a_handoff_waits_for_what_is_not_acknowledged_yet() -> None:
         assert await running.loads() == {"a": 1, "b": 1}
         delivered = [(x.range_id, x.sequence) for y in observers for x in y.changes]
         assert len(delivered) == len(set(delivered)) == 20
+
+
+async def test_a_range_that_is_paused_waits_for_what_is_not_acknowledged_yet() -> None:
+    feed, container, observer = filled(1, 5), MemoryLeases(), Later(4.0)
+    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+        running.start("a")
+        while len(observer.changes) < 5:  # noqa: ASYNC110 - the observer sets no event
+            await asyncio.sleep(0.1)
+        await pause(container, [R0], "for a test")
+        await asyncio.sleep(60)
+        lease = await the_lease(container)
+        assert (lease.owner, lease.continuation) == (None, "5")
 
 
 async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take() -> None:

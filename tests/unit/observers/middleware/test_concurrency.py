@@ -227,6 +227,30 @@ async def test_a_cancellation_reaches_every_lane() -> None:
     assert made.busy == set()
 
 
+async def test_a_lane_that_a_cancellation_finds_stuck_goes_before_the_cancellation() -> None:
+    class Stuck(_LaneObserver):
+        async def process(self, _context: Context, changes: Sequence[Change]) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ObserverStuck(changes[0].range_id, "process", 1.0) from None
+
+    numbers = iter((1, 2))
+    made = Lanes(pace=100)
+
+    def make() -> _LaneObserver:
+        number = next(numbers)
+        return Stuck(made, number) if number == 2 else _LaneObserver(made, number)
+
+    observer = KeyedConcurrency(make, 2)
+    await observer.open(RememberingContext())
+    task = asyncio.create_task(observer.process(RememberingContext(), batch(2, keys=2)))
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(ObserverStuck):
+        await task
+
+
 async def test_a_second_cancellation_gives_up_on_lanes_that_do_not_end() -> None:
     class Deaf(_LaneObserver):
         async def process(self, _context: Context, _changes: Sequence[Change]) -> None:

@@ -59,8 +59,8 @@ class Scene:
     acknowledges: bool = True
     noticed: list[DeadLetter] = field(default_factory=list)
 
-    async def process(self, changes: Sequence[Change]) -> None:
-        isolating = PoisonIsolation(
+    def isolation(self) -> PoisonIsolation:
+        return PoisonIsolation(
             Retrying(self.inner, RETRY, random=Random(1)),
             Retrying(self.inner, replace(RETRY, attempts=2), random=Random(1)),
             self.letters,
@@ -70,7 +70,9 @@ class Scene:
             on_dead_letter=self.noticed.append,
             wall=lambda: 1_700_000_000.0,
         )
-        await isolating.process(self.context, changes)
+
+    async def process(self, changes: Sequence[Change]) -> None:
+        await self.isolation().process(self.context, changes)
 
     async def put_aside(self) -> list[int]:
         return [x.sequence for x in await self.letters.list()]
@@ -210,6 +212,17 @@ async def test_one_by_one_an_outage_costs_one_letter_until_something_succeeds() 
     await scene.process(batch(1, first=2))
     await scene.process(batch(1, first=9))
     assert await scene.put_aside() == [1, 9]
+
+
+async def test_a_success_before_the_trouble_began_blames_no_change_for_it() -> None:
+    scene = failing_on(2, 3)
+    isolating = scene.isolation()
+    await isolating.process(scene.context, batch(1))
+    await isolating.process(scene.context, batch(1, first=2))
+    with pytest.raises(ObserverFailed, match="outage"):
+        await isolating.process(scene.context, batch(1, first=3))
+    assert await scene.put_aside() == [2]
+    assert scene.inner.tried == [[1], *[[2]] * 8, *[[3]] * 4]
 
 
 async def test_a_single_change_that_succeeds_at_last_is_done() -> None:
