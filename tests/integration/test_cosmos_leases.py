@@ -447,6 +447,21 @@ async def test_what_may_pass_is_unavailable(place: Place, status: int, substatus
         await leases.read(RangeId("0"))
 
 
+async def test_a_container_that_is_gone_is_no_lease_that_is_gone(place: Place) -> None:
+    leases = await place.leases()
+    owned = await owned_by_a(leases)
+    fault = {"status": 404, "substatus": 1003, "times": 10_000, "container": "leases"}
+    await place.fault("*", "error", **fault)
+    asked: list[Awaitable[Any]] = [
+        leases.read(RangeId("0")),
+        leases.replace(owned.without_continuation().renewed()),
+        leases.delete(owned),
+    ]
+    for ask in asked:
+        with pytest.raises(ContainerRefused, match="no such database or container"):
+            await ask
+
+
 async def test_a_throttled_container_says_when_to_ask_again_and_is_not_stormed(
     place: Place,
 ) -> None:

@@ -36,6 +36,10 @@ async def path(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
+FULL = 2
+"""SQLite's number for ``synchronous = full``: each commit waits for the disk."""
+
+
 def numbered(count: int, begin: int = 0) -> list[Record]:
     return [Record(key=f"key-{n}", body=b"%d" % n) for n in range(begin, begin + count)]
 
@@ -66,6 +70,14 @@ async def test_an_append_tells_which_sequences_it_got(path: Path) -> None:
         assert (await writer.append(numbered(1))).sequences == {WHOLE: range(704, 705)}
     async with EventLog.open(path) as log:
         assert [x.sequence for x in await whole(log)] == list(range(1, 705))
+
+
+async def test_an_append_is_on_the_disk_when_it_returns_unless_told_otherwise(
+    path: Path,
+) -> None:
+    async with EventLogWriter.open(path) as writer:
+        rows = await writer._records.execute_fetchall("pragma synchronous")
+    assert [*map(tuple, rows)] == [(FULL,)]
 
 
 async def test_a_log_written_one_record_at_a_time_is_read_in_few_blocks(path: Path) -> None:

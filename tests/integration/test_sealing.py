@@ -1,6 +1,7 @@
 """An event log of which a part is sealed: readers, the border, kills at each step, damage."""
 
 import asyncio
+import os
 import signal
 import sqlite3
 import subprocess
@@ -359,6 +360,31 @@ async def test_a_disk_that_does_not_keep_a_segment_loses_no_block(
     monkeypatch.undo()
     assert await everything(path) == before
     assert not await asyncio.to_thread(names, path)
+
+
+async def test_a_segment_is_on_the_disk_before_it_has_its_name_and_then_its_name_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, really, folders = set[int](), os.fsync, list[Path]()
+
+    def noted(handle: int) -> None:
+        synced.add(os.fstat(handle).st_ino)
+        really(handle)
+
+    def reached(step: str) -> None:
+        if step == "the file is written":
+            (unnamed,) = [x for x in files(path) if x.suffix == ".new"]
+            assert unnamed.stat().st_ino in synced
+            folders.append(unnamed.parent)
+            synced.clear()
+        elif step == "the file has its name":
+            for place in (path, path / "segments", folders[-1]):
+                assert place.stat().st_ino in synced
+
+    monkeypatch.setattr(os, "fsync", noted)
+    async with EventLogWriter.open(path, synchronous="off") as writer:
+        made = await writer.seal(ALL, reached=reached)
+    assert [x.name for x in folders] == [x.range_id for x in made] == [*RANGES]
 
 
 async def test_while_another_process_writes_nothing_is_sealed_and_the_writer_is_named(

@@ -14,10 +14,16 @@ from azure.storage.blob.aio import ContainerClient
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
+from changefeed.leases.blob.address import BlobAccess
+from changefeed.leases.blob.address import read_address as read_blob_address
+from changefeed.leases.blob.connection import connect as connect_blob
+from changefeed.leases.blob.metadata import LONGEST
+from changefeed.leases.blob.opening import CHECKPOINTS
+from changefeed.leases.blob.tables import BlobTable
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.feed_identity import KeepsFeedIdentity, refuse_another_feed
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
 from changefeed.leases.listing import (
     WHOLE,
     AskFleet,
@@ -328,6 +334,19 @@ async def test_redis_lists_what_was_written_since_and_all_where_it_has_lost_that
         assert (await listed_since(leases, ahead))[0] == {"r3"}
 
 
+async def test_nothing_of_a_deleted_lease_is_left_in_redis(redis: Redis) -> None:
+    async with open_container(f"{redis.url}?fleet=deleted", opening()) as leases:
+        made = await leases.create(lease())
+        assert redis.ask("ZCARD", "changefeed:{deleted}:leases.changes") == ":1\r\n"
+        await leases.delete(made)
+    for ask, kept in (
+        ("HLEN", "leases"),
+        ("HLEN", "leases.continuations"),
+        ("ZCARD", "leases.changes"),
+    ):
+        assert redis.ask(ask, f"changefeed:{{deleted}}:{kept}") == ":0\r\n"
+
+
 async def test_what_a_host_of_an_earlier_version_writes_to_redis_is_in_a_whole_listing(
     redis: Redis,
 ) -> None:
@@ -598,6 +617,34 @@ async def test_leases_and_hosts_in_blobs_are_listed_in_one_request(
             assert sorted(x.name for x in members) == ["h0", "h1", "h2"]
     assert listed.count("p/owner") == 2
     assert len(listed) == 3  # only the first look asks for the members apart
+
+
+async def test_a_container_of_blobs_that_is_gone_is_no_missing_lease(azurite: Azurite) -> None:
+    address = blob_address(azurite, "gone-meanwhile/p")
+    theirs = ContainerClient.from_connection_string(azurite.connection_string, "gone-meanwhile")
+    async with open_container(address, opening(azurite)) as leases, theirs:
+        assert await leases.read(RangeId("r0")) is None
+        await theirs.delete_container()
+        with pytest.raises(ContainerRefused):
+            await leases.read(RangeId("r0"))
+
+
+async def test_a_long_record_that_has_become_short_since_it_was_listed_is_read(
+    azurite: Azurite,
+) -> None:
+    place = blob_address(azurite, "shortened/p")
+    address = read_blob_address(*place.split(":", 1))
+    long = Checkpoint(range_id=RangeId("r0"), continuation=Continuation("9" * LONGEST))
+    async with (
+        open_container(place, opening(azurite)),
+        connect_blob(address, BlobAccess(key=azurite.key)) as client,
+    ):
+        table = BlobTable(client, address, CHECKPOINTS)
+        stored = await table.insert("r0", long)
+        assert stored is not None
+        listed = await table.blobs(table.folder)
+        short = await table.update("r0", replace(stored, continuation=Continuation("10")))
+        assert await table.read(listed) == [short]
 
 
 async def _alone(ask: AskFleet) -> ListedFleet | None:

@@ -98,6 +98,27 @@ async def test_an_answer_may_take_longer_than_a_request_but_not_for_ever() -> No
         assert await client.closed_within(5)
 
 
+async def test_who_does_not_read_its_answer_is_not_waited_for_either() -> None:
+    size = 64 << 20  # more than lies in the buffers between the two
+
+    async def respond(_: web.Request) -> web.Response:
+        return web.Response(body=bytes(size))
+
+    app = web.Application()
+    app.router.add_get("/", respond)
+    with take_port("127.0.0.1", 0) as listening:
+        async with serving(app, WebLimits(answer=0.5), listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(_GET)
+            await asyncio.sleep(2)
+            read = 0
+            with suppress(ConnectionError):
+                while found := await reader.read(1 << 20):
+                    read += len(found)
+            writer.close()
+    assert read < size
+
+
 async def test_one_connection_too_many_closes_one_that_waits_for_its_client() -> None:
     hold = asyncio.Event()
     async with served(WebLimits(most=4, request=60, answer=60), hold) as port:

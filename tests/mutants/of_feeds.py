@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_ON_DISK = "test_a_segment_is_on_the_disk_before_it_has_its_name_and_then_its_name_is"
 _COSMOS_FEED = "tests/unit/feeds/cosmos/test_feed.py"
 _DAMAGE = "tests/integration/test_eventlog_damage.py"
 _CONTRACT = "tests/contract/test_feeds.py"
@@ -312,5 +313,39 @@ FEEDS = (
         after="",
         rule=12,
         tests=(_COSMOS_FEED,),
+    ),
+    Mutant(
+        name="a segment has its name before it is on the disk",
+        file="feeds/eventlog/sealer.py",
+        before="                os.fsync(file.fileno())\n",
+        after="",
+        rule=12,
+        tests=(f"{_SEALING}::{_ON_DISK}",),
+    ),
+    Mutant(
+        name="the name of a segment is not on the disk before blocks are given up",
+        file="feeds/eventlog/sealer.py",
+        before="                sync_folder(place)\n",
+        after="                del place\n",
+        rule=12,
+        tests=(f"{_SEALING}::{_ON_DISK}",),
+    ),
+    Mutant(
+        name="an append returns before it is on the disk",
+        file="feeds/eventlog/writer.py",
+        before='synchronous: Synchronous = "full",',
+        after='synchronous: Synchronous = "normal",',
+        rule=12,
+        tests=(
+            f"{_EVENTLOG}::test_an_append_is_on_the_disk_when_it_returns_unless_told_otherwise",
+        ),
+    ),
+    Mutant(
+        name="changes that a segment lacks are skipped",
+        file="feeds/eventlog/segments.py",
+        before="    if first != last + 1:\n",
+        after="    if first > last + 1:\n",
+        rule=12,
+        tests=("tests/unit/feeds/eventlog/test_sealing.py",),
     ),
 )

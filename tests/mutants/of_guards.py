@@ -235,4 +235,12 @@ GUARDS = (
         rule=5,
         tests=("tests/unit/leases/test_remembering.py",),
     ),
+    Mutant(
+        name="a client that does not read its answer is kept for an hour",
+        file="runtime/web_server.py",
+        before="self._limits.idle or self._limits.answer",
+        after="self._limits.idle or 3600.0",
+        rule=0,
+        tests=("tests/integration/test_web_server.py",),
+    ),
 )

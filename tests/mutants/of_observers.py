@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_FILES = "tests/unit/observers/test_dead_letters.py"
 _LETTERS = "tests/contract/test_dead_letters_contract.py"
 _ISOLATING = "tests/unit/observers/middleware/test_poison.py"
 _BY_KEY = "tests/unit/observers/middleware/test_concurrency.py"
@@ -321,5 +322,21 @@ OBSERVERS = (
         after="            del error\n",
         rule=8,
         tests=(_BY_KEY,),
+    ),
+    Mutant(
+        name="a letter in SQLite is not on the disk when it is put",
+        file="observers/dead_letters/sqlite.py",
+        before='"pragma synchronous = full"',
+        after='"pragma synchronous = off"',
+        rule=10,
+        tests=(_FILES,),
+    ),
+    Mutant(
+        name="the rest of a long half line stays behind the next letter",
+        file="observers/dead_letters/jsonl.py",
+        before="    os.ftruncate(handle, end)\n    try:",
+        after="    try:",
+        rule=10,
+        tests=(_FILES,),
     ),
 )

@@ -2,6 +2,7 @@
 
 from .mutant import Mutant
 
+_SHORTENED = "test_a_long_record_that_has_become_short_since_it_was_listed_is_read"
 _CONTRACT = "tests/contract/test_lease_containers.py"
 _CARRIED = f"{_CONTRACT}::test_a_continuation_that_is_carried_along_is_not_written_by_acquiring"
 _LETTERS = "tests/contract/test_dead_letters_contract.py"
@@ -438,5 +439,72 @@ STORES = (
         after="for _ in wanted))\n",
         rule=0,
         tests=("tests/unit/runtime/test_for_each.py",),
+    ),
+    Mutant(
+        name="what was deleted in Redis stays in the set of what has changed",
+        file="leases/redis/scripts.py",
+        before="if KEYS[3] then redis.call('ZREM', KEYS[3], ARGV[1]) end\n",
+        after="",
+        rule=0,
+        tests=(
+            "tests/integration/test_store_leases.py::test_nothing_of_a_deleted_lease_is_left_in_redis",
+        ),
+    ),
+    Mutant(
+        name="a container of blobs that is gone is a missing lease",
+        file="leases/blob/tables.py",
+        before="                await self._require_container()\n"
+        "                return None\n"
+        "        return await self._read(blob)",
+        after="                return None\n        return await self._read(blob)",
+        rule=0,
+        tests=(
+            "tests/integration/test_store_leases.py::test_a_container_of_blobs_that_is_gone_is_no_missing_lease",
+        ),
+    ),
+    Mutant(
+        name="the metadata of a listing are read with the content of a later write",
+        file="leases/blob/tables.py",
+        before="        found = replace(found, metadata=properties.metadata or {})\n",
+        after="",
+        rule=6,
+        tests=(f"tests/integration/test_store_leases.py::{_SHORTENED}",),
+    ),
+    Mutant(
+        name="a container of Cosmos DB that is gone is a lease that is gone",
+        file="leases/cosmos/items.py",
+        before="_NOT_ABOUT_THE_ITEM = (1002, 1003)",
+        after="_NOT_ABOUT_THE_ITEM = (1002,)",
+        rule=0,
+        tests=(
+            "tests/integration/test_cosmos_leases.py::test_a_container_that_is_gone_is_no_lease_that_is_gone",
+        ),
+    ),
+    Mutant(
+        name="what is written while Cosmos DB is listed is not shown later either",
+        file="leases/cosmos/container.py",
+        before="            begin = await self._changes.now()  # before the listing: what "
+        "comes twice is no harm\n"
+        "            leases, members = await together(self.list(), self.members())\n",
+        after="            leases, members = await together(self.list(), self.members())\n"
+        "            begin = await self._changes.now()\n",
+        rule=3,
+        tests=("tests/unit/leases/cosmos/test_container.py",),
+    ),
+    Mutant(
+        name="what .NET writes resumes a paused range",
+        file="leases/cosmos/documents.py",
+        before='        "paused": None if ours is None else ours.paused,\n',
+        after='        "paused": None,\n',
+        rule=9,
+        tests=("tests/unit/leases/cosmos/test_documents.py",),
+    ),
+    Mutant(
+        name="what .NET writes begins an ended range again",
+        file="leases/cosmos/documents.py",
+        before='        "ended": ours is not None and ours.ended,\n',
+        after='        "ended": False,\n',
+        rule=9,
+        tests=("tests/unit/leases/cosmos/test_documents.py",),
     ),
 )

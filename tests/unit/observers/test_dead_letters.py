@@ -144,6 +144,23 @@ async def test_the_half_line_of_a_killed_writer_is_cut_off(tmp_path: Path) -> No
         assert path.read_bytes().startswith(whole)
 
 
+async def test_no_half_line_is_left_behind_a_letter_that_is_shorter(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    async with open_dead_letters(f"jsonl:{path}") as letters:
+        await letters.put(letter(1))
+        whole = path.read_bytes()
+        path.write_bytes(whole + b"x" * 10_000)
+        await letters.put(letter(2))
+        assert path.read_bytes().endswith(b"}\n")
+        assert [x.sequence for x in await letters.list()] == [1, 2]
+
+
+async def test_a_letter_in_sqlite_is_on_the_disk_when_it_is_put(tmp_path: Path) -> None:
+    async with open_sqlite(f"{tmp_path}/d.db") as letters:
+        rows = await letters._connection.execute_fetchall("pragma synchronous")
+    assert [*map(tuple, rows)] == [(2,)]  # full: each commit waits for the disk
+
+
 async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     async with open_dead_letters(f"jsonl:{path}") as letters:

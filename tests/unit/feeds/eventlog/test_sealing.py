@@ -1,5 +1,6 @@
 """What of a log is sealed, and that a segment gives back what went into it."""
 
+from dataclasses import replace
 from io import BytesIO
 
 import pytest
@@ -112,6 +113,17 @@ def test_what_is_read_of_a_segment_from_any_position_is_what_was_written(
     ]
     begin = got[0].first - got[0].skip
     assert joined(x.layout for x in got) == laid(flat[begin - first :])
+
+
+def test_a_segment_with_fewer_changes_than_its_row_says_is_damaged() -> None:
+    file, layout = BytesIO(), laid([Record(key="k")] * 3)
+    group = Records(first=11, latest_us=0, layout=layout)
+    found = write_segment(file, RANGE, lambda: (x for x in [group]))
+    more = replace(found, groups=(found.groups[0]._replace(last=14),))
+    got = read_segment(file, more, 11, batch=10)
+    assert next(got).count == 3
+    with pytest.raises(SegmentDamaged, match="changes are missing"):
+        next(got)
 
 
 @settings(max_examples=25, deadline=None)

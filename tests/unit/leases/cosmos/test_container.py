@@ -49,8 +49,13 @@ class FakeItems:
 
 
 class FakeChanges:
+    """Answers with how many were written so far."""
+
+    def __init__(self) -> None:
+        self.written = 1
+
     async def now(self) -> str:
-        return "1"
+        return str(self.written)
 
 
 async def test_a_listing_that_fails_beside_a_call_without_an_answer_stops_no_later_one() -> (
@@ -68,3 +73,18 @@ async def test_a_listing_that_fails_beside_a_call_without_an_answer_stops_no_lat
     assert await bounded.list() == []
     assert not unanswered.is_set()
     assert items.created == ["p.lock", "p..0", "p.info"]
+
+
+async def test_what_is_written_while_all_are_listed_is_shown_with_the_next_changes() -> None:
+    changes: Any = FakeChanges()
+
+    class WrittenMeanwhile(FakeItems):
+        async def query(self, _: str, *, begin: str) -> list[Document]:
+            await asyncio.sleep(1)
+            changes.written += begin == NAMES.leases
+            return []
+
+    items: Any = WrittenMeanwhile()
+    listed = await CosmosLeases(items, Form(names=NAMES), changes=changes).changes_since("")
+    assert listed is not None
+    assert (changes.written, listed.token) == (2, "1")

@@ -264,6 +264,18 @@ def test_a_lease_that_dotnet_took_from_us_is_in_a_new_epoch() -> None:
     assert (documents.lease_in(freed).owner, documents.lease_in(freed).epoch) == (None, 2)
 
 
+@pytest.mark.parametrize("owner", ["net-1", None])
+def test_what_dotnet_writes_resumes_no_paused_range_and_begins_no_ended_one(
+    owner: str | None,
+) -> None:
+    theirs = {"Owner": owner, "timestamp": "2026-08-01T11:00:00.0000000Z"}
+    lease = documents.lease_in(ours())
+    paused = written(ours(), lease.paused_because("maintenance"))
+    assert documents.lease_in(paused | theirs).paused == "maintenance"
+    ended = written(ours(), lease.finished())
+    assert documents.lease_in(ended | theirs).ended
+
+
 def test_a_host_of_dotnet_under_our_name_is_another() -> None:
     document = ours() | {"timestamp": "2026-08-01T11:00:00.0000000Z"}
     lease = documents.lease_in(document)
