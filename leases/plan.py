@@ -31,16 +31,17 @@ def assignable(leases: Iterable[Lease]) -> list[Lease]:
     A parent without a lease may be yet to come, if its own parent is still being read. It
     counts as ended only for a lease that was owned before: its parents had ended then,
     and are forgotten. A listing of several pages may show a lease twice, as it was and as
-    it is: what has ended in one of them has ended.
+    it is: what has ended in one of them has ended, and what is paused in one waits.
     """
     leases = list(leases)
     ended = {x.range_id for x in leases if x.ended}
+    paused = {x.range_id for x in leases if x.paused is not None}
     read = KeyBounds(x.range for x in leases if x.epoch and not x.ended)
     return [
         x
         for x in leases
         if x.range_id not in ended
-        and x.paused is None
+        and x.range_id not in paused
         and (x.epoch > 0 or _may_begin(x.range, ended, read))
     ]
 

@@ -438,6 +438,14 @@ FLEET = (
         tests=("tests/unit/leases/test_plan.py", _STORIES),
     ),
     Mutant(
+        name="a lease that a torn listing shows twice is taken though it is paused",
+        file="leases/plan.py",
+        before="        and x.range_id not in paused\n",
+        after="        and x.paused is None\n",
+        rule=3,
+        tests=("tests/unit/leases/test_plan.py",),
+    ),
+    Mutant(
         name="a lease that a torn listing shows twice is taken again at its end",
         file="leases/plan.py",
         before="        if x.range_id not in ended\n",

@@ -139,6 +139,16 @@ def test_a_lease_that_a_torn_listing_shows_twice_has_ended_if_one_of_them_has() 
     assert actions(a, {}, *listed) == []
 
 
+def test_a_lease_that_a_torn_listing_shows_twice_is_paused_if_one_of_them_is() -> None:
+    a = host(0)
+    before = lease(0, a)
+    paused = replace(before.released(), paused="an operator says so")
+    for listed in ([before, paused], [paused, before]):
+        assert assignable(listed) == []
+        planned = actions(a, plan(assignable(listed), [a]), *listed)
+        assert [action for action, _ in planned if action is Action.ACQUIRE] == []
+
+
 def test_a_child_waits_for_a_parent_whose_lease_is_yet_to_come() -> None:
     child = Lease(range=FeedRange(id=RangeId("c"), parents=(RangeId("p"),)))
     assert assignable([child]) == []
