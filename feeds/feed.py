@@ -193,6 +193,19 @@ class AnswersForMany(Protocol):
         ...
 
 
+@runtime_checkable
+class HasModes(Protocol):
+    """A feed whose store can be read in several modes, with other changes in each.
+
+    Its ``identity``, ranges and positions are those of the store, and alike in all modes.
+    """
+
+    @property
+    def changes_identity(self) -> str:
+        """What no other feed has, and not the same store in another mode either."""
+        ...
+
+
 class Feed(Protocol):
     """An ordered stream of changes, cut into ranges.
 
@@ -206,7 +219,8 @@ class Feed(Protocol):
     def identity(self) -> str:
         """What no other feed has, not even the next one at the same address; never empty.
 
-        With it, ``(range_id, sequence)`` names a change among those of all feeds.
+        With it, ``(range_id, sequence)`` names a change among those of all feeds, but where a
+        store is read in several modes: see ``changes_identity``.
         """
         ...
 
@@ -245,3 +259,8 @@ class Feed(Protocol):
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
         """Return how many changes (or sequences, if it cannot count them) lie after it."""
         ...
+
+
+def changes_identity(feed: Feed) -> str:
+    """Return what names a change among those of all feeds, with ``(range_id, sequence)``."""
+    return feed.changes_identity if isinstance(feed, HasModes) else feed.identity

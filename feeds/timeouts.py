@@ -13,6 +13,7 @@ from changefeed.feeds.feed import (
     Continuation,
     Feed,
     FeedRange,
+    HasModes,
     KeepsParts,
     Page,
     RangeId,
@@ -118,11 +119,20 @@ class _KeepsParts(_BoundedFeed):
         return cast("KeepsParts", self._feed).part_of(whole, low, high)
 
 
+class _HasModes(_BoundedFeed):
+    """Of a feed whose store is read in several modes."""
+
+    @property
+    def changes_identity(self) -> str:
+        return cast("HasModes", self._feed).changes_identity
+
+
 _KINDS: Mapping[type, type[_BoundedFeed]] = {
     RemembersRanges: _RemembersRanges,
     AnswersForMany: _AnswersForMany,
     ReadsParts: _ReadsParts,
     KeepsParts: _KeepsParts,
+    HasModes: _HasModes,
 }
 """What a feed may do beyond the contract, and what passes it on."""
 

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Feed, ReadsParts
+from changefeed.feeds.feed import Feed, ReadsParts, changes_identity
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
@@ -172,7 +172,7 @@ async def wire_host(
                 events,
                 random,
                 dead_letters=dead_letters,
-                feed=feed.identity,
+                feed=changes_identity(feed),
                 tracing=None if tracers is None else _tracing(settings, own_feed, tracers),
             ),
             events=events,

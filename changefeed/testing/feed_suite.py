@@ -21,6 +21,7 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
     StartAt,
+    changes_identity,
 )
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.testing.feed_harness import (
@@ -52,7 +53,9 @@ async def test_every_change_is_in_one_range_and_comes_back_as_it_went_in(
 
 async def test_a_feed_has_one_identity_for_all_its_readers(given: FeedHarness) -> None:
     assert given.feed.identity
-    assert bounded_feed(given.feed, timeout=1.0).identity == given.feed.identity
+    bounded = bounded_feed(given.feed, timeout=1.0)
+    assert bounded.identity == given.feed.identity
+    assert changes_identity(bounded) == changes_identity(given.feed)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 256, 1000])

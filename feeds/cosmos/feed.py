@@ -145,6 +145,10 @@ class CosmosFeed:
         """The resource id of the container: the next one of its name has another."""
         return self._rid
 
+    @property
+    def changes_identity(self) -> str:
+        return self._rid if self._mode == "latest-version" else f"{self._rid}?mode={self._mode}"
+
     def remember_ranges(self, ranges: Iterable[FeedRange]) -> None:
         """Learn the bounds of ranges from their leases, before they are needed.
 

@@ -9,8 +9,28 @@ _CONTRACT = "tests/contract/test_feeds.py"
 _RACES = "tests/integration/test_eventlog_races.py"
 _SEALING = "tests/integration/test_sealing.py"
 _EVENTLOG = "tests/integration/test_eventlog.py"
+_MODES = "tests/integration/cosmos/test_feed_modes.py"
+_TOLD_APART = (
+    "test_changes_of_two_modes_are_told_apart_and_positions_are_those_of_one_container"
+)
 
 FEEDS = (
+    Mutant(
+        name="changes of two modes of one container are taken for the same",
+        file="feeds/cosmos/feed.py",
+        before='        return self._rid if self._mode == "latest-version" else',
+        after='        return self._rid if self._mode != "none" else',
+        rule=12,
+        tests=(f"{_MODES}::{_TOLD_APART}",),
+    ),
+    Mutant(
+        name="a bounded feed does not say in which mode it is read",
+        file="feeds/timeouts.py",
+        before="    HasModes: _HasModes,\n",
+        after="",
+        rule=12,
+        tests=(f"{_MODES}::{_TOLD_APART}",),
+    ),
     Mutant(
         name="a range ends before its last page",
         file="feeds/memory.py",

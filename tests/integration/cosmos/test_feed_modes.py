@@ -14,7 +14,9 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.cosmos import CosmosFeed, open_cosmos
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Change, Operation, RangeId
+from changefeed.feeds.feed import Change, Operation, RangeId, changes_identity
+from changefeed.feeds.timeouts import bounded_feed
+from changefeed.pipeline.source.addresses import changes_identity_at
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time
@@ -81,6 +83,21 @@ async def test_only_the_latest_version_is_told_and_no_delete(
     await world.remove("b")
     page = await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 10)
     assert [(x.id, x.value()["n"]) for x in page.changes] == [("a", 2)]
+
+
+async def test_changes_of_two_modes_are_told_apart_and_positions_are_those_of_one_container(
+    world: CosmosWorld,
+) -> None:
+    address = world.url.replace("http://", "cosmos+http://") + "d/c"
+    every = f"{address}?mode=all-versions"
+    async with open_feed(address) as latest, open_feed(every) as versions:
+        assert latest.identity == versions.identity
+        assert changes_identity(latest) == latest.identity
+        assert changes_identity(versions) == f"{latest.identity}?mode=all-versions"
+        bounded = bounded_feed(versions, timeout=1)
+        assert changes_identity(bounded) == changes_identity(versions)
+        on_spark = [await asyncio.to_thread(changes_identity_at, x) for x in (address, every)]
+        assert on_spark == [changes_identity(latest), changes_identity(versions)]
 
 
 async def test_all_versions_and_deletes_are_told_with_the_images_before_them(
