@@ -136,7 +136,7 @@ async def _replay(settings: Settings, make: ObserverFactory, ids: Sequence[str])
 
 
 def _table(letters: Sequence[DeadLetter]) -> Table:
-    names = ("id", "key", "failed at", "attempts", "host", "error")
+    names = ("id", "key", "failed at", "attempts", "host", "observer", "error")
     return a_table(*names, rows=map(_row, letters))
 
 
@@ -144,4 +144,4 @@ def _row(x: DeadLetter) -> Sequence[str]:
     error = f"{x.failure.kind}: {x.failure.text}"
     summary = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}…"
     at = f"{x.failed_at:%Y-%m-%d %H:%M:%S}"
-    return x.id, x.key, at, str(x.attempts), x.host, summary
+    return x.id, x.key, at, str(x.attempts), x.host, x.observer, summary

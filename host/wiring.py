@@ -29,16 +29,21 @@ from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
-from changefeed.leases.addresses import open_container, open_stores, without_secrets
+from changefeed.leases.addresses import (
+    lease_place,
+    open_container,
+    open_stores,
+    without_secrets,
+)
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import DeadLetters, open_dead_letters
+from changefeed.observers.dead_letters import DeadLetters, Origin, open_dead_letters
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import ObserverFactory
-from changefeed.observers.registry import load_observer
+from changefeed.observers.registry import load_observer, spelled
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.telemetry import own_metrics
@@ -115,6 +120,7 @@ async def open_host(
             feed=feed,
             leases=leases,
             address=address,
+            name="" if observer is None else spelled(observer),
         ) as host:
             try:
                 yield host
@@ -134,11 +140,14 @@ async def wire_host(
     feed: Feed | None = None,
     leases: LeaseContainer | None = None,
     address: str = "",
+    name: str = "",
 ) -> AsyncIterator[Host]:
     """Open what the settings name, and yield a host over it; see ``open_host``. Without
-    ``tracers`` there are no spans, and nothing is spent on them.
+    ``tracers`` there are no spans, and nothing is spent on them. ``name`` is that of an
+    observer that the settings do not name.
     """
     own_feed = feed
+    fleet = "" if leases is not None else _fleet(settings.leases)
     events = HostEvents(HostName(settings.host.name), meters.get_meter("changefeed"))
     random = Random()  # noqa: S311 - spreads timers, guards nothing
     retrier = Retrier(events, random)
@@ -172,7 +181,11 @@ async def wire_host(
                 events,
                 random,
                 dead_letters=dead_letters,
-                feed=changes_identity(feed),
+                origin=Origin(
+                    feed=changes_identity(feed),
+                    observer=settings.observer.name or name,
+                    fleet=fleet,
+                ),
                 tracing=None if tracers is None else _tracing(settings, own_feed, tracers),
             ),
             events=events,
@@ -194,6 +207,10 @@ def _warning_if_slow(name: str, events: HostEvents) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def _fleet(settings: LeaseSettings) -> str:
+    return " with ".join(map(lease_place, settings.addresses))
 
 
 def refuse_to_split(settings: LeaseSettings, feed: Feed) -> None:

@@ -16,6 +16,7 @@ from changefeed.leases.backend import LeaseBackend, Open, Opened
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
 from changefeed.leases.separate_stores import SeparateStores
+from changefeed.runtime.address_options import read_options, write_options
 from changefeed.runtime.backends import Address, BackendTable, BuiltIn, own_settings
 from changefeed.runtime.diagnostics import Diagnostic, problem
 
@@ -23,6 +24,7 @@ __all__ = [
     "LEASES",
     "OpenOptions",
     "check_leases",
+    "lease_place",
     "leases_exist",
     "open_container",
     "open_stores",
@@ -110,6 +112,22 @@ async def leases_exist(address: str, options: OpenOptions | None = None) -> bool
     """Return false if opening this container would make it."""
     backend, where, own = _prepared(address, options)
     return backend.exists is None or await backend.exists(where, own)
+
+
+def lease_place(address: str) -> str:
+    """Return where the leases at an address are: what all hosts of a fleet have in common.
+
+    That is the address without its user, and without options that only say how it is reached.
+    """
+    backend, where = LEASES.find(address)
+    place, _, query = backend.absolute(where.place).partition("?")
+    if place.startswith("//"):
+        server, slash, path = place.removeprefix("//").partition("/")
+        place = f"//{server.rpartition('@')[2]}{slash}{path}"
+    if backend.locating is not None:
+        options = read_options(query)
+        query = write_options({x: options[x] for x in sorted(options) if x in backend.locating})
+    return without_secrets(f"{where.scheme}:{place}{query and '?'}{query}")
 
 
 def without_secrets(address: str) -> str:

@@ -1,6 +1,6 @@
 """What describes a kind of lease container to those who open one by its address."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
@@ -28,6 +28,10 @@ class Check(Protocol):
         ...
 
 
+def _unchanged(place: str) -> str:
+    return place
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseBackend:
     """A kind of lease container. See ``changefeed.runtime.backends`` for how it is found.
@@ -37,7 +41,9 @@ class LeaseBackend:
     as the block lasts, and raise ``ContainerRefused`` with advice, at once for an address
     that cannot be one, else on entering the block. A container that is not there is created
     only where ``options.create`` says so, unless creating it costs nothing: then ``exists``
-    lets commands that only look refuse to make one.
+    lets commands that only look refuse to make one. ``locating`` are the options of an
+    address that say where its leases are, and not how they are reached; all, unless told.
+    ``absolute`` makes a place independent of the working directory.
     """
 
     name: str
@@ -48,3 +54,5 @@ class LeaseBackend:
     check: Check | None = None
     exists: Callable[[Address, OpenOptions], Awaitable[bool]] | None = None
     settings: type[BaseModel] | None = None
+    locating: Collection[str] | None = None
+    absolute: Callable[[str], str] = _unchanged

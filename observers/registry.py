@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from functools import reduce
+from functools import partial, reduce
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +55,12 @@ def load_observer(name: str, options: Mapping[str, object] | None = None) -> Obs
     a shape that ``adapt`` takes.
     """
     return adapt(_find(name), options)
+
+
+def spelled(target: Callable[..., object]) -> str:
+    """Return what settings call a class or function: ``module:Class``."""
+    made = target.func if isinstance(target, partial) else target
+    return f"{made.__module__}:{getattr(made, '__qualname__', type(made).__qualname__)}"
 
 
 def _register(name: str, target: Target) -> Target:

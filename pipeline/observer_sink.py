@@ -44,7 +44,7 @@ from pyspark.sql.types import StructType
 from structlog.typing import FilteringBoundLogger
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
-from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
+from changefeed.observers.dead_letters import DeadLetter, Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.middleware.fence import ObserverMaker
@@ -87,7 +87,8 @@ class ObserverSink(DataSource):
     """The format ``changefeed_observer``.
 
     Options, all text: ``observer``, settings as JSON; ``log``, likewise; ``epoch``, on which
-    the epochs are counted; ``identity``, that of the feed, for its dead letters.
+    the epochs are counted; ``identity``, that of the feed's changes, for dead letters. Where
+    the query keeps its checkpoint distinguishes its letters from those of others.
     """
 
     @classmethod
@@ -106,7 +107,7 @@ class ObserverSink(DataSource):
             ObserverSettings.model_validate_json(given["observer"]),
             LogSettings.model_validate_json(given.get("log", "{}")),
             epoch=int(given.get("epoch", "0")),
-            feed=given["identity"],
+            identity=given["identity"],
             checkpoint=given.get("checkpointlocation"),
         )
 
@@ -151,7 +152,7 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         log: LogSettings,
         *,
         epoch: int,
-        feed: str,
+        identity: str,
         checkpoint: str | None = None,
     ) -> None:
         assert settings.name is not None, "checked where the query is started"
@@ -159,7 +160,7 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         self._settings = settings
         self._log = log
         self._epoch = epoch
-        self._feed = feed
+        self._origin = Origin(feed=identity, observer=settings.name, fleet=checkpoint or "")
         self._checkpoint = checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -168,7 +169,7 @@ class ObserverWriter(DataSourceStreamArrowWriter):
         epoch = self._epoch + 1 + int(_local_property(_BATCH) or 0)
         host = f"{socket.gethostname()}-{os.getpid()}"
         pieces = (changes for batch in iterator for changes in pages(batch))
-        work = delivered(self._settings, pieces, host, epoch, feed=self._feed)
+        work = delivered(self._settings, pieces, host, epoch, origin=self._origin)
         with asyncio.Runner() as runner:
             return run_main_task(runner, work)
 
@@ -193,11 +194,9 @@ async def delivered(
     host: str,
     epoch: int,
     *,
-    feed: str,
+    origin: Origin,
 ) -> Observed:
     """Hand pieces of one range after the other to its observer; return what became of them.
-
-    ``feed`` is the identity of the feed that the changes are of.
 
     Raise ``ObserverFailed`` if the settings say to stop then, and ``ObserverStuck``.
     """
@@ -214,7 +213,7 @@ async def delivered(
             journal,
             Random(),  # noqa: S311 - spreads delays, guards nothing
             dead_letters=letters,
-            feed=feed,
+            origin=origin,
             suspicions=_suspicions,
         )
         delivery = Delivery(make, settings, journal, host=host, epoch=epoch)

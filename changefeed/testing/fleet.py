@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import msgspec
 
-from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId
+from changefeed.feeds.feed import Change, Feed, RangeEnded, RangeId, changes_identity
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -35,11 +35,12 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import DeadLetter
+from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context, Observer, ObserverFactory
+from changefeed.observers.registry import spelled
 from changefeed.runtime.clock import Clock, elapsed_time
 
 Sections = Mapping[str, Mapping[str, object]]
@@ -173,7 +174,10 @@ class Fleet:
             events,
             self._random,
             dead_letters=self._letters if wanted.on_failure == "dead-letter" else None,
-            feed=self.feed.identity,
+            origin=Origin(
+                feed=changes_identity(self.feed),
+                observer=wanted.name or ("" if observer is None else spelled(observer)),
+            ),
         )
 
     async def __aenter__(self) -> Self:

@@ -90,6 +90,8 @@ def head(letter: DeadLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "feed": letter.feed or None,
+        "observer": letter.observer or None,
+        "fleet": letter.fleet or None,
         "range": letter.range_id,
         "sequence": letter.sequence,
         "key": letter.key,

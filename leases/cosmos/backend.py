@@ -60,4 +60,5 @@ BACKEND = LeaseBackend(
     open_ownership=_ownership,
     open_checkpoints=_checkpoints,
     check=_check,
+    locating=("prefix", "processor", "feed"),
 )

@@ -68,4 +68,5 @@ BACKEND = LeaseBackend(
     open_checkpoints=_checkpoints,
     check=_check,
     settings=PostgresSettings,
+    locating=("fleet", "schema", "host", "port", "dbname", "database"),
 )

@@ -66,4 +66,5 @@ BACKEND = LeaseBackend(
     open_checkpoints=_checkpoints,
     check=_check,
     settings=RedisSettings,
+    locating=("fleet", "db"),
 )

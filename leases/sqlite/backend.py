@@ -20,4 +20,5 @@ BACKEND = LeaseBackend(
     open_ownership=lambda address, _: SqliteOwnership(address.place),
     open_checkpoints=lambda address, _: SqliteCheckpoints(address.place),
     exists=_exists,
+    absolute=lambda place: str(Path(place).resolve()),
 )

@@ -1,6 +1,12 @@
 """Changes that the observer could not handle, kept until somebody looks at them."""
 
-from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters, Failure, LetterId
+from changefeed.observers.dead_letters.letter import (
+    DeadLetter,
+    DeadLetters,
+    Failure,
+    LetterId,
+    Origin,
+)
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.dead_letters.opening import missing_file, open_dead_letters
 from changefeed.observers.dead_letters.replaying import replay
@@ -11,6 +17,7 @@ __all__ = [
     "Failure",
     "LetterId",
     "MemoryDeadLetters",
+    "Origin",
     "missing_file",
     "open_dead_letters",
     "replay",

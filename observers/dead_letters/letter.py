@@ -3,12 +3,13 @@
 A letter carries the whole change, so that it can be read, and given to an observer again,
 when the feed has long forgotten it. There is no position in the feed in it: the identity
 of the feed, range and sequence name the change for good, and nothing is read from the feed
-to replay it.
+to replay it. Each fleet has a letter of its own, as each has to handle the change.
 """
 
 import hashlib
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NewType, Protocol
 
@@ -23,6 +24,24 @@ _TRACE_LINES = 30
 _TEXT_LENGTH = 4000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Who puts changes aside: the fleets that share a place have a letter each for a change.
+
+    ``feed`` is what distinguishes its changes from those of all other feeds
+    (``changes_identity``), ``observer`` the name that the settings have for the observer.
+    ``fleet`` is where the fleet keeps its leases, alike on all its hosts; on Spark, where the
+    query keeps its checkpoint.
+    """
+
+    feed: str
+    observer: str = ""
+    fleet: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.feed, "letters of several feeds may lie in one place"
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """What the observer raised: the type's name, its text, and the end of the traceback."""
 
@@ -34,9 +53,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A change that was put aside, and why.
 
-    ``feed`` is the identity of the feed, empty in letters that were written before there was
-    one. ``attempts`` is how often the change was tried alone; ``epoch`` is that of the lease
-    at the time. ``failed_us`` is wall-clock time, microseconds since 1970, UTC.
+    ``feed``, ``observer`` and ``fleet`` are as in ``Origin``, and empty in letters of versions
+    that did not know them. ``attempts`` is how often the change was tried alone; ``epoch`` is
+    that of the lease at the time. ``failed_us`` is wall-clock time, microseconds since 1970,
+    UTC.
     """
 
     change: Change
@@ -46,18 +66,20 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     failed_us: int
     feed: str = ""
+    observer: str = ""
+    fleet: str = ""
 
     @property
     def id(self) -> LetterId:
-        """Name the letter for good: there is one for each change.
+        """Name the letter for good: there is one for each change, observer and fleet.
 
-        Eight digits for the feed, the range and the sequence: ``5ab01c4f:r0:17``; only the
-        last two where the feed is not known.
+        Eight digits for where it comes from, the range and the sequence: ``5ab01c4f:r0:17``;
+        only the last two where the feed is not known.
         """
         name = f"{self.range_id}:{self.sequence}"
         if not self.feed:
             return LetterId(name)
-        mark = hashlib.blake2b(self.feed.encode(), digest_size=4).hexdigest()
+        mark = hashlib.blake2b(_origin_of(self), digest_size=4).hexdigest()
         return LetterId(f"{mark}:{name}")
 
     @property
@@ -80,7 +102,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetters(Protocol):
     """Keeps letters. Many tasks, and other processes, may use the same place at once.
 
-    Hosts of several feeds may share it. Every method raises ``OSError`` when it could not be
+    Any fleets may share it. Every method raises ``OSError`` when it could not be
     done; it may be tried again.
     """
 
@@ -103,6 +125,13 @@ class DeadLetters(Protocol):
         ...
 
 
+def _origin_of(letter: DeadLetter) -> bytes:
+    """Return what the digits of a letter are made of: of earlier versions, the feed alone."""
+    if letter.observer or letter.fleet:
+        return msgspec.json.encode((letter.feed, letter.observer, letter.fleet))
+    return letter.feed.encode()
+
+
 def failure_of(error: BaseException) -> Failure:
     """Describe an error, of a length that can be kept."""
     lines = "".join(traceback.format_exception(error)).splitlines()
@@ -115,7 +144,7 @@ def failure_of(error: BaseException) -> Failure:
 
 def check_same_change(letter: DeadLetter, kept: DeadLetter, place: str) -> None:
     """Raise ``LetterConflict`` if what is kept under the letter's id is another change."""
-    if (kept.feed, kept.change) != (letter.feed, letter.change):
+    if (_origin_of(kept), kept.change) != (_origin_of(letter), letter.change):
         raise LetterConflict(letter.id, place)
 
 

@@ -37,7 +37,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters, failure_of
+from changefeed.observers.dead_letters.letter import (
+    DeadLetter,
+    DeadLetters,
+    Origin,
+    failure_of,
+)
 from changefeed.observers.errors import LetterConflict, ObserverFailed
 from changefeed.observers.middleware.delivered import DeliveredContext
 from changefeed.observers.observer import CloseReason, Context, Observer
@@ -82,7 +87,7 @@ class PoisonIsolation:
         probing: Observer,
         letters: DeadLetters,
         *,
-        feed: str,
+        origin: Origin,
         suspicion: PoisonSuspicion,
         acknowledges: bool = True,
         on_dead_letter: OnDeadLetter = _nobody,
@@ -91,7 +96,7 @@ class PoisonIsolation:
         self._retrying = retrying
         self._probing = probing
         self._letters = letters
-        self._feed = feed
+        self._origin = origin
         self._suspicion = suspicion
         self._acknowledges = acknowledges
         self._on_dead_letter = on_dead_letter
@@ -195,7 +200,9 @@ class PoisonIsolation:
         self, context: Context, change: Change, failed: ObserverFailed
     ) -> None:
         letter = DeadLetter(
-            feed=self._feed,
+            feed=self._origin.feed,
+            observer=self._origin.observer,
+            fleet=self._origin.fleet,
             change=change,
             failure=failure_of(failed.__cause__ or failed),
             attempts=failed.attempts,

@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.observers.dead_letters import DeadLetters
+from changefeed.observers.dead_letters import DeadLetters, Origin
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.middleware.boundary import ErrorBoundary
 from changefeed.observers.middleware.concurrency import KeyedConcurrency
@@ -48,18 +48,17 @@ def wrap(
     random: Random,
     *,
     dead_letters: DeadLetters | None = None,
-    feed: str = "",
+    origin: Origin | None = None,
     suspicions: Mapping[RangeId, PoisonSuspicion] | None = None,
     tracing: BatchTracing | None = None,
 ) -> ObserverMaker:
     """Put around each observer what the settings ask for, the innermost first.
 
-    Without ``dead_letters`` nothing is put aside; with them, ``feed`` is the identity of the
-    feed whose changes these are, which distinguishes its letters from those of others.
-    ``suspicions`` has one for each range asked for; give it where what is returned does not
-    live as long as the process. With ``tracing`` each batch has a span.
+    Without ``dead_letters`` nothing is put aside; with them, ``origin`` distinguishes these
+    letters from those of others in the same place. ``suspicions`` has one for each range asked
+    for; give it where what is returned does not live as long as the process. With ``tracing``
+    each batch has a span.
     """
-    assert dead_letters is None or feed, "letters of several feeds may lie in one place"
     known = (
         defaultdict[RangeId, PoisonSuspicion](PoisonSuspicion)
         if suspicions is None
@@ -71,7 +70,7 @@ def wrap(
         events=events,
         random=random,
         dead_letters=dead_letters,
-        feed=feed,
+        origin=origin,
         suspicions=known,
         tracing=tracing,
     )
@@ -86,7 +85,7 @@ class _Stack:
     events: FailureLog
     random: Random
     dead_letters: DeadLetters | None
-    feed: str
+    origin: Origin | None
     suspicions: Mapping[RangeId, PoisonSuspicion]
     tracing: BatchTracing | None
 
@@ -120,11 +119,12 @@ class _Stack:
         retrying = wrap_in_retries(self.settings.retry)
         if self.dead_letters is None:
             return retrying
+        assert self.origin is not None, "letters of several fleets may lie in one place"
         return PoisonIsolation(
             retrying,
             wrap_in_retries(replace(self.settings.retry, attempts=_PROBING_ATTEMPTS)),
             self.dead_letters,
-            feed=self.feed,
+            origin=self.origin,
             suspicion=self.suspicions[feed_range.id],
             acknowledges=not self._is_manual,
             on_dead_letter=self.events.dead_letter,

@@ -90,10 +90,14 @@ def letter(
     range_id: str = "r1",
     text: str = "no",
     feed: str = "",
+    observer: str = "",
+    fleet: str = "",
     body: bytes = b'{"n":1}',
 ) -> DeadLetter:
     return DeadLetter(
         feed=feed,
+        observer=observer,
+        fleet=fleet,
         change=change(sequence, range_id=range_id, body=body),
         failure=Failure(kind="ValueError", text=text, trace="line 1\nline 2"),
         attempts=10,
@@ -143,17 +147,24 @@ async def test_the_first_letter_of_a_change_stays(letters: DeadLetters) -> None:
     assert [x.failure.text for x in await letters.list()] == ["first"]
 
 
-async def test_letters_of_several_feeds_do_not_displace_each_other(
+async def test_letters_of_several_feeds_observers_and_fleets_do_not_displace_each_other(
     letters: DeadLetters,
 ) -> None:
-    orders, invoices, older = letter(1, feed="orders"), letter(1, feed="invoices"), letter(1)
-    for one in (orders, invoices, older):
+    several = [
+        letter(1),  # as in versions that did not know the feed
+        letter(1, feed="invoices"),  # nor the observer
+        letter(1, feed="orders"),
+        letter(1, feed="orders", observer="billing:Billing", fleet="sqlite:/a.db"),
+        letter(1, feed="orders", observer="billing:Billing", fleet="sqlite:/b.db"),
+        letter(1, feed="orders", observer="mail:Mail", fleet="sqlite:/b.db"),
+    ]
+    for one in several:
         await letters.put(one)
-    assert len({x.id for x in (orders, invoices, older)}) == 3
-    assert sorted(await letters.list(), key=lambda x: x.feed) == [older, invoices, orders]
-    for one in (orders, invoices, older):
+    assert await letters.list() == sorted(several, key=lambda x: x.id)
+    for one in several:
         assert await letters.get(one.id) == one
         assert await letters.remove(one.id)
+        assert await letters.get(one.id) is None
     assert await letters.list() == []
 
 

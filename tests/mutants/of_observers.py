@@ -4,6 +4,10 @@ from .mutant import Mutant
 
 _FILES = "tests/unit/observers/test_dead_letters.py"
 _LETTERS = "tests/contract/test_dead_letters_contract.py"
+_OLD_LETTERS = "tests/unit/observers/test_dead_letters.py"
+_OF_FLEETS = "tests/integration/test_letters_of_fleets.py"
+_PLACES = "tests/unit/leases/test_lease_places.py"
+_ON_SPARK = "tests/unit/pipeline/test_observer_sink.py"
 _ISOLATING = "tests/unit/observers/middleware/test_poison.py"
 _BY_KEY = "tests/unit/observers/middleware/test_concurrency.py"
 _RETRYING = "tests/unit/observers/middleware/test_retry.py"
@@ -203,10 +207,74 @@ OBSERVERS = (
         tests=(_LETTERS,),
     ),
     Mutant(
+        name="letters of two observers or two fleets have one id",
+        file="observers/dead_letters/letter.py",
+        before="    if letter.observer or letter.fleet:\n",
+        after="    if letter.observer == letter.fleet:\n",
+        rule=12,
+        tests=(_LETTERS,),
+    ),
+    Mutant(
+        name="letters of earlier versions have another id",
+        file="observers/dead_letters/letter.py",
+        before="    if letter.observer or letter.fleet:\n",
+        after="    if letter.feed:\n",
+        rule=12,
+        tests=(_OLD_LETTERS,),
+    ),
+    Mutant(
+        name="a host does not say in which observer a change failed",
+        file="host/wiring.py",
+        before="                    observer=settings.observer.name or name,\n",
+        after="",
+        rule=12,
+        tests=(_OF_FLEETS,),
+    ),
+    Mutant(
+        name="a host does not say of which fleet its letters are",
+        file="host/wiring.py",
+        before="                    fleet=fleet,\n",
+        after="",
+        rule=12,
+        tests=(_OF_FLEETS,),
+    ),
+    Mutant(
+        name="hosts that name their leases by two paths are two fleets",
+        file="leases/sqlite/backend.py",
+        before="str(Path(place).resolve())",
+        after="place",
+        rule=12,
+        tests=(_PLACES,),
+    ),
+    Mutant(
+        name="a user or an option of how leases are reached makes another fleet",
+        file="leases/addresses.py",
+        before="for x in sorted(options) if x in backend.locating})",
+        after="for x in sorted(options)})",
+        rule=12,
+        tests=(_PLACES,),
+    ),
+    Mutant(
+        name="letters of two feeds have one id on Spark",
+        file="pipeline/observer_sink.py",
+        before='identity=given["identity"],',
+        after='identity="feed",',
+        rule=12,
+        tests=(_ON_SPARK,),
+    ),
+    Mutant(
+        name="letters of two queries have one id on Spark",
+        file="pipeline/observer_sink.py",
+        before='fleet=checkpoint or "")',
+        after='fleet="")',
+        rule=12,
+        tests=(_ON_SPARK,),
+    ),
+    Mutant(
         name="another change under the id of a letter is swallowed",
         file="observers/dead_letters/letter.py",
-        before="    if (kept.feed, kept.change) != (letter.feed, letter.change):",
-        after="    if kept.feed != letter.feed:",
+        before="    if (_origin_of(kept), kept.change) != (_origin_of(letter), letter.change):",
+        after="    if _origin_of(kept) != _origin_of(letter):",
         rule=12,
         tests=(_LETTERS,),
     ),

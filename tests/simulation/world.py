@@ -17,6 +17,7 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
+from changefeed.observers.dead_letters import Origin
 from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from tests.support.fleet import settings
@@ -222,7 +223,7 @@ class World:
             HostEvents(HostName(name)),
             self.random,
             dead_letters=self._letters if self.puts_aside else None,
-            feed="simulated",
+            origin=Origin(feed="simulated"),
         )
         container = self.loads.through(self.connect(process_id))
         if kind == "older":

@@ -17,7 +17,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import MemoryDeadLetters
+from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
 from changefeed.observers.middleware.stack import wrap
 from changefeed.runtime.telemetry import own_metrics
 from tests.support.fleet import Parts, settings
@@ -76,7 +76,7 @@ class RecordedFleet:
                 events,
                 Random(1),
                 dead_letters=MemoryDeadLetters(),
-                feed=self.feed.identity,
+                origin=Origin(feed=self.feed.identity),
             ),
             events=events,
             wall=self._wall,

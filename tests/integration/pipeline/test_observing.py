@@ -15,6 +15,7 @@ from changefeed.pipeline.progress import Board
 from changefeed.pipeline.run import Observing
 from changefeed.pipeline.settings import OBSERVER, PipelineSettings
 from changefeed.pipeline.shutdown import Stopping
+from changefeed.pipeline.source.addresses import changes_identity_at
 from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.supervisor import keep_running
 from tests.support.pipeline_feeds import a_log, append_to
@@ -72,6 +73,11 @@ def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
         assert len(done) == len(set(done)) == total - len(aside)
         assert not set(done) & set(aside)
         assert max(epochs) == epoch
+        origins = asyncio.run(origins_of_letters(settings.observer.dead_letters))
+        feed = changes_identity_at(settings.feed)
+        assert origins == {
+            (feed, f"{__name__}:Keeper", settings.checkpoint(OBSERVER)),
+        }
         told = failures_reported(settings.checkpoint(OBSERVER), epoch - 11)
         assert sum(told.dead_letters.values()) == (len(aside) if epoch == 11 else 0)
         assert told.retries.keys() == told.dead_letters.keys()
@@ -93,3 +99,8 @@ def written(folder: Path) -> tuple[list[tuple[str, int]], set[int]]:
 async def put_aside(address: str) -> list[tuple[str, int]]:
     async with open_dead_letters(address) as letters:
         return [(x.range_id, x.sequence) for x in await letters.list()]
+
+
+async def origins_of_letters(address: str) -> set[tuple[str, str, str]]:
+    async with open_dead_letters(address) as letters:
+        return {(x.feed, x.observer, x.fleet) for x in await letters.list()}

@@ -14,6 +14,7 @@ import pytest
 from changefeed.feeds.feed import Change
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import (
+    DeadLetter,
     LetterId,
     MemoryDeadLetters,
     open_dead_letters,
@@ -84,6 +85,19 @@ async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.parametrize(
+    ("kept", "letter_id"),
+    [
+        (letter(1), "r1:1"),
+        (letter(1, feed="orders"), "f85164bc:r1:1"),
+        (letter(1, feed="orders", observer="b:B", fleet="sqlite:/a.db"), "1c48f7b6:r1:1"),
+        (letter(1, feed="orders", observer="b:Bsqlite:/a.db"), "51144907:r1:1"),
+    ],
+)
+def test_the_id_of_a_letter_is_for_good(kept: DeadLetter, letter_id: str) -> None:
+    assert kept.id == letter_id
+
+
 OLD_LETTER = (
     b'{"change":{"range_id":"r1","sequence":1,"key":"k","id":"id-1","operation":"insert",'
     b'"body":"eyJuIjoxfQ==","committed_us":1700000000000001,"previous":null},"failure":'
@@ -91,10 +105,15 @@ OLD_LETTER = (
     b'"epoch":7,"failed_us":1700000000123456}'
 )
 """As they were before the identity of the feed was in them."""
+FEED_LETTER = OLD_LETTER[:-1] + b',"feed":"orders"}'
+"""As they were before they named the observer."""
 
 
 def old_jsonl(folder: Path) -> str:
-    (folder / "old.jsonl").write_bytes(b'{"id":"r1:1","letter":' + OLD_LETTER + b"}\n")
+    (folder / "old.jsonl").write_bytes(
+        b'{"id":"r1:1","letter":%b}\n{"id":"f85164bc:r1:1","letter":%b}\n'
+        % (OLD_LETTER, FEED_LETTER)
+    )
     return f"jsonl:{folder}/old.jsonl"
 
 
@@ -108,9 +127,11 @@ def old_sqlite(folder: Path) -> str:
             " attempts integer not null, host text not null, failed_at text not null,"
             " letter blob not null) without rowid"
         )
-        row = ("r1:1", "r1", 1, "k", "insert", "", "ValueError", "no", 10, "anna", "")
+        row = ("r1", 1, "k", "insert", "", "ValueError", "no", 10, "anna", "")
         marks = ", ".join("?" * 12)
-        database.execute(f"insert into dead_letters values ({marks})", (*row, OLD_LETTER))
+        for letter_id, text in (("r1:1", OLD_LETTER), ("f85164bc:r1:1", FEED_LETTER)):
+            statement = f"insert into dead_letters values ({marks})"
+            database.execute(statement, (letter_id, *row, text))
     database.close()
     return f"sqlite:{folder}/old.db"
 
@@ -120,15 +141,17 @@ async def test_letters_of_older_versions_are_listed_replayed_and_removed(
     tmp_path: Path, old: Callable[[Path], str]
 ) -> None:
     calls = list[object]()
+    new = letter(1, feed="orders", observer="b:B", fleet="sqlite:/a.db", body=b"another")
     async with open_dead_letters(old(tmp_path)) as letters:
-        assert await letters.list() == [letter(1)]
-        await letters.put(letter(1, feed="orders", body=b"another"))
-        assert len(await letters.list()) == 2
-        found = await letters.get(LetterId("r1:1"))
-        assert found == letter(1)
-        await replay(letters, found, adapt(Recording, {"calls": calls}))
-        assert calls[1] == [1]
-        assert await letters.list() == [letter(1, feed="orders", body=b"another")]
+        await letters.put(new)
+        assert await letters.list() == [new, letter(1, feed="orders"), letter(1)]
+        for name in (LetterId("r1:1"), LetterId("f85164bc:r1:1")):
+            found = await letters.get(name)
+            assert found is not None
+            await replay(letters, found, adapt(Recording, {"calls": calls}))
+            assert await letters.get(name) is None
+        assert [x for x in calls if isinstance(x, list)] == [[1], [1]]
+        assert await letters.list() == [new]
 
 
 async def test_the_half_line_of_a_killed_writer_is_cut_off(tmp_path: Path) -> None:

@@ -3,21 +3,26 @@
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.dead_letters import open_dead_letters
+from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.observers.registry import observer
-from changefeed.pipeline.observer_sink import delivered
+from changefeed.pipeline.observer_sink import ObserverSink, delivered
 from changefeed.pipeline.settings import ObserverSettings
+from changefeed.pipeline.source.record_batches import ENVELOPE
 from tests.support.observing import change
 
+ORIGIN = Origin(feed="f")
 RETRY = RetrySettings(first_delay=1.0, attempts=3, jitter=0.0)
 
 
@@ -59,7 +64,7 @@ def some(range_id: str, *sequences: int) -> Sequence[Change]:
 async def test_each_range_has_an_observer_of_its_own_and_its_changes_in_order() -> None:
     settings = ObserverSettings(name="fussy")
     pieces = handed(some("a", 1, 2), some("a", 3), some("b", 1))
-    assert (await delivered(settings, pieces, "host", 7, feed="f")).changes == 4
+    assert (await delivered(settings, pieces, "host", 7, origin=ORIGIN)).changes == 4
     assert Fussy.story == [
         "open a epoch 7",
         ("a", [1, 2]),
@@ -76,7 +81,7 @@ async def test_observer_is_reopened_after_its_last_attempt_until_it_succeeds() -
     Fussy.well_from = start + 30.0
     settings = ObserverSettings(name="fussy", retry=RETRY, reopen_delay=20.0)
     assert (
-        await delivered(settings, handed(some("a", 1, 2)), "host", 1, feed="f")
+        await delivered(settings, handed(some("a", 1, 2)), "host", 1, origin=ORIGIN)
     ).changes == 2
     # Three attempts take 1 + 2 seconds; then rest: begun at 0, 23 and 46.
     assert asyncio.get_running_loop().time() == pytest.approx(start + 46.0)
@@ -89,7 +94,7 @@ async def test_stop_on_failure_fails_the_task_and_closes_the_observer() -> None:
     Fussy.poison = frozenset({2})
     settings = ObserverSettings(name="fussy", retry=RETRY, on_failure="stop")
     with pytest.raises(ObserverFailed, match=r"sequences 1\.\.2 of range 'a', 3 attempts"):
-        await delivered(settings, handed(some("a", 1, 2)), "host", 1, feed="f")
+        await delivered(settings, handed(some("a", 1, 2)), "host", 1, origin=ORIGIN)
     assert Fussy.story == ["open a epoch 1", "close a FAILED"]
 
 
@@ -111,7 +116,7 @@ async def test_reopened_observer_does_not_get_acknowledged_changes_again() -> No
     Fussy.poison = frozenset({2})
     mending = asyncio.create_task(mended())
     assert (
-        await delivered(settings, handed(some("a", 1, 2, 3)), "host", 1, feed="f")
+        await delivered(settings, handed(some("a", 1, 2, 3)), "host", 1, origin=ORIGIN)
     ).changes == 3
     await mending
     assert asyncio.get_running_loop().time() == pytest.approx(start + 23.0)
@@ -133,7 +138,7 @@ async def test_the_change_it_fails_on_is_put_aside_and_all_others_are_done(
         dead_letters=address,
     )
     told = await delivered(
-        settings, handed(some("a", 1, 2, 3, 4), some("b", 9)), "h", 5, feed="f"
+        settings, handed(some("a", 1, 2, 3, 4), some("b", 9)), "h", 5, origin=ORIGIN
     )
     assert (told.changes, told.failures.dead_letters) == (5, {"a": 1})
     assert sum(told.failures.retries.values()) > 0
@@ -154,7 +159,7 @@ async def test_an_attempt_that_takes_too_long_counts_as_failed() -> None:
 
     settings = ObserverSettings(name="slow", retry=RETRY, timeout=10.0, on_failure="stop")
     with pytest.raises(ObserverFailed, match="'process' did not end within 10 s"):
-        await delivered(settings, handed(some("a", 1)), "host", 1, feed="f")
+        await delivered(settings, handed(some("a", 1)), "host", 1, origin=ORIGIN)
 
 
 @pytest.mark.real_time
@@ -168,10 +173,12 @@ async def test_an_outage_that_outlives_batches_costs_one_letter(tmp_path: Path) 
         dead_letters=address,
         reopen_delay=0.01,
     )
-    assert (await delivered(settings, handed(some("z", 1)), "host", 1, feed="f")).changes == 1
+    assert (
+        await delivered(settings, handed(some("z", 1)), "host", 1, origin=ORIGIN)
+    ).changes == 1
     with pytest.raises(TimeoutError):  # the next batch waits for better times
         async with asyncio.timeout(0.5):
-            await delivered(settings, handed(some("z", 2)), "host", 2, feed="f")
+            await delivered(settings, handed(some("z", 2)), "host", 2, origin=ORIGIN)
     async with open_dead_letters(address) as letters:
         assert [x.sequence for x in await letters.list()] == [1]
 
@@ -189,6 +196,51 @@ async def test_an_observer_that_is_stuck_fails_the_task_and_is_not_called_again(
 
     settings = ObserverSettings(name="stuck", retry=RETRY, timeout=0.1)
     with pytest.raises(ObserverStuck, match="the observer of range 'a' is stuck"):
-        await delivered(settings, handed(some("a", 1)), "host", 1, feed="f")
+        await delivered(settings, handed(some("a", 1)), "host", 1, origin=ORIGIN)
     await asyncio.sleep(0.7)
     assert Fussy.story == [1]
+
+
+def batch_of(changes: Sequence[Change]) -> pa.RecordBatch:
+    """Return the changes as Spark hands them to a task."""
+    rows = [
+        {
+            "range": x.range_id,
+            "sequence": x.sequence,
+            "key": x.key,
+            "id": x.id,
+            "operation": x.operation.value,
+            "body": x.body.decode(),
+            "previous": None,
+            "committed_at": datetime.fromtimestamp(x.committed_us / 1_000_000, UTC),
+        }
+        for x in changes
+    ]
+    return pa.RecordBatch.from_pylist(rows)
+
+
+@pytest.mark.real_time
+async def test_each_query_puts_a_letter_of_its_own_for_a_change(tmp_path: Path) -> None:
+    Fussy.poison = frozenset({3})
+    settings = ObserverSettings(
+        name="fussy",
+        retry=RetrySettings(first_delay=0.001, max_delay=0.001, attempts=2),
+        on_failure="dead-letter",
+        dead_letters=f"sqlite:{tmp_path / 'letters.db'}",
+    )
+    queries = {("orders", "/a"), ("orders", "/b"), ("invoices", "/b")}
+    schema = StructType([StructField(x, StringType()) for x in ENVELOPE])
+    for feed, checkpoint in queries:
+        options = {
+            "observer": settings.model_dump_json(),
+            "identity": feed,
+            "checkpointLocation": checkpoint,
+        }
+        writer = ObserverSink(options).streamWriter(schema, overwrite=False)
+        batch = batch_of(some("a", 1, 2, 3, 4))
+        await asyncio.to_thread(writer.write, iter([batch]))
+    async with open_dead_letters(settings.dead_letters) as letters:
+        found = await letters.list()
+    assert {(x.feed, x.fleet) for x in found} == queries
+    assert {(x.observer, x.sequence) for x in found} == {("fussy", 3)}
+    assert len({x.id for x in found}) == 3

@@ -17,7 +17,7 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause, resume
-from changefeed.observers.dead_letters import MemoryDeadLetters
+from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
 from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
@@ -57,7 +57,7 @@ class Stage:
                 HostEvents(HostName("fleet")),
                 Random(1),
                 dead_letters=self.letters if aside else None,
-                feed=self.feed.identity,
+                origin=Origin(feed=self.feed.identity),
             ),
         )
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters
+from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters, Origin
 from changefeed.observers.errors import ObserverFailed
 from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
@@ -20,6 +20,7 @@ from changefeed.observers.observer import CloseReason, Context
 from tests.support.observing import RememberingContext, change
 
 RETRY = RetrySettings(first_delay=1, max_delay=60, attempts=4, jitter=0)
+ORIGIN = Origin(feed="orders", observer="billing:Billing", fleet="sqlite:/data/leases.db")
 
 
 class Picky:
@@ -64,7 +65,7 @@ class Scene:
             Retrying(self.inner, RETRY, random=Random(1)),
             Retrying(self.inner, replace(RETRY, attempts=2), random=Random(1)),
             self.letters,
-            feed="orders",
+            origin=ORIGIN,
             suspicion=self.suspicion,
             acknowledges=self.acknowledges,
             on_dead_letter=self.noticed.append,
@@ -129,7 +130,7 @@ async def test_a_letter_holds_the_change_and_why_it_is_there() -> None:
     await scene.process(changes)
     (letter,) = await scene.letters.list()
     assert letter.change == changes[1]
-    assert (letter.feed, letter.id) == ("orders", "f85164bc:r1:2")
+    assert Origin(feed=letter.feed, observer=letter.observer, fleet=letter.fleet) == ORIGIN
     assert (letter.failure.kind, letter.failure.text) == ("ValueError", "cannot take 2")
     assert 'raise ValueError(f"cannot take {one.sequence}")' in letter.failure.trace
     assert (letter.attempts, letter.host, letter.epoch) == (4, "anna", 1)
@@ -259,7 +260,7 @@ def isolating_with_manual_checkpoints(scene: Scene) -> PoisonIsolation:
         observer,
         observer,
         scene.letters,
-        feed="orders",
+        origin=ORIGIN,
         suspicion=scene.suspicion,
         acknowledges=False,
     )

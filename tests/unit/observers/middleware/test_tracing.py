@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_curren
 from changefeed.feeds.feed import Change
 from changefeed.host.settings import ObserverSettings
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import MemoryDeadLetters
+from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
 from changefeed.observers.errors import ObserverFailed
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.middleware.retry import RetrySettings
@@ -64,7 +64,7 @@ class Scene:
             FailureLog(get_logger()),
             Random(1),
             dead_letters=letters,
-            feed="f",
+            origin=Origin(feed="f"),
             tracing=tracing,
         )
         self.observer = make(context.range, Open())

@@ -1,0 +1,88 @@
+"""Several fleets that put changes of one feed aside in one place."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from changefeed import Change, MemoryFeed, MemoryLeases, Settings, open_host
+from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
+
+pytestmark = pytest.mark.real_time
+
+
+async def billing(changes: Sequence[Change]) -> None:
+    raise ValueError(f"no bill for {changes[0].key}")
+
+
+async def mail(changes: Sequence[Change]) -> None:
+    raise OSError(f"no mail to {changes[0].key}")
+
+
+def settings(place: Path, *, leases: str, name: str | None = None) -> Settings:
+    return Settings.model_validate(
+        {
+            "host": {"name": "anna"},
+            "feed": {"poll_interval": 0.05},
+            "leases": {"container": f"sqlite:{place}/{leases}", "balance_interval": 0.05},
+            "observer": {
+                "name": name,
+                "on_failure": "dead-letter",
+                "retry": {"attempts": 2, "first_delay": 0.01, "max_delay": 0.01},
+                "dead_letters": f"sqlite:{place}/letters.db",
+            },
+        }
+    )
+
+
+async def letters_at(place: Path) -> list[DeadLetter]:
+    async with open_dead_letters(f"sqlite:{place}/letters.db") as letters:
+        return list(await letters.list())
+
+
+async def puts_a_letter(
+    wanted: Settings,
+    observer: Callable[[Sequence[Change]], Awaitable[None]],
+    feed: MemoryFeed,
+    leases: MemoryLeases | None = None,
+) -> None:
+    """Run one host until a new letter is kept."""
+    place = Path(wanted.observer.dead_letters.removeprefix("sqlite:")).parent
+    before = len(await letters_at(place))
+    async with open_host(wanted, observer, feed=feed, leases=leases) as host:
+        running = asyncio.create_task(host.run())
+        async with asyncio.timeout(10):
+            while len(await letters_at(place)) == before:
+                assert not running.done()
+                await asyncio.sleep(0.02)
+        host.stop()
+        await running
+
+
+async def test_each_fleet_keeps_a_letter_of_its_own_for_a_change(tmp_path: Path) -> None:
+    feed = MemoryFeed(1)
+    feed.append("one")
+    for observer, leases in (
+        (billing, "a.db"),
+        (mail, "b.db"),
+        (billing, "c.db"),
+    ):
+        await puts_a_letter(settings(tmp_path, leases=leases), observer, feed)
+    found = await letters_at(tmp_path)
+    assert {(x.observer, x.fleet, x.failure.kind) for x in found} == {
+        (f"{__name__}:billing", f"sqlite:{tmp_path}/a.db", "ValueError"),
+        (f"{__name__}:mail", f"sqlite:{tmp_path}/b.db", "OSError"),
+        (f"{__name__}:billing", f"sqlite:{tmp_path}/c.db", "ValueError"),
+    }
+    assert len({x.id for x in found}) == 3
+    assert {x.feed for x in found} == {feed.identity}
+
+
+async def test_a_letter_names_the_observer_as_the_settings_do(tmp_path: Path) -> None:
+    feed = MemoryFeed(1)
+    feed.append("one")
+    wanted = settings(tmp_path, leases="a.db", name="bills")
+    await puts_a_letter(wanted, billing, feed, MemoryLeases())
+    (letter,) = await letters_at(tmp_path)
+    assert (letter.observer, letter.fleet) == ("bills", "")
