@@ -17,7 +17,9 @@ from changefeed.host.operations.letters import (
     discard_letters,
     existing_letters,
     head,
+    left_to_others,
     meant_letters,
+    own_and_others,
     replay_letters,
 )
 from changefeed.host.settings import Settings
@@ -37,23 +39,27 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one letter a line.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="As list names them.")]
 All = Annotated[bool, typer.Option("--all", help="All letters.")]
+Of = Annotated[
+    str | None,
+    typer.Option("--of", metavar="OBSERVER", help="Only those of this observer, by its name."),
+]
 _LONGEST = 60
 
 
 @dead_letters.command("list")
 @with_flags
-def list_(flags: ConfigFlags, *, json: JsonLines = False) -> None:
+def list_(flags: ConfigFlags, *, of: Of = None, json: JsonLines = False) -> None:
     """List the letters, without the bodies of their changes."""
     with exit_on_error():
         settings = flags.settings()
-        letters = asyncio.run(_all(settings))
+        letters = meant_letters(asyncio.run(_all(settings)), [], of)
         if json:
             for letter in letters:
                 typer.echo(json_text.dumps(head(letter)))
         elif letters:
             print_whole(_table(letters))
         else:
-            typer.echo("there are no dead letters")
+            typer.echo(_none(of))
 
 
 @dead_letters.command()
@@ -83,33 +89,46 @@ def replay_(
     ids: Ids = None,
     *,
     all_: All = False,
+    of: Of = None,
     flags: ReplayFlags,
 ) -> None:
     """Give changes to the observer again, one by one, and forget those it has handled.
 
+    --all is all letters of this observer, by its name; with --of, all of another, which was
+    renamed, say. Letters that are named by their ids are given to it, whosever they are.
+
     Later changes of the same keys have been handled long ago: the observer must be able to
     recognize an older change. Where one fails again, later ones of its key are left out.
-    Ends with 1 if any letter stays.
+    Ends with 1 if any letter stays that it was given, or was to be given.
     """
     with exit_on_error():
         settings = flags.settings()
-        if bool(ids) == all_:
-            raise UserError("name the letters to replay, or all of them with --all")
+        _check_choice("replay", ids, all_=all_, of=of)
         make = find_observer(settings.observer)
         set_up_logs(settings.log)
         with asyncio.Runner() as runner:
-            stay = run_main_task(runner, _replay(settings, make, ids or []))
+            stay = run_main_task(runner, _replay(settings, make, ids or [], of))
     raise typer.Exit(FAILED if stay else 0)
 
 
 @dead_letters.command()
 @with_flags
-def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
+def discard(ids: Ids = None, *, all_: All = False, of: Of = None, flags: ConfigFlags) -> None:
     """Forget letters for good, without giving their changes to an observer."""
     with exit_on_error():
-        if bool(ids) == all_:
-            raise UserError("name the letters to discard, or all of them with --all")
-        asyncio.run(_discard(flags.settings(), ids or []))
+        _check_choice("discard", ids, all_=all_, of=of)
+        asyncio.run(_discard(flags.settings(), ids or [], of))
+
+
+def _check_choice(what: str, ids: Sequence[str] | None, *, all_: bool, of: str | None) -> None:
+    if bool(ids) == all_:
+        raise UserError(f"name the letters to {what}, or all of them with --all")
+    if ids and of is not None:
+        raise UserError("--of goes with --all: letters that are named need no more")
+
+
+def _none(of: str | None) -> str:
+    return "there are no dead letters" + ("" if of is None else f" of observer {of!r}")
 
 
 async def _all(settings: Settings) -> Sequence[DeadLetter]:
@@ -117,21 +136,30 @@ async def _all(settings: Settings) -> Sequence[DeadLetter]:
         return await letters.list()
 
 
-async def _discard(settings: Settings, ids: Sequence[str]) -> None:
+async def _discard(settings: Settings, ids: Sequence[str], of: str | None) -> None:
     async with existing_letters(settings) as letters:
-        async for said in discard_letters(letters, meant_letters(await letters.list(), ids)):
+        wanted = meant_letters(await letters.list(), ids, of)
+        async for said in discard_letters(letters, wanted):
             typer.echo(said.text)
+    if not wanted:
+        typer.echo(_none(of))
 
 
-async def _replay(settings: Settings, make: ObserverFactory, ids: Sequence[str]) -> int:
-    """Return how many of the letters stay."""
+async def _replay(
+    settings: Settings, make: ObserverFactory, ids: Sequence[str], of: str | None
+) -> int:
+    """Return how many of the letters stay that were to be replayed."""
     manual = settings.observer.checkpoint == "manual"
-    stay = 0
+    stay, others = 0, list[DeadLetter]()
     async with existing_letters(settings) as letters:
-        wanted = meant_letters(await letters.list(), ids)
+        wanted = meant_letters(await letters.list(), ids, of)
+        if not ids and of is None:
+            wanted, others = own_and_others(wanted, settings.observer.name)
         async for said in replay_letters(letters, wanted, make, manual=manual):
             stay += said.failed
             (print_error if said.failed else typer.echo)(said.text)
+    for line in left_to_others(others) if others or wanted else [_none(of)]:
+        typer.echo(line)
     return stay
 
 

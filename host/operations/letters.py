@@ -1,10 +1,12 @@
 """Looking at dead letters, replaying and discarding them, with what is said of each."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from changefeed.feeds.feed import Change
+from changefeed.host.operations.phrases import counted
 from changefeed.host.operations.ranges import Said
 from changefeed.host.settings import Settings
 from changefeed.observers.dead_letters import (
@@ -36,15 +38,40 @@ def existing_letters(settings: Settings) -> AbstractAsyncContextManager[DeadLett
     return open_dead_letters(address, settings.open_options)
 
 
-def meant_letters(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]:
-    """Return those of these ids, or all. Raise ``UserError`` for one that there is not."""
+def meant_letters(
+    letters: Sequence[DeadLetter], ids: Sequence[str], of: str | None = None
+) -> list[DeadLetter]:
+    """Return those of these ids, or all; with ``of`` those of this observer alone.
+
+    Raise ``UserError`` for an id that there is not.
+    """
     known = {x.id: x for x in letters}
     for wanted in ids:
         if wanted not in known:
             raise UserError(
                 f"there is no dead letter {wanted!r}; changefeed dead-letters list names them"
             )
-    return [x for x in letters if not ids or x.id in ids]
+    return [x for x in letters if (not ids or x.id in ids) and of in (None, x.observer)]
+
+
+def own_and_others(
+    letters: Sequence[DeadLetter], observer: str | None
+) -> tuple[list[DeadLetter], list[DeadLetter]]:
+    """Divide letters into those that this observer may be given unasked, and those of others.
+
+    Letters of earlier versions do not say whose they are: any observer may have them.
+    """
+    own = [x for x in letters if x.observer in ("", observer)]
+    return own, [x for x in letters if x.observer not in ("", observer)]
+
+
+def left_to_others(letters: Sequence[DeadLetter]) -> list[str]:
+    """Say of the letters of other observers that they stay, and what would replay them."""
+    return [
+        f"{counted(count, 'letter')} of observer {name}, left: for that one, or for any other "
+        f"with changefeed dead-letters replay --all --of={name}"
+        for name, count in sorted(Counter(x.observer for x in letters).items())
+    ]
 
 
 async def replay_letters(

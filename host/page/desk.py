@@ -69,12 +69,15 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """``moves`` and ``found`` are what it is about, as it was looked up."""
+    """``moves`` and ``found`` are what it is about, as it was looked up; ``left`` says what
+    was asked for and is not done.
+    """
 
     question: str
     says: Sequence[str]
     moves: Sequence[Move] = ()
     found: Sequence[DeadLetter] = ()
+    left: Sequence[str] = ()
 
 
 class Desk:
@@ -200,11 +203,16 @@ async def _about_letters(tools: Tools, wanted: Wanted) -> _Plan:
         raise UserError("name the letters")
     async with of_letters.existing_letters(tools.settings) as letters:
         found = of_letters.meant_letters(await letters.list(), wanted.letters)
-    count = counted(len(found), "letter")
     if wanted.action == "discard":
-        return _Plan(f"Discard {count}?", [of_letters.DISCARD_MEANS], found=found)
+        question = f"Discard {counted(len(found), 'letter')}?"
+        return _Plan(question, [of_letters.DISCARD_MEANS], found=found)
     tools.make_observer()
-    return _Plan(f"Replay {count}?", [of_letters.REPLAY_MEANS], found=found)
+    own, others = of_letters.own_and_others(found, tools.settings.observer.name)
+    left = of_letters.left_to_others(others)
+    if not own:
+        raise UserError("; ".join(left))
+    question = f"Replay {counted(len(own), 'letter')}?"
+    return _Plan(question, [of_letters.REPLAY_MEANS, *left], found=own, left=left)
 
 
 async def _carried_out(tools: Tools, wanted: Wanted, plan: _Plan) -> list[Said]:
@@ -233,6 +241,8 @@ async def _with_letters(tools: Tools, wanted: Wanted, plan: _Plan) -> AsyncItera
             work = of_letters.replay_letters(letters, plan.found, make, manual=manual)
         async for said in work:
             yield said
+    for text in plan.left:
+        yield Said(text, failed=True)
 
 
 async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
@@ -244,7 +254,12 @@ async def _letters(settings: Settings, letter_id: str | None) -> dict[str, Any]:
             return {"body": _shown(letter), "trace": letter.failure.trace}
         found = await letters.list()
     newest = sorted(found, key=lambda x: x.failed_us, reverse=True)[:_MOST_LETTERS]
-    return {"count": len(found), "letters": [of_letters.head(x) for x in newest]}
+    own, _ = of_letters.own_and_others(newest, settings.observer.name)
+    return {
+        "count": len(found),
+        "own": [x.id for x in own],
+        "letters": [of_letters.head(x) for x in newest],
+    }
 
 
 def _shown(letter: DeadLetter) -> str:

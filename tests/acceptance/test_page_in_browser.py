@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 from playwright.async_api import Page, expect
 
 from changefeed.feeds.feed import Change, Operation, RangeId
@@ -206,6 +207,7 @@ async def test_names_reasons_and_bodies_stay_text_and_a_letter_is_replayed(
     letters = f"sqlite:{tmp_path}/dead.db"
     async with open_dead_letters(letters) as kept:
         await kept.put(hostile_letter())
+        await kept.put(structs.replace(hostile_letter(), feed="f", observer="mail:Mail"))
     feed, leases = MemoryFeed([HOSTILE, "r1"]), MemoryLeases()
     settings = settings_of(HOSTILE, observer={"dead_letters": letters}, web={"token": TOKEN})
     async with a_host(settings, feed, leases) as (host, url):
@@ -221,7 +223,12 @@ async def test_names_reasons_and_bodies_stay_text_and_a_letter_is_replayed(
             await page.locator("#letters summary").first.click()
             await page.get_by_label("Token").fill(TOKEN)
             await page.get_by_role("button", name="Show").click()
-            await page.get_by_text("Body and traceback").click()
+            await expect(page.locator("#letters")).to_contain_text(" in mail:Mail, 3 attempts")
+            await expect(page.get_by_role("button", name="Discard …")).to_have_count(2)
+            await expect(page.locator("#letters")).to_contain_text(
+                "Replay the 1 of this observer"
+            )
+            await page.get_by_text("Body and traceback").first.click()
             await expect(page.locator("#letters pre").first).to_contain_text("<img src=x")
             await page.get_by_role("button", name="Replay …", exact=True).click()
             dialog = page.locator("#action")
@@ -231,11 +238,11 @@ async def test_names_reasons_and_bodies_stay_text_and_a_letter_is_replayed(
             await dialog.get_by_role("button", name="Yes").click()
             await expect(dialog).to_contain_text("r0:1: handled")
             await dialog.get_by_role("button", name="Close").click()
-            await expect(page.locator("#letters")).to_contain_text("no dead letters")
+            await expect(page.locator("#letters")).to_contain_text("1 dead letter.")
             assert await page.evaluate("window.owned") is None
             assert await page.locator("img, body script, #letters script").count() == 0
     async with open_dead_letters(letters) as kept:
-        assert await kept.list() == []
+        assert [x.observer for x in await kept.list()] == ["mail:Mail"]
 
 
 def thousand(look: int = 0) -> View:

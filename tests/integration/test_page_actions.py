@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from msgspec.structs import replace
 
 from changefeed.cli.dashboard import dashboard_application, desk_of
 from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
@@ -23,7 +25,7 @@ from changefeed.host.snapshot import FleetInspector
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import DeadLetter, Failure, open_dead_letters
+from changefeed.observers.dead_letters import DeadLetter, Failure, Origin, open_dead_letters
 from changefeed.runtime.errors import UserError
 
 pytestmark = pytest.mark.real_time
@@ -49,7 +51,7 @@ async def leased(feed: MemoryFeed, leases: MemoryLeases) -> None:
 
 @asynccontextmanager
 async def desk(
-    tmp_path: Path, *, secret: str | None = TOKEN
+    tmp_path: Path, *, secret: str | None = TOKEN, observer: Any = fail
 ) -> AsyncIterator[tuple[Client, MemoryLeases]]:
     feed, leases = MemoryFeed(2), MemoryLeases()
     for n in range(9):
@@ -57,10 +59,10 @@ async def desk(
     await leased(feed, leases)
     address = f"sqlite:{tmp_path}/dead.db"
     tools = Tools(
-        settings=load_settings(None, {"observer": {"dead_letters": address}}),
+        settings=load_settings(None, {"observer": {"name": "bills", "dead_letters": address}}),
         container=leases,
         feed=feed,
-        make_observer=lambda: adapt(fail, {}),
+        make_observer=lambda: adapt(observer, {}),
     )
     app = web.Application()
     app.add_routes(Desk(lambda: tools, Access(lambda: secret)).routes)
@@ -171,9 +173,10 @@ async def test_nothing_is_done_without_the_token_or_for_a_form_of_another_site(
         assert not any(x.paused for x in await leases.list())
 
 
-async def put_letters(tmp_path: Path) -> None:
+async def put_letters(tmp_path: Path, *origins: Origin) -> None:
+    """Put two letters of one key, or one for each of these origins."""
     async with open_dead_letters(f"sqlite:{tmp_path}/dead.db") as kept:
-        for n in range(2):
+        for n, origin in enumerate(origins or [None] * 2):
             change = Change(
                 range_id=RangeId("r0"),
                 sequence=n,
@@ -187,7 +190,7 @@ async def put_letters(tmp_path: Path) -> None:
             letter = DeadLetter(
                 change=change, failure=failure, attempts=3, host="anna", epoch=1, failed_us=n
             )
-            await kept.put(letter)
+            await kept.put(letter if origin is None else replace(letter, **asdict(origin)))
 
 
 async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path: Path) -> None:
@@ -224,6 +227,47 @@ async def test_a_replay_that_fails_again_keeps_the_letters_and_says_so(tmp_path:
         ]
         status, said = await asked(client, action="discard", letters=["r0:0"], confirm=True)
         assert said["says"] == ["r0:0: discarded"]
+
+
+OWN = Origin(feed="orders", observer="bills", fleet="sqlite:/a.db")
+OTHERS = Origin(feed="orders", observer="mail:Mail", fleet="sqlite:/b.db")
+LEFT = (
+    "1 letter of observer mail:Mail, left: for that one, or for any other with changefeed "
+    "dead-letters replay --all --of=mail:Mail"
+)
+
+
+async def test_a_letter_of_another_observer_is_refused_for_replay_and_may_be_discarded(
+    tmp_path: Path,
+) -> None:
+    handled = list[str]()
+
+    async def handle(changes: Sequence[Change]) -> None:
+        handled.extend(x.key for x in changes)
+
+    await put_letters(tmp_path, OWN, OTHERS)
+    async with desk(tmp_path, observer=handle) as (client, _):
+        answer = await client.get("/page/dead-letters", headers=BEARER)
+        found = await answer.json()
+        others, own = found["letters"]
+        assert (others["observer"], others["fleet"]) == ("mail:Mail", "sqlite:/b.db")
+        assert found["own"] == [own["id"]]
+        alone = {"action": "replay", "letters": [others["id"]]}
+        for confirm in (False, True):
+            assert await asked(client, **alone, confirm=confirm) == (400, {"error": LEFT})
+        both = {"action": "replay", "letters": [own["id"], others["id"]]}
+        _, said = await asked(client, **both)
+        assert (said["question"], said["says"][1]) == ("Replay 1 letter?", LEFT)
+        assert await asked(client, **both, confirm=True) == (
+            200,
+            {"says": [f"{own['id']}: handled", LEFT], "failed": 1},
+        )
+        assert handled == ["key"]
+        discard = {"action": "discard", "letters": [others["id"]], "confirm": True}
+        assert await asked(client, **discard) == (
+            200,
+            {"says": [f"{others['id']}: discarded"], "failed": 0},
+        )
 
 
 async def test_one_action_is_carried_out_at_a_time(tmp_path: Path) -> None:

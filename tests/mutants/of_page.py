@@ -2,6 +2,10 @@
 
 from .mutant import Mutant
 
+_OWN_LETTERS = (
+    "tests/acceptance/test_operating.py"
+    "::test_fleets_that_share_a_place_keep_and_replay_their_own_letters"
+)
 _ACTIONS = "tests/integration/test_page_actions.py"
 _LIVE = "tests/unit/host/page/test_live.py"
 _VIEW = "tests/unit/host/page/test_view.py"
@@ -30,6 +34,46 @@ PAGE = (
         after="_is_loopback(request.remote)",
         rule=0,
         tests=(_ACTIONS,),
+    ),
+    Mutant(
+        name="any letter is replayed unasked, whosever it is",
+        file="host/operations/letters.py",
+        before='    own = [x for x in letters if x.observer in ("", observer)]\n',
+        after="    own = [*letters]\n",
+        rule=12,
+        tests=(_ACTIONS,),
+    ),
+    Mutant(
+        name="letters of earlier versions are nobody's",
+        file="host/operations/letters.py",
+        before='    own = [x for x in letters if x.observer in ("", observer)]\n',
+        after="    own = [x for x in letters if x.observer == observer]\n",
+        rule=0,
+        tests=(_ACTIONS,),
+    ),
+    Mutant(
+        name="the page replays the letters of other observers",
+        file="host/page/desk.py",
+        before="found=own, left=left)",
+        after="found=found, left=left)",
+        rule=12,
+        tests=(_ACTIONS,),
+    ),
+    Mutant(
+        name="replay --all gives the letters of others to this observer",
+        file="cli/dead_letters.py",
+        before="        if not ids and of is None:\n",
+        after='        if not ids and of == "":\n',
+        rule=12,
+        tests=(_OWN_LETTERS,),
+    ),
+    Mutant(
+        name="letters of all observers are replayed for one",
+        file="host/operations/letters.py",
+        before=" and of in (None, x.observer)]",
+        after=" and of != x.id]",
+        rule=12,
+        tests=(_OWN_LETTERS,),
     ),
     Mutant(
         name="a form of another site can ask for an action",

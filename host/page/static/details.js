@@ -74,16 +74,16 @@ export async function showLetters(place, view, again) {
   const some = answer.letters.length;
   place.replaceChildren(
     el("p", { role: "status" }, some ? `${counted(answer.count, "dead letter")}${some < answer.count ? `; the newest ${whole(some)} are shown` : ""}.` : "There are no dead letters."),
-    some && view.acts
+    answer.own.length && view.acts
       ? el("div", { class: "toolbar" },
-          el("button", { type: "button", onclick: () => act("replay", { letters: answer.letters.map((one) => one.id) }, again) }, "Replay those shown …"),
+          el("button", { type: "button", onclick: () => act("replay", { letters: answer.own }, again) }, answer.own.length < some ? `Replay the ${whole(answer.own.length)} of this observer …` : "Replay those shown …"),
           el("button", { type: "button", onclick: again }, "Look again"))
       : el("div", { class: "toolbar" }, el("button", { type: "button", onclick: again }, "Look again")),
-    ...answer.letters.map((letter) => letterItem(letter, view, again)),
+    ...answer.letters.map((letter) => letterItem(letter, view, again, answer.own.includes(letter.id))),
   );
 }
 
-function letterItem(letter, view, again) {
+function letterItem(letter, view, again, own) {
   const inside = el("div");
   const open = async (event) => {
     if (!event.target.open || inside.childNodes.length) return;
@@ -101,7 +101,7 @@ function letterItem(letter, view, again) {
     el("details", { ontoggle: open }, el("summary", {}, "Body and traceback"), inside),
     view.acts
       ? el("div", { class: "toolbar" },
-          el("button", { type: "button", onclick: () => act("replay", { letters: [letter.id] }, again) }, "Replay …"),
+          own ? el("button", { type: "button", onclick: () => act("replay", { letters: [letter.id] }, again) }, "Replay …") : "",
           el("button", { type: "button", class: "danger", onclick: () => act("discard", { letters: [letter.id] }, again) }, "Discard …"))
       : "");
 }
