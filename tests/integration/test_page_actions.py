@@ -1,6 +1,7 @@
 """What can be done from the page, by whom, and what it refuses."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -268,6 +269,26 @@ async def test_a_letter_of_another_observer_is_refused_for_replay_and_may_be_dis
             200,
             {"says": [f"{others['id']}: discarded"], "failed": 0},
         )
+
+
+async def exit_(_: Sequence[Change]) -> None:
+    sys.exit(0)
+
+
+def exit_in_a_thread(_: Sequence[Change]) -> None:
+    sys.exit(0)
+
+
+@pytest.mark.parametrize("observer", [exit_, exit_in_a_thread])
+async def test_a_replay_that_exits_the_process_fails_and_no_more(
+    tmp_path: Path, observer: object
+) -> None:
+    await put_letters(tmp_path)
+    async with desk(tmp_path, observer=observer) as (client, _):
+        replay = {"action": "replay", "letters": ["r0:0"], "confirm": True}
+        failed = {"says": ["r0:0: failed, and stays: SystemExit: 0"], "failed": 1}
+        assert await asked(client, **replay) == (200, failed)
+        assert await asked(client, **replay) == (200, failed)
 
 
 async def test_one_action_is_carried_out_at_a_time(tmp_path: Path) -> None:

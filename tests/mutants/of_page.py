@@ -76,6 +76,14 @@ PAGE = (
         tests=(_OWN_LETTERS,),
     ),
     Mutant(
+        name="a replay says that its own border raised",
+        file="host/operations/letters.py",
+        before="{kind_of(error)}: {text_of(error)}",
+        after="{type(error).__name__}: {error}",
+        rule=0,
+        tests=("tests/unit/host/test_replaying_letters.py",),
+    ),
+    Mutant(
         name="a form of another site can ask for an action",
         file="host/page/desk.py",
         before='if request.content_type != "application/json":',

@@ -1,0 +1,98 @@
+"""What a replay says of observers that raise what would end a process."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from changefeed.feeds.feed import Change
+from changefeed.host.operations.letters import replay_letters
+from changefeed.observers.adapters import adapt
+from changefeed.observers.dead_letters import MemoryDeadLetters
+from changefeed.observers.observer import CloseReason, Context
+from tests.contract.test_dead_letters_contract import letter
+
+pytestmark = pytest.mark.real_time
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+ERRORS: tuple[Callable[[], BaseException], ...] = (
+    lambda: SystemExit(0),
+    KeyboardInterrupt,
+    asyncio.CancelledError,
+    GeneratorExit,
+    Unprintable,
+)
+
+
+class Plain:
+    """Raises in one of its methods, which are called in a thread."""
+
+    def __init__(self, where: str, error: Callable[[], BaseException]) -> None:
+        self.where = where
+        self.error = error
+        self.maybe_raise("init")
+
+    def maybe_raise(self, here: str) -> None:
+        if self.where == here:
+            raise self.error()
+
+    def open(self, _: Context) -> None:
+        self.maybe_raise("open")
+
+    def process(self, _: Sequence[Change]) -> None:
+        self.maybe_raise("process")
+
+    def close(self, _: Context, __: CloseReason) -> None:
+        self.maybe_raise("close")
+
+
+class Async:
+    """The same on the event loop."""
+
+    def __init__(self, where: str, error: Callable[[], BaseException]) -> None:
+        self.plain = Plain(where, error)
+
+    async def open(self, _: Context) -> None:
+        self.plain.maybe_raise("open")
+
+    async def process(self, _: Sequence[Change]) -> None:
+        self.plain.maybe_raise("process")
+
+    async def close(self, _: Context, __: CloseReason) -> None:
+        self.plain.maybe_raise("close")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda x: type(x()).__name__)
+@pytest.mark.parametrize("where", ["init", "open", "process", "close"])
+@pytest.mark.parametrize("kind", [Plain, Async])
+async def test_a_letter_stays_and_the_next_one_is_tried_whatever_is_raised(
+    kind: Any, where: str, error: Callable[[], BaseException]
+) -> None:
+    letters = MemoryDeadLetters()
+    both = [letter(1, range_id="r1"), letter(1, range_id="r2")]
+    for one in both:
+        await letters.put(one)
+    make = adapt(kind, {"where": where, "error": error})
+    said = [x async for x in replay_letters(letters, both, make, manual=False)]
+    name = type(error()).__name__
+    assert [x.text.split(": ")[:2] for x in said] == [
+        ["r1:1", "failed, and stays"],
+        ["r2:1", "failed, and stays"],
+    ]
+    assert all(name in x.text for x in said)
+    assert all(x.failed for x in said)
+    assert await letters.list() == both
+
+
+async def test_what_it_says_is_what_the_observer_raised() -> None:
+    letters = MemoryDeadLetters()
+    await letters.put(letter(1))
+    make = adapt(Plain, {"where": "process", "error": lambda: SystemExit("no more")})
+    said = [x async for x in replay_letters(letters, [letter(1)], make, manual=False)]
+    assert [x.text for x in said] == ["r1:1: failed, and stays: SystemExit: no more"]
