@@ -16,6 +16,7 @@ import aiosqlite
 
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.file_errors import sqlite_code
 from changefeed.runtime.handles import out_of_handles
 from changefeed.runtime.open_database import OpenDatabase
 
@@ -111,7 +112,7 @@ _PASSING = {
 
 
 def _feed_error(error: sqlite3.Error, path: Path, range_id: RangeId | None) -> FeedError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without detail
+    code = sqlite_code(error)
     if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
         return FeedRefused(
             f"{path} is missing: the log's directory is not whole. Restore it from a copy"

@@ -20,7 +20,7 @@ from changefeed.leases.sqlite.schema import (
     Row,
     add_missing_columns,
 )
-from changefeed.runtime.handles import out_of_handles
+from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
 from changefeed.runtime.open_database import OpenDatabase
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
@@ -139,7 +139,7 @@ class SqliteFile:
         try:
             return _transaction(connection, works)
         except sqlite3.Error as error:
-            self._was_full = self._was_full or _code(error) == sqlite3.SQLITE_FULL
+            self._was_full = self._was_full or sqlite_code(error) == sqlite3.SQLITE_FULL
             raise
 
     def _write_back(self, connection: sqlite3.Connection) -> None:
@@ -228,11 +228,10 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
-            code = _code(error)
-            hint = _MAY_PASS.get(code)
-            if code == sqlite3.SQLITE_CANTOPEN:
-                # SQLite does not say why. A file that was open once can be had again.
-                hint = None if opening and not out_of_handles() else hint
+            code = sqlite_code(error)
+            hint = why_it_may_pass(error) or _MAY_PASS.get(code)
+            if code == sqlite3.SQLITE_CANTOPEN and not opening:
+                hint = OUT_OF_HANDLES  # a file that was open once can be had again
             if hint is not None:
                 raise ContainerUnavailable(f"{self._path}: {error}; {hint}") from error
             hint = _WILL_NOT_PASS.get(code, "it cannot serve as a lease container")
@@ -241,19 +240,8 @@ class SqliteFile:
             raise ContainerUnavailable(f"{self._path}: {error.strerror}") from error
 
 
-def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
 _MAY_PASS = {
-    sqlite3.SQLITE_BUSY: "another process did not finish its write in time",
-    sqlite3.SQLITE_LOCKED: "another connection did not finish its write in time",
-    sqlite3.SQLITE_IOERR: "the disk did not answer; look at the system's log",
     sqlite3.SQLITE_READONLY: "make the file and its directory writable for this process",
-    sqlite3.SQLITE_FULL: "make room on the disk",
-    sqlite3.SQLITE_PROTOCOL: "too many processes open it at this moment",
-    sqlite3.SQLITE_CANTOPEN: "is this process out of file handles (ulimit -n)?",
-    sqlite3.SQLITE_NOMEM: "this process is out of memory",
 }
 _WILL_NOT_PASS = {
     sqlite3.SQLITE_NOTADB: "it is no SQLite file; give the leases their own",

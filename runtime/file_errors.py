@@ -1,0 +1,43 @@
+"""What of the errors of files and of SQLite may pass: by itself, or once somebody has acted."""
+
+import errno
+import sqlite3
+from collections.abc import Mapping
+from typing import Final
+
+from changefeed.runtime.handles import out_of_handles
+
+OUT_OF_HANDLES: Final = "is this process out of file handles (ulimit -n)?"
+_NO_ROOM: Final = "make room on the disk"
+_NO_ANSWER: Final = "the disk did not answer; look at the system's log"
+
+_OF_SQLITE: Final[Mapping[int, str]] = {
+    sqlite3.SQLITE_BUSY: "another process did not finish its write in time",
+    sqlite3.SQLITE_LOCKED: "another connection did not finish its write in time",
+    sqlite3.SQLITE_IOERR: _NO_ANSWER,
+    sqlite3.SQLITE_FULL: _NO_ROOM,
+    sqlite3.SQLITE_PROTOCOL: "too many processes open it at this moment",
+    sqlite3.SQLITE_NOMEM: "this process is out of memory",
+}
+_OF_FILES: Final[Mapping[int, str]] = {
+    errno.ENOSPC: _NO_ROOM,
+    errno.EDQUOT: _NO_ROOM,
+    errno.EIO: _NO_ANSWER,
+    errno.EMFILE: OUT_OF_HANDLES,
+    errno.ENFILE: OUT_OF_HANDLES,
+}
+
+
+def sqlite_code(error: sqlite3.Error) -> int:
+    """Return what is the matter, without its details."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def why_it_may_pass(error: OSError | sqlite3.Error) -> str | None:
+    """Return what is the matter, for people, if asking again can help; else ``None``."""
+    if isinstance(error, OSError):
+        return _OF_FILES.get(error.errno or 0)
+    code = sqlite_code(error)
+    if code == sqlite3.SQLITE_CANTOPEN and out_of_handles():  # SQLite does not say why
+        return OUT_OF_HANDLES
+    return _OF_SQLITE.get(code)
