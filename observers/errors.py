@@ -7,7 +7,7 @@ ObserverError
 ├── ObserverExhausted    it ran out of memory again and again: only a fresh process can help
 ├── LeaseFenced          it may not be called any more: the lease is not ours
 └── DeadLettersRefused   they cannot be kept there: stop, and report it
-DeadLettersUnavailable   no answer from where they are kept: ask again
+DeadLettersUnavailable   where they are kept cannot be opened now: ask again
 ObserverTimedOut         one attempt took too long; like what the observer raises itself
 ObserverRaised           it raised what would end a process; like any other exception of it
 """
@@ -99,7 +99,9 @@ class DeadLettersRefused(ObserverError, UserError):
 
 
 class DeadLettersUnavailable(Failure):
-    """No answer from the place of dead letters when it was opened. The same may work later."""
+    """The place of dead letters did not answer when it was opened, or is full, locked or out of
+    reach for want of file handles. The same may work later.
+    """
 
 
 class LetterConflict(ObserverError):

@@ -32,6 +32,7 @@ from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerError
 from changefeed.observers.dead_letters import DeadLetter, LetterId
+from changefeed.observers.errors import DeadLettersUnavailable
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
@@ -124,7 +125,7 @@ class Desk:
             said = await _carried_out(tools, wanted, plan)
         except UserError as error:
             return _error(HTTPStatus.BAD_REQUEST, str(error))
-        except (ContainerError, FeedError, OSError) as error:
+        except (ContainerError, FeedError, DeadLettersUnavailable, OSError) as error:
             return _error(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}; look what was done")
         failed = sum(x.failed for x in said)
         _log.info("page.acted", action=wanted.action, by=wanted.by, failed=failed)
@@ -143,7 +144,7 @@ class Desk:
                 return json_answer(await _letters(tools.settings, request.query.get("id")))
             except UserError as error:
                 return _error(HTTPStatus.NOT_FOUND, str(error))
-            except OSError as error:
+            except (DeadLettersUnavailable, OSError) as error:
                 return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
 

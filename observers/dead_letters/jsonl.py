@@ -20,13 +20,13 @@ from typing import BinaryIO
 
 import msgspec
 
+from changefeed.observers.dead_letters.files import not_opened
 from changefeed.observers.dead_letters.letter import (
     DeadLetter,
     LetterId,
     check_same_change,
     in_order,
 )
-from changefeed.observers.errors import DeadLettersRefused
 
 
 class _Removed(msgspec.Struct):
@@ -130,13 +130,16 @@ def _letters(file: BinaryIO, path: Path) -> tuple[dict[LetterId, DeadLetter], in
 
 @asynccontextmanager
 async def open_jsonl(path: str) -> AsyncIterator[JsonLinesDeadLetters]:
-    """Make sure, before anything has failed, that letters can be kept there."""
+    """Make sure, before anything has failed, that letters can be kept there.
+
+    Raise ``DeadLettersUnavailable`` if they can later, else ``DeadLettersRefused``.
+    """
     letters = JsonLinesDeadLetters(path)
     try:
         await asyncio.to_thread(_prepare, Path(path))
         await letters.list()
     except OSError as error:
-        raise DeadLettersRefused(f"dead letters cannot be kept in {path}: {error}") from error
+        raise not_opened(path, error) from error
     yield letters
 
 

@@ -1,8 +1,9 @@
 """Dead letters in a SQLite file: any number of processes on one machine.
 
 One row for each letter, in columns a person can read (``select id, error, text from
-dead_letters``); ``letter`` holds the whole, and is what is read back. Every call is one
-statement, and so one transaction; it is on the disk when the call returns.
+dead_letters``); ``letter`` holds the whole, and is what is read back. Every call opens the
+file for one statement, and so one transaction; it is on the disk when the call returns. A
+file that was moved away or deleted meanwhile is made again.
 
 Limits: the file must be on a local disk. A writer waits for others, ``busy_timeout``
 seconds at the most.
@@ -10,20 +11,20 @@ seconds at the most.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
-import aiosqlite
 import msgspec
 
+from changefeed.observers.dead_letters.files import explained, not_opened
 from changefeed.observers.dead_letters.letter import DeadLetter, LetterId, check_same_change
 from changefeed.observers.errors import DeadLettersRefused
 
 _APPLICATION = int.from_bytes(b"CFHD", "big")  # marks our files in pragma application_id
 _BUSY_TIMEOUT = 5.0
 _CREATION = """
-create table if not exists dead_letters (
+create table dead_letters (
     id text primary key,
     range text not null,
     sequence integer not null,
@@ -44,55 +45,55 @@ insert or ignore into dead_letters values (
     :failed_at, :letter
 )
 """
+_DELETION = "delete from dead_letters where id = :id"
 
 _decoder = msgspec.json.Decoder(DeadLetter)
 
 
 class SqliteDeadLetters:
-    """Letters behind one connection; ``open_sqlite`` makes it."""
+    """Letters in one file; ``open_sqlite`` makes it. The file is opened in a thread."""
 
-    def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
-        self._connection = connection
+    def __init__(self, path: Path, busy_timeout: float) -> None:
         self._path = path
+        self._busy_timeout = busy_timeout
 
     async def put(self, letter: DeadLetter) -> None:
         row = _row(letter)
-        while not await self._inserted(row):
+        while not await asyncio.to_thread(self._change, _INSERTION, row):
             kept = await self.get(letter.id)
             if kept is not None:  # else it was removed in between
                 return check_same_change(letter, kept, str(self._path))
         return None
 
-    async def _inserted(self, row: dict[str, object]) -> bool:
-        with self._explained():
-            async with self._connection.execute(_INSERTION, row) as cursor:
-                return cursor.rowcount > 0
-
     async def list(self) -> Sequence[DeadLetter]:
-        return await self._select("order by range, sequence, id")
+        return await asyncio.to_thread(self._select, "order by range, sequence, id")
 
     async def get(self, letter_id: LetterId) -> DeadLetter | None:
-        found = await self._select("where id = ?", letter_id)
+        found = await asyncio.to_thread(self._select, "where id = :id", id=letter_id)
         return found[0] if found else None
 
     async def remove(self, letter_id: LetterId) -> bool:
-        statement = "delete from dead_letters where id = ?"
-        with self._explained():
-            async with self._connection.execute(statement, (letter_id,)) as cursor:
-                return cursor.rowcount > 0
+        return await asyncio.to_thread(self._change, _DELETION, {"id": letter_id})
 
-    async def _select(self, which: str, *parameters: str) -> Sequence[DeadLetter]:
+    def _change(self, statement: str, parameters: Mapping[str, object]) -> bool:
+        with self._opened() as connection:
+            return connection.execute(statement, parameters).rowcount > 0
+
+    def _select(self, which: str, **parameters: str) -> Sequence[DeadLetter]:
         statement = f"select letter from dead_letters {which}"  # noqa: S608 - our own two texts
-        with self._explained():
-            rows = await self._connection.execute_fetchall(statement, parameters)
+        with self._opened() as connection:
+            rows = connection.execute(statement, parameters).fetchall()
         return [_decoder.decode(letter) for (letter,) in rows]
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
-            yield
+            with closing(_connected(self._path, self._busy_timeout)) as connection:
+                yield connection
         except sqlite3.Error as error:
-            raise OSError(f"dead letters in {self._path}: {error}") from error
+            raise OSError(f"dead letters in {self._path}: {explained(error)}") from error
+        except DeadLettersRefused as error:  # another file lies there by now
+            raise OSError(str(error)) from error
 
 
 def _row(letter: DeadLetter) -> dict[str, object]:
@@ -116,40 +117,54 @@ def _row(letter: DeadLetter) -> dict[str, object]:
 async def open_sqlite(
     path: str, *, busy_timeout: float = _BUSY_TIMEOUT
 ) -> AsyncIterator[SqliteDeadLetters]:
-    """Make the file if it is not there. Raise ``DeadLettersRefused`` for another program's."""
+    """Make the file if it is not there, and see that it can be written.
+
+    Raise ``DeadLettersUnavailable`` if it can later, else ``DeadLettersRefused``; so for the
+    file of another program.
+    """
     try:
-        # Connected first, and handed over then: aiosqlite leaves its thread running when
-        # it fails to connect.
-        connected = await asyncio.to_thread(_connected, Path(path), busy_timeout)
+        await asyncio.to_thread(_prepare, Path(path), busy_timeout)
     except (OSError, sqlite3.Error) as error:
-        raise DeadLettersRefused(f"dead letters cannot be kept in {path}: {error}") from error
-    async with aiosqlite.Connection(lambda: connected, 64) as connection:
-        yield SqliteDeadLetters(connection, Path(path))
+        raise not_opened(path, error) from error
+    yield SqliteDeadLetters(Path(path), busy_timeout)
+
+
+def _prepare(path: Path, busy_timeout: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(_connected(path, busy_timeout)) as connection:
+        # Nothing is written: the letters on a full disk can be looked at.
+        connection.execute("begin immediate")
+        connection.execute("rollback")
 
 
 def _connected(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(
-        path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
     try:
-        _prepare(connection, path)
+        connection.execute("pragma synchronous = full")
+        if _application(connection) != _APPLICATION:
+            _make_ours(connection, path)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("pragma synchronous = full")
-    connection.execute("begin immediate")  # processes that start together take turns
+def _application(connection: sqlite3.Connection) -> int:
     (application,) = connection.execute("pragma application_id").fetchone()
+    return int(application)
+
+
+def _make_ours(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the table in a new file, and mark it; refuse one of another program."""
+    connection.execute("begin immediate")  # processes that start together take turns
+    application = _application(connection)
     if application not in (0, _APPLICATION) or (
         not application and connection.execute("select 1 from sqlite_master").fetchone()
     ):
         raise DeadLettersRefused(
             f"{path} belongs to another program; give the dead letters their own file"
         )
-    connection.execute(f"pragma application_id = {_APPLICATION}")
-    connection.execute(_CREATION)
+    if not application:
+        connection.execute(f"pragma application_id = {_APPLICATION}")
+        connection.execute(_CREATION)
     connection.execute("commit")

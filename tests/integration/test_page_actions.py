@@ -28,6 +28,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Failure, Origin, open_dead_letters
 from changefeed.runtime.errors import UserError
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.real_time
 
@@ -52,13 +53,17 @@ async def leased(feed: MemoryFeed, leases: MemoryLeases) -> None:
 
 @asynccontextmanager
 async def desk(
-    tmp_path: Path, *, secret: str | None = TOKEN, observer: Any = fail
+    tmp_path: Path,
+    *,
+    secret: str | None = TOKEN,
+    observer: Any = fail,
+    dead_letters: str = "sqlite:{}/dead.db",
 ) -> AsyncIterator[tuple[Client, MemoryLeases]]:
     feed, leases = MemoryFeed(2), MemoryLeases()
     for n in range(9):
         feed.append(f"key-{n}")
     await leased(feed, leases)
-    address = f"sqlite:{tmp_path}/dead.db"
+    address = dead_letters.format(tmp_path)
     tools = Tools(
         settings=load_settings(None, {"observer": {"name": "bills", "dead_letters": address}}),
         container=leases,
@@ -228,6 +233,15 @@ async def test_a_replay_that_fails_again_keeps_the_letters_and_says_so(tmp_path:
         ]
         status, said = await asked(client, action="discard", letters=["r0:0"], confirm=True)
         assert said["says"] == ["r0:0: discarded"]
+
+
+async def test_dead_letters_that_are_away_can_be_asked_for_later(tmp_path: Path) -> None:
+    away = f"postgresql://someone@127.0.0.1:{free_port()}/letters"
+    async with desk(tmp_path, dead_letters=away) as (client, _):
+        answer = await client.get("/page/dead-letters", headers=BEARER)
+        assert (answer.status, "no answer" in (await answer.json())["error"]) == (503, True)
+        status, said = await asked(client, action="discard", letters=["r0:1"])
+        assert (status, "no answer" in said["error"]) == (503, True)
 
 
 OWN = Origin(feed="orders", observer="bills", fleet="sqlite:/a.db")

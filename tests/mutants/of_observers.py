@@ -4,6 +4,7 @@ from .mutant import Mutant
 
 _FILES = "tests/unit/observers/test_dead_letters.py"
 _LETTERS = "tests/contract/test_dead_letters_contract.py"
+_IN_FILES = "tests/integration/test_dead_letters_in_files.py"
 _OLD_LETTERS = "tests/unit/observers/test_dead_letters.py"
 _OF_FLEETS = "tests/integration/test_letters_of_fleets.py"
 _PLACES = "tests/unit/leases/test_lease_places.py"
@@ -205,6 +206,48 @@ OBSERVERS = (
         after="return LetterId(name)",
         rule=12,
         tests=(_LETTERS,),
+    ),
+    Mutant(
+        name="dead letters that are full, locked or out of reach at a start end the host",
+        file="observers/dead_letters/files.py",
+        before="    if why_it_may_pass(error) is None:\n",
+        after="    if True:\n",
+        rule=10,
+        tests=(_IN_FILES,),
+    ),
+    Mutant(
+        name="a file without a handle is out of reach for good",
+        file="runtime/file_errors.py",
+        before="    errno.EMFILE: OUT_OF_HANDLES,\n",
+        after="",
+        rule=10,
+        tests=(_IN_FILES,),
+    ),
+    Mutant(
+        name="to open dead letters writes into their file each time",
+        file="observers/dead_letters/sqlite.py",
+        before='        connection.execute("rollback")\n',
+        after='        connection.execute(f"pragma application_id = {_APPLICATION}")\n'
+        '        connection.execute("commit")\n',
+        rule=0,
+        tests=(_IN_FILES,),
+    ),
+    Mutant(
+        name="dead letters that cannot be written are found at the first one",
+        file="observers/dead_letters/sqlite.py",
+        before='        connection.execute("begin immediate")\n'
+        '        connection.execute("rollback")\n',
+        after='        connection.execute("select 1")\n',
+        rule=10,
+        tests=(_IN_FILES,),
+    ),
+    Mutant(
+        name="another program's file in the place of dead letters ends the range",
+        file="observers/dead_letters/sqlite.py",
+        before="        except DeadLettersRefused as error:",
+        after="        except ZeroDivisionError as error:",
+        rule=10,
+        tests=(_IN_FILES,),
     ),
     Mutant(
         name="letters of two observers or two fleets have one id",

@@ -36,6 +36,14 @@ PAGE = (
         tests=(_ACTIONS,),
     ),
     Mutant(
+        name="dead letters that are away are an error of the page",
+        file="host/page/desk.py",
+        before="            except (DeadLettersUnavailable, OSError) as error:",
+        after="            except OSError as error:",
+        rule=0,
+        tests=(_ACTIONS,),
+    ),
+    Mutant(
         name="any letter is replayed unasked, whosever it is",
         file="host/operations/letters.py",
         before='    own = [x for x in letters if x.observer in ("", observer)]\n',

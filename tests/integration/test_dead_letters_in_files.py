@@ -1,0 +1,203 @@
+"""Files of dead letters that are full, locked, out of handles, or gone."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
+from changefeed.observers.dead_letters.sqlite import open_sqlite
+from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
+from tests.acceptance.test_operating import positions
+from tests.contract.test_dead_letters_contract import letter
+from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.handles import out_of_handles
+
+pytestmark = pytest.mark.real_time
+
+KINDS = pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "none", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room on a disk; return what takes it."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        room = os.statvfs(disk)
+        file.write(bytes(room.f_bavail * room.f_frsize))
+    return ballast
+
+
+async def kept_at(address: str) -> list[DeadLetter]:
+    async with open_dead_letters(address) as letters:
+        return list(await letters.list())
+
+
+async def test_a_new_file_on_a_full_disk_may_be_made_later(small_disk: Path) -> None:
+    ballast = fill(small_disk)
+    address = f"sqlite:{small_disk}/letters.db"
+    with pytest.raises(DeadLettersUnavailable, match="full; make room on the disk"):
+        await kept_at(address)
+    ballast.unlink()
+    assert await kept_at(address) == []
+
+
+@KINDS
+async def test_letters_on_a_full_disk_are_shown_and_a_new_one_is_kept_once_there_is_room(
+    small_disk: Path, kind: str
+) -> None:
+    address = f"{kind}:{small_disk}/letters"
+    large = letter(2, body=b"x" * 50_000)
+    async with open_dead_letters(address) as letters:
+        await letters.put(letter(1))
+        ballast = fill(small_disk)
+        with pytest.raises(OSError, match=r"full; make room|No space left"):
+            await letters.put(large)
+        assert await letters.list() == [letter(1)]
+        assert await kept_at(address) == [letter(1)]
+        ballast.unlink()
+        await letters.put(large)
+    assert await kept_at(address) == [letter(1), large]
+
+
+@KINDS
+async def test_a_place_that_was_opened_before_opens_again_on_a_full_disk(
+    small_disk: Path, kind: str
+) -> None:
+    address = f"{kind}:{small_disk}/letters"
+    assert await kept_at(address) == []
+    fill(small_disk)
+    assert await kept_at(address) == []
+
+
+@KINDS
+async def test_without_file_handles_the_start_and_a_letter_are_tried_again(
+    tmp_path: Path, kind: str
+) -> None:
+    address = f"{kind}:{tmp_path}/letters"
+    async with open_dead_letters(address) as letters:
+        await letters.put(letter(1))
+        with out_of_handles():
+            with pytest.raises(OSError, match=r"file handles|Too many open files"):
+                await letters.put(letter(2))
+            with pytest.raises(DeadLettersUnavailable, match="out of file handles"):
+                await kept_at(address)
+        await letters.put(letter(2))
+    assert await kept_at(address) == [letter(1), letter(2)]
+
+
+async def test_a_file_that_another_process_writes_for_long_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "letters.db"
+    assert await kept_at(f"sqlite:{path}") == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(DeadLettersUnavailable, match="locked; another process"):
+            async with open_sqlite(str(path), busy_timeout=0.05):
+                pass
+        other.execute("rollback")
+    assert await kept_at(f"sqlite:{path}") == []
+
+
+async def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+    for kind in ("sqlite", "jsonl"):
+        with pytest.raises(DeadLettersRefused, match="cannot be kept in"):
+            await kept_at(f"{kind}:{path}")
+
+
+@KINDS
+async def test_a_file_that_is_deleted_or_moved_away_is_made_again(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "letters"
+    async with open_dead_letters(f"{kind}:{path}") as letters:
+        await letters.put(letter(1))
+        path.unlink()
+        assert await letters.list() == []
+        await letters.put(letter(2))
+        path.rename(tmp_path / "moved")
+        await letters.put(letter(3))
+        assert await letters.list() == [letter(3)]
+    assert await kept_at(f"{kind}:{tmp_path}/moved") == [letter(2)]
+
+
+async def test_a_file_of_another_program_in_its_place_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "letters"
+    async with open_dead_letters(f"sqlite:{path}") as letters:
+        path.unlink()
+        with closing(sqlite3.connect(path)) as strange:
+            strange.execute("create table theirs (x)")
+        with pytest.raises(OSError, match="belongs to another program"):
+            await letters.put(letter(1))
+
+
+async def test_a_letter_waits_for_another_writer_to_end(tmp_path: Path) -> None:
+    path = tmp_path / "letters.db"
+    async with open_dead_letters(f"sqlite:{path}") as letters:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            putting = asyncio.create_task(letters.put(letter(1)))
+            await asyncio.sleep(0.1)
+            assert not putting.done()
+            other.execute("rollback")
+            await putting
+        assert await letters.list() == [letter(1)]
+
+
+PICKY = """
+def picky(changes):
+    for change in changes:
+        if change.value()["n"] == 7:
+            raise ValueError("no sevens")
+"""
+ASIDE = (
+    "--observer=observing:picky",
+    "--set=observer.on_failure=dead-letter",
+    "--set=observer.retry.attempts=2",
+    "--set=observer.retry.first_delay=0.05",
+    "--set=observer.reopen_delay=0.3",
+    "--set=observer.dead_letters=sqlite:disk/letters.db",
+)
+
+
+async def test_a_host_waits_for_room_at_its_start_and_for_each_letter(small_disk: Path) -> None:
+    place = small_disk.parent
+    a_log_of(20, place, parts=1)
+    (place / "observing.py").write_text(PICKY)
+    ballast = fill(small_disk)
+    async with running("run", *PLACES, *QUICK, *ASIDE, cwd=place) as host:
+        await host.says("make room on the disk", times=2)
+        assert host.process.returncode is None
+        ballast.unlink()
+        await host.says('"event": "host.started"')
+        await host.says('"event": "change.dead_lettered"')
+        fill(small_disk)
+        a_log_of(20, place, parts=1)
+        await host.says("could not be put to the dead letters", times=2)
+        assert positions(place) == [27]
+        listed = changefeed("dead-letters", "list", ASIDE[-1], cwd=place)
+        assert (listed.returncode, "no sevens" in listed.stdout) == (0, True)
+        ballast.unlink()
+        await host.says('"event": "change.dead_lettered"', times=2)
+        await host.reaches(lambda: positions(place) == [40])
+    assert len(await kept_at(f"sqlite:{small_disk}/letters.db")) == 2
