@@ -180,8 +180,9 @@ async def test_no_half_line_is_left_behind_a_letter_that_is_shorter(tmp_path: Pa
 
 async def test_a_letter_in_sqlite_is_on_the_disk_when_it_is_put(tmp_path: Path) -> None:
     async with open_sqlite(f"{tmp_path}/d.db") as letters:
-        rows = await letters._connection.execute_fetchall("pragma synchronous")
-    assert [*map(tuple, rows)] == [(2,)]  # full: each commit waits for the disk
+        with letters._opened() as connection:
+            (synchronous,) = connection.execute("pragma synchronous").fetchone()
+    assert synchronous == 2  # full: each commit waits for the disk
 
 
 async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
