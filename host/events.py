@@ -21,7 +21,7 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
-from changefeed.observers.errors import kind_of, text_of
+from changefeed.observers.error_text import describe, text_of
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.logs import get_logger
@@ -308,7 +308,7 @@ class HostEvents(FailureLog):
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
-        self.health.failed(range_id, f"{kind_of(error)}: {text_of(error)}")
+        self.health.failed(range_id, describe(error))
         self._metrics.count(m.RETRIES, range=range_id)
         super().observer_retrying(range_id, attempt, error, delay)
 
@@ -331,7 +331,7 @@ class HostEvents(FailureLog):
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
         self._metrics.count(m.GAVE_UP, range=range_id)
-        self.health.failed(range_id, str(error))
+        self.health.failed(range_id, text_of(error))
         super().observer_gave_up(range_id, error, delay)
 
     def range_paused(self, range_id: RangeId, reason: str) -> None:

@@ -143,23 +143,10 @@ class ObserverRaised(Exception):
     ``kind`` and ``text`` describe the cause: its class, and what it says if it can.
     """
 
-    def __init__(self, error: BaseException) -> None:
-        self.kind = type(error).__name__
-        try:
-            self.text = str(error)
-        except BaseException as failure:  # noqa: BLE001 - the border to the user's code
-            self.text = f"(its text cannot be had: {type(failure).__name__})"
-        super().__init__(error)
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(kind, text)
+        self.kind = kind
+        self.text = text
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}" if self.text else self.kind
-
-
-def kind_of(error: BaseException) -> str:
-    """Return the name of the class that the user's code raised."""
-    return error.kind if isinstance(error, ObserverRaised) else type(error).__name__
-
-
-def text_of(error: BaseException) -> str:
-    """Return what it says, without its class."""
-    return error.text if isinstance(error, ObserverRaised) else str(error)

@@ -6,7 +6,7 @@ from structlog.typing import FilteringBoundLogger
 
 from changefeed.feeds.feed import RangeId
 from changefeed.observers.dead_letters import DeadLetter
-from changefeed.observers.errors import kind_of, text_of
+from changefeed.observers.error_text import kind_of, text_of
 from changefeed.observers.tracing import record_attempt, record_dead_letter
 
 
@@ -33,8 +33,8 @@ class FailureLog:
         self._log.error(
             "observer.gave_up",
             range=range_id,
-            error=str(error),
-            kind=type(error).__name__,
+            error=text_of(error),
+            kind=kind_of(error),
             again_after=round(delay, 3),
         )
 

@@ -14,9 +14,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from changefeed.runtime.logs import get_logger
-
-_log = get_logger(__name__)
+from changefeed.observers.error_text import describe
+from changefeed.observers.unawaited import log_what_nobody_awaits
 
 
 class OneThread:
@@ -58,15 +57,10 @@ async def _outlast(ended: asyncio.Future[Any], call: "_Call") -> None:
     except asyncio.CancelledError:
         call.ended.cancel()  # given up: what has not begun will not begin
         ended.cancel()  # what has begun may end when this loop is closed
-        call.ended.add_done_callback(_log_what_nobody_awaits)
+        call.ended.add_done_callback(log_what_nobody_awaits)
         raise
     ended.exception()  # else asyncio logs it as well
-    _log_what_nobody_awaits(call.ended)
-
-
-def _log_what_nobody_awaits(ended: concurrent.futures.Future[Any]) -> None:
-    if not ended.cancelled() and (error := ended.exception()) is not None:
-        _log.warning("observer failed after it was cancelled", exc_info=error)
+    log_what_nobody_awaits(call.ended)
 
 
 class _Call:
@@ -84,7 +78,7 @@ class _Call:
             asyncio.CancelledError,  # this call was not cancelled: only the user's own futures
             concurrent.futures.CancelledError,
         ) as error:
-            failure = RuntimeError(f"the observer raised {error!r}")
+            failure = RuntimeError(f"the observer raised {describe(error)}")
             failure.__cause__ = error
             self.ended.set_exception(failure)
         except BaseException as error:  # noqa: BLE001 - the border of the thread

@@ -12,9 +12,8 @@ so that a sampler does not see them.
 """
 
 import asyncio
-import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,7 +24,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, use_
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import DeadLetter
-from changefeed.observers.errors import ObserverError, kind_of, text_of
+from changefeed.observers.error_text import kind_of, text_of, trace_of
+from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import Context
 from changefeed.observers.trace_context import TraceContextPointer
 
@@ -123,18 +123,15 @@ def _record_end(span: Span, error: BaseException) -> None:
 
 
 def _record_error(span: Span, error: BaseException, **more: float) -> None:
-    """Add it as an event, as the conventions have it. It comes from the user's code, whose
-    errors may even be ones that cannot be printed.
-    """
+    """Add it as an event, as the conventions have it."""
     if not span.is_recording():
         return
-    with suppress(Exception):
-        span.add_event(
-            "exception",
-            {
-                "exception.type": kind_of(error),
-                "exception.message": text_of(error),
-                "exception.stacktrace": "".join(traceback.format_exception(error)),
-                **{f"changefeed.{name}": value for name, value in more.items()},
-            },
-        )
+    span.add_event(
+        "exception",
+        {
+            "exception.type": kind_of(error),
+            "exception.message": text_of(error),
+            "exception.stacktrace": trace_of(error),
+            **{f"changefeed.{name}": value for name, value in more.items()},
+        },
+    )

@@ -16,7 +16,7 @@ from changefeed.observers.dead_letters import (
     open_dead_letters,
     replay,
 )
-from changefeed.observers.errors import kind_of, text_of
+from changefeed.observers.error_text import describe
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 
@@ -99,7 +99,7 @@ async def _replayed(
     try:
         await replay(letters, letter, make, manual=manual)
     except Exception as error:  # noqa: BLE001 - the border to the user's code
-        text = f"{letter.id}: failed, and stays: {kind_of(error)}: {text_of(error)}"
+        text = f"{letter.id}: failed, and stays: {describe(error)}"
         return Said(text, failed=True)
     return Said(f"{letter.id}: handled")
 

@@ -25,6 +25,7 @@ from changefeed.host.workers.lease_gate import LeaseGate
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.prefetch import Prefetcher
+from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import (
     LeaseFenced,
     ObserverExhausted,
@@ -93,7 +94,7 @@ class Delivery:
                 return await self._open_and_deliver(observer, group)
             except RangeRefused as refused:
                 self._checkpoints.advance()
-                return self._pause(str(refused))
+                return self._pause(text_of(refused))
             except ObserverFailed as failed:
                 self._checkpoints.advance()
                 await self._checkpoints.written()  # reading begins there again

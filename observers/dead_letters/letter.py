@@ -7,7 +7,6 @@ to replay it. Each fleet has a letter of its own, as each has to handle the chan
 """
 
 import hashlib
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,12 +15,13 @@ from typing import NewType, Protocol
 import msgspec
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.observers.errors import LetterConflict, kind_of, text_of
+from changefeed.observers.error_text import kind_of, text_of, trace_of
+from changefeed.observers.errors import LetterConflict
 
 LetterId = NewType("LetterId", str)
 
 _TRACE_LINES = 30
-_TEXT_LENGTH = 4000
+_TRACE_LENGTH = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +134,11 @@ def _origin_of(letter: DeadLetter) -> bytes:
 
 def failure_of(error: BaseException) -> Failure:
     """Describe an error, of a length that can be kept."""
-    lines = "".join(traceback.format_exception(error)).splitlines()
+    lines = trace_of(error).splitlines()
     return Failure(
         kind=kind_of(error),
-        text=text_of(error)[:_TEXT_LENGTH],
-        trace="\n".join(lines[-_TRACE_LINES:])[-_TEXT_LENGTH:],
+        text=text_of(error),
+        trace="\n".join(lines[-_TRACE_LINES:])[-_TRACE_LENGTH:],
     )
 
 

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from changefeed.feeds.feed import Change
+from changefeed.observers.error_text import kind_of, text_of
 from changefeed.observers.errors import ObserverRaised
 from changefeed.observers.observer import CloseReason, Context, Observer
 
@@ -49,17 +50,17 @@ async def _contained(call: Callable[[], Awaitable[None]]) -> None:
     except asyncio.CancelledError as error:
         if task is None or task.cancelling() > before:
             raise
-        raise ObserverRaised(error) from error
+        raise ObserverRaised(kind_of(error), text_of(error)) from error
     except GeneratorExit as error:
         if not _is_running(task):  # the coroutine is being thrown away
             raise
-        raise ObserverRaised(error) from error
+        raise ObserverRaised(kind_of(error), text_of(error)) from error
     except Exception as error:
         if _is_printable(error):
             raise
-        raise ObserverRaised(error) from error
+        raise ObserverRaised(kind_of(error), text_of(error)) from error
     except BaseException as error:
-        raise ObserverRaised(error) from error
+        raise ObserverRaised(kind_of(error), text_of(error)) from error
 
 
 def _is_running(task: "asyncio.Task[None] | None") -> bool:

@@ -43,9 +43,11 @@ from changefeed.observers.dead_letters.letter import (
     Origin,
     failure_of,
 )
-from changefeed.observers.errors import LetterConflict, ObserverFailed
+from changefeed.observers.error_text import describe, text_of
+from changefeed.observers.errors import ObserverFailed
 from changefeed.observers.middleware.delivered import DeliveredContext
 from changefeed.observers.observer import CloseReason, Context, Observer
+from changefeed.runtime.cancellation import keep_cancellation
 
 _PUT_TIMEOUT = 30.0
 
@@ -212,9 +214,9 @@ class PoisonIsolation:
         )
         try:
             async with asyncio.timeout(_PUT_TIMEOUT):
-                await self._letters.put(letter)
-        except (OSError, TimeoutError, LetterConflict) as error:
-            text = str(error) or type(error).__name__
+                await keep_cancellation(self._letters.put(letter))
+        except Exception as error:  # whatever a place of letters is made of
+            text = text_of(error) or describe(error)
             reason = f"{failed.reason}; and it could not be put to the dead letters: {text}"
             raise _failed_on(change, failed, reason) from error
         context.acknowledge(change)

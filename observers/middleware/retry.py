@@ -14,7 +14,8 @@ from random import Random
 import tenacity
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.errors import ObserverError, ObserverFailed, kind_of, text_of
+from changefeed.observers.error_text import describe
+from changefeed.observers.errors import ObserverError, ObserverFailed
 from changefeed.observers.observer import CloseReason, Context, Observer
 
 _ATTEMPTS_WITHOUT_MEMORY = 3
@@ -131,7 +132,7 @@ class Retrying:
                 context.range.id,
                 sequences,
                 last.attempt_number,
-                "no attempt" if cause is None else f"{kind_of(cause)}: {text_of(cause)}",
+                "no attempt" if cause is None else describe(cause),
             ) from cause
 
     def _attempts(self) -> tenacity.AsyncRetrying:

@@ -20,11 +20,9 @@ from typing import Any
 from changefeed.feeds.feed import Change
 from changefeed.observers.errors import ObserverStuck, ObserverTimedOut
 from changefeed.observers.observer import CloseReason, Context, Observer
-from changefeed.runtime.logs import get_logger
+from changefeed.observers.unawaited import log_what_nobody_awaits
 
 _LONGEST_GRACE = 5.0
-
-_log = get_logger(__name__)
 
 
 class TimeLimitedObserver:
@@ -58,7 +56,7 @@ class TimeLimitedObserver:
             await asyncio.wait({task}, timeout=self._seconds)
         except asyncio.CancelledError:
             await self._end(task, context, name, within=max(0.0, limit - clock()) + self._grace)
-            _log_what_nobody_awaits(task)
+            log_what_nobody_awaits(task)
             raise
         if not task.done():
             await self._end(task, context, name, within=self._grace)
@@ -76,11 +74,6 @@ class TimeLimitedObserver:
         finally:
             if not task.done():
                 task.cancel()
-                task.add_done_callback(_log_what_nobody_awaits)
+                task.add_done_callback(log_what_nobody_awaits)
         if not task.done():
             raise ObserverStuck(context.range.id, name, self._seconds + self._grace)
-
-
-def _log_what_nobody_awaits(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("observer failed after it was cancelled", exc_info=error)

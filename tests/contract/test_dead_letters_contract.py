@@ -12,6 +12,7 @@ from contextlib import (
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from changefeed.feeds.feed import Change, Operation
@@ -23,6 +24,7 @@ from changefeed.observers.dead_letters import (
     MemoryDeadLetters,
     open_dead_letters,
 )
+from changefeed.observers.dead_letters.letter import failure_of
 from changefeed.observers.errors import LetterConflict
 from tests.integration.emulator.running import running
 from tests.support import servers
@@ -139,6 +141,14 @@ async def test_a_change_comes_back_as_it_was(letters: DeadLetters, strange: Chan
     )
     await letters.put(put)
     assert await letters.get(put.id) == put
+
+
+async def test_a_letter_is_kept_whatever_the_error_says(letters: DeadLetters) -> None:
+    error = ValueError("no such town: \ud800\udfff\0\x1b" + 100_000 * "x")
+    put = msgspec.structs.replace(letter(1), failure=failure_of(error))
+    await letters.put(put)
+    assert await letters.list() == [put]
+    assert put.failure.text.startswith("no such town: \\ud800\\udfff\\x00\\x1bxxx")
 
 
 async def test_the_first_letter_of_a_change_stays(letters: DeadLetters) -> None:

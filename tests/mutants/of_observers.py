@@ -15,6 +15,7 @@ _RETRYING = "tests/unit/observers/middleware/test_retry.py"
 _BOUNDARY = "tests/unit/observers/middleware/test_boundary.py"
 _FAILING = "tests/unit/host/workers/test_failing_observers.py"
 _MAIN_TASK = "tests/unit/runtime/test_main_task.py"
+_TEXT = "tests/unit/observers/test_error_text.py"
 
 OBSERVERS = (
     Mutant(
@@ -324,8 +325,10 @@ OBSERVERS = (
     Mutant(
         name="a change whose letter is refused is skipped",
         file="observers/middleware/poison.py",
-        before="except (OSError, TimeoutError, LetterConflict) as error:",
-        after="except LetterConflict: pass\n        except (OSError, TimeoutError) as error:",
+        before="            text = text_of(error) or describe(error)\n",
+        after="            if describe(error).startswith('LetterConflict'):\n"
+        "                return context.acknowledge(change)\n"
+        "            text = text_of(error) or describe(error)\n",
         rule=10,
         tests=(_ISOLATING,),
     ),
@@ -376,6 +379,78 @@ OBSERVERS = (
         after="    observer = make()\n",
         rule=10,
         tests=("tests/unit/observers/test_dead_letters.py",),
+    ),
+    Mutant(
+        name="half a surrogate pair in an error goes to where it is kept",
+        file="observers/error_text.py",
+        before='str.encode(short, "utf-8", "backslashreplace").decode()',
+        after="short",
+        rule=10,
+        tests=(_TEXT, _FAILING),
+    ),
+    Mutant(
+        name="NUL in an error goes to where it is kept",
+        file="observers/error_text.py",
+        before=".decode().translate(_ESCAPES)",
+        after=".decode()",
+        rule=10,
+        tests=(_TEXT, _FAILING),
+    ),
+    Mutant(
+        name="the text of an error is looked through before it is cut",
+        file="observers/error_text.py",
+        before="    short = _cut(text, longest)\n",
+        after="    short = text\n",
+        rule=8,
+        tests=(_TEXT,),
+    ),
+    Mutant(
+        name="a text of megabytes in an error is kept whole",
+        file="observers/error_text.py",
+        before="    if len(text) <= longest:\n",
+        after="    if text:\n",
+        rule=8,
+        tests=(_TEXT,),
+    ),
+    Mutant(
+        name="an error that is printed only once ends the host",
+        file="observers/error_text.py",
+        before="    except BaseException as failure:",
+        after="    except ZeroDivisionError as failure:",
+        rule=10,
+        tests=(_TEXT, _FAILING),
+    ),
+    Mutant(
+        name="health looks at each character of an error of megabytes",
+        file="leases/health.py",
+        before="        begin = error[:_LOOKED_AT]",
+        after="        begin = error",
+        rule=8,
+        tests=("tests/unit/leases/test_health.py",),
+    ),
+    Mutant(
+        name="what a place of letters raises by surprise ends the host",
+        file="observers/middleware/poison.py",
+        before="        except Exception as error:  # whatever",
+        after="        except (OSError, TimeoutError) as error:  # whatever",
+        rule=10,
+        tests=(_ISOLATING,),
+    ),
+    Mutant(
+        name="a place of letters that cancels by itself ends the worker",
+        file="observers/middleware/poison.py",
+        before="await keep_cancellation(self._letters.put(letter))",
+        after="await self._letters.put(letter)",
+        rule=10,
+        tests=(_ISOLATING,),
+    ),
+    Mutant(
+        name="a pause keeps all of its reason",
+        file="host/workers/delivery.py",
+        before="reason[:_LONGEST_REASON]",
+        after="reason",
+        rule=10,
+        tests=(_FAILING,),
     ),
     Mutant(
         name="an exception that cannot be printed goes on to those who print it",

@@ -1,5 +1,7 @@
 """How the health of a range goes from one state to the next."""
 
+import time
+
 from changefeed.leases.health import RangeHealth
 
 WELL = RangeHealth(last_progress=1.0)
@@ -33,3 +35,10 @@ def test_an_error_is_kept_as_one_short_line() -> None:
     assert error is not None
     assert error.startswith("first second xxx")
     assert (len(error), error[-1]) == (200, "…")
+
+
+def test_of_an_error_of_megabytes_no_more_is_looked_at_than_is_kept() -> None:
+    began = time.process_time()
+    error = RangeHealth().failed(2.0, "x" * 20_000_000).last_error
+    assert error == 199 * "x" + "…"
+    assert time.process_time() - began < 0.1

@@ -141,7 +141,7 @@ async def test_a_failure_after_it_was_given_up_is_logged() -> None:
         work.let_go.set()
         await closed(observer)  # comes after it in the thread
     assert task.cancelled()
-    assert [str(x["exc_info"]) for x in logs] == ["much too late"]
+    assert [(x["kind"], x["error"]) for x in logs] == [("LookupError", "much too late")]
 
 
 async def test_an_idle_thread_holds_no_changes() -> None:
@@ -220,8 +220,21 @@ async def test_an_error_comes_out_as_it_was_raised() -> None:
     await closed(observer)
 
 
+class UnprintableStop(StopIteration):
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+    __str__ = __repr__
+
+
 @pytest.mark.parametrize(
-    "error", [StopIteration, asyncio.CancelledError, concurrent.futures.CancelledError]
+    "error",
+    [
+        StopIteration,
+        UnprintableStop,
+        asyncio.CancelledError,
+        concurrent.futures.CancelledError,
+    ],
 )
 async def test_an_error_that_futures_treat_specially_is_an_ordinary_failure(
     error: type[BaseException],
@@ -344,8 +357,8 @@ async def test_a_failure_after_cancellation_is_logged_because_nobody_awaits_it()
         with pytest.raises(asyncio.CancelledError):
             await task
     await closed(observer)
-    assert [(x["event"], str(x["exc_info"])) for x in logs] == [
-        ("observer failed after it was cancelled", "too late")
+    assert [(x["event"], x["kind"], x["error"]) for x in logs] == [
+        ("observer failed after it was cancelled", "LookupError", "too late")
     ]
 
 

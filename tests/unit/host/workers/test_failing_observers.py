@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from changefeed.feeds.errors import RangeDamaged
@@ -17,7 +18,7 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause, resume
-from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
+from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters, Origin
 from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
@@ -368,6 +369,111 @@ async def test_whatever_a_poison_change_raises_it_is_put_aside_and_no_host_ends(
         assert sorted(stage.delivered()) == [n for n in range(200) if n != 77]
         assert {x.epoch for x in await stage.container.list()} <= {1, 2}
         assert not any(x.done() for x in fleet.running.values())
+
+
+class EncodedLetters(MemoryDeadLetters):
+    """Keeps them as files and databases do: in UTF-8."""
+
+    async def put(self, letter: DeadLetter) -> None:
+        await super().put(msgspec.json.decode(msgspec.json.encode(letter), type=DeadLetter))
+
+
+class PrintableOnce(ValueError):
+    printed = False
+
+    def __str__(self) -> str:
+        if self.printed:
+            raise RuntimeError("no text")
+        self.printed = True
+        return "the first time"
+
+
+ODD_TEXTS = [
+    (lambda: ValueError("no such town: \ud800"), "ValueError: no such town: \\ud800"),
+    (lambda: ValueError("nul \0 byte"), "ValueError: nul \\x00 byte"),
+    (PrintableOnce, "PrintableOnce: (its text cannot be had: RuntimeError)"),
+]
+
+
+@pytest.mark.parametrize(("make", "text"), ODD_TEXTS)
+async def test_whatever_the_error_of_a_poison_change_says_it_is_put_aside(
+    make: Callable[[], BaseException], text: str
+) -> None:
+    stage = Stage(
+        feed=filled(1, 100),
+        observer={**DEAD_LETTER, "retry": {"attempts": 2}},
+        letters=EncodedLetters(),
+        fails_on=number_in(77),
+        raises=lambda _: make(),
+    )
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(100)
+        assert await stage.put_aside() == [77]
+        (kept,) = [x.failure for x in await stage.letters.list()]
+        assert f"{kept.kind}: {kept.text}" in (text, "PrintableOnce: the first time")
+        assert sorted(stage.delivered()) == [n for n in range(100) if n != 77]
+        assert not fleet.running["a"].done()
+
+
+@pytest.mark.parametrize(("make", "text"), ODD_TEXTS)
+async def test_whatever_the_error_says_a_range_that_stops_is_paused_for_it(
+    make: Callable[[], BaseException], text: str
+) -> None:
+    stage = Stage(
+        feed=filled(1, 10),
+        observer=STOP_RANGE,
+        fails_on=lambda _: True,
+        raises=lambda _: make(),
+    )
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(100)
+        paused = (await stage.lease()).paused
+        assert paused is not None
+        assert paused.startswith("the observer failed on sequences 1..10 of range 'r0', 3 at")
+        assert paused.endswith((text, "PrintableOnce: the first time"))
+        assert not fleet.running["a"].done()
+
+
+async def test_the_reason_of_a_pause_is_cut() -> None:
+    stage = Stage(
+        feed=filled(1, 10),
+        observer=STOP_RANGE,
+        fails_on=lambda _: True,
+        raises=lambda _: ValueError("x" * 600),
+    )
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(100)
+        begin = "the observer failed on sequences 1..10 of range 'r0', 3 attempts: ValueError: "
+        assert (await stage.lease()).paused == begin + (500 - len(begin)) * "x"
+
+
+@pytest.mark.parametrize("kind", [PrintableOnce, Unprintable, SystemExit])
+async def test_whatever_a_close_raises_the_lease_is_released(kind: type[BaseException]) -> None:
+    class Closing(Failing):
+        async def close(self, context: Context, reason: CloseReason) -> None:
+            await super().close(context, reason)
+            raise kind
+
+    stage = Stage(feed=filled(1, 10), observer={})
+    fleet = Fleet(
+        stage.feed,
+        stage.container,
+        make_observer=wrap(
+            lambda: Closing(stage),
+            ObserverSettings(),
+            HostEvents(HostName("fleet")),
+            Random(1),
+        ),
+    )
+    async with fleet:
+        fleet.start("a")
+        await asyncio.sleep(10)
+        await fleet.stop("a")
+        assert (await stage.lease()).owner is None
+        assert [reason for _, _, reason in stage.log.closed] == [CloseReason.STOPPING]
 
 
 async def test_an_observer_that_cancels_itself_is_called_again_later_and_later() -> None:

@@ -254,6 +254,36 @@ async def test_a_change_that_cannot_be_put_to_the_dead_letters_is_not_skipped() 
     assert max(scene.inner.sequences) == 2
 
 
+class Broken(MemoryDeadLetters):
+    """What it raises is none of the errors that a place of letters may raise."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._error = error
+
+    async def put(self, _letter: DeadLetter) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), "'utf-8' codec can't"),
+        (KeyError(), "KeyError"),
+        (ValueError("\ud800"), r"\\ud800"),
+        (asyncio.CancelledError(), "a call was cancelled by what it called"),
+    ],
+)
+async def test_what_a_place_of_letters_raises_by_surprise_fails_the_batch(
+    error: BaseException, text: str
+) -> None:
+    scene = failing_on(3)
+    scene.letters = Broken(error)
+    with pytest.raises(ObserverFailed, match=f"could not be put to the dead letters: {text}"):
+        await scene.process(batch(10, keys=1))
+    assert scene.context.acknowledged == [1, 2]
+
+
 def isolating_with_manual_checkpoints(scene: Scene) -> PoisonIsolation:
     observer = Retrying(scene.inner, replace(RETRY, attempts=2), random=Random(1))
     return PoisonIsolation(

@@ -1,0 +1,81 @@
+"""What an error of users' code says, in a form that all can take who show or keep it.
+
+The text of an exception may be anything. Its ``__str__`` may raise, now or the next time. It
+may be of megabytes, which to log, or to look through character by character, would hold up the
+event loop until leases are lost. And it may hold what no log, database or terminal takes: half
+of a surrogate pair, NUL, control characters. So whoever shows or keeps a text has it from
+here: cut, and with an escape for what is not plain.
+
+Limits: the text is made whole before it is cut, by the user's own code.
+"""
+
+import traceback
+from collections.abc import Callable
+
+from changefeed.observers.errors import ObserverRaised
+
+LONGEST_TEXT = 4000
+"""In characters; what is longer says how long it was."""
+
+_LONGEST_KIND = 200
+_LONGEST_TRACE = 20_000
+_ESCAPES = {
+    code: f"\\x{code:02x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0))
+    if chr(code) not in "\n\t"
+}
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the name of the class that the user's code raised."""
+    if type(error) is ObserverRaised:
+        return error.kind
+    return _said(lambda: _tidy(type(error).__name__, _LONGEST_KIND))
+
+
+def text_of(error: BaseException) -> str:
+    """Return what it says, without its class: plain, and ``LONGEST_TEXT`` at most."""
+    if type(error) is ObserverRaised:
+        return error.text
+    return _said(lambda: _tidy(str(error), LONGEST_TEXT))
+
+
+def describe(error: BaseException) -> str:
+    """Return its class, and what it says if it says anything."""
+    kind, text = kind_of(error), text_of(error)
+    return f"{kind}: {text}" if text else kind
+
+
+def trace_of(error: BaseException) -> str:
+    """Return its traceback, or the end of a long one."""
+    raised = error.__cause__ if type(error) is ObserverRaised else None
+    return _said(lambda: _trace(raised or error))
+
+
+def _trace(error: BaseException) -> str:
+    """Cut piece by piece, or the frames would get lost before a text of megabytes."""
+    pieces = traceback.TracebackException.from_exception(error).format()
+    tidy = [_tidy(x.removesuffix("\n"), LONGEST_TEXT) for x in pieces]
+    return "\n".join(tidy)[-_LONGEST_TRACE:]
+
+
+def _said(say: Callable[[], str]) -> str:
+    """Ask for a text that may raise anything."""
+    try:
+        return say()
+    except BaseException as failure:  # noqa: BLE001 - the border to the user's code
+        return f"(its text cannot be had: {type(failure).__name__})"
+
+
+def _tidy(text: str, longest: int) -> str:
+    """Cut it, write what is not plain as an escape, and let no class of the user's be left."""
+    short = _cut(text, longest)
+    plain = str.encode(short, "utf-8", "backslashreplace").decode().translate(_ESCAPES)
+    return _cut(plain, longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    note = f"… (cut; {len(text)} characters in all)"
+    return text[: longest - len(note)] + note

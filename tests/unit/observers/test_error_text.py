@@ -1,0 +1,132 @@
+"""What users' errors say may be anything; what is shown and kept of it is plain and short."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from changefeed.observers.dead_letters.letter import failure_of
+from changefeed.observers.error_text import (
+    LONGEST_TEXT,
+    describe,
+    kind_of,
+    text_of,
+    trace_of,
+)
+
+LONG = 20_000_000
+
+
+def raised(error: BaseException) -> BaseException:
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return caught.value
+
+
+class Unprintable(ValueError):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class PrintableOnce(ValueError):
+    printed = False
+
+    def __str__(self) -> str:
+        if self.printed:
+            raise SystemExit(3)
+        self.printed = True
+        return "the first time"
+
+
+class Opaque(ValueError):
+    def __getattribute__(self, name: str) -> object:
+        raise SystemExit(3)
+
+
+class Odd(str):
+    """A text that does not let itself be looked at."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise SystemExit(3)
+
+
+class SaysOddly(ValueError):
+    def __str__(self) -> str:
+        return Odd("odd")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("no such town: \ud800", "no such town: \\ud800"),
+        ("bad \udcff name", "bad \\udcff name"),
+        ("nul \0 byte", "nul \\x00 byte"),
+        ("\x1b[31mred\x9b", "\\x1b[31mred\\x9b"),
+        ("first\n\tsecond\r", "first\n\tsecond\\x0d"),
+        ("Zürich 🏔", "Zürich 🏔"),
+        ("", ""),
+    ],
+)
+def test_what_is_not_plain_text_is_shown_as_an_escape(given: str, text: str) -> None:
+    error = raised(ValueError(given))
+    assert text_of(error) == text
+    assert trace_of(error).endswith(f"ValueError: {text}" if text else "ValueError")
+    assert describe(error) == (f"ValueError: {text}" if text else "ValueError")
+
+
+def test_a_class_may_have_any_name() -> None:
+    assert kind_of(type("Bad\x1b", (Exception,), {})()) == "Bad\\x1b"
+    long = kind_of(type(1000 * "x", (Exception,), {})())
+    assert long == 169 * "x" + "… (cut; 1000 characters in all)"
+
+
+@pytest.mark.parametrize(
+    ("make", "first", "later"),
+    [
+        (Unprintable, *2 * ["(its text cannot be had: RuntimeError)"]),
+        (PrintableOnce, "the first time", "(its text cannot be had: SystemExit)"),
+        (Opaque, *2 * ["x"]),
+        (SaysOddly, *2 * ["(its text cannot be had: SystemExit)"]),
+    ],
+)
+def test_an_error_that_cannot_be_printed_is_described_as_far_as_it_can_be(
+    make: Callable[[str], BaseException], first: str, later: str
+) -> None:
+    error = raised(make("x"))
+    assert text_of(error) == first
+    assert text_of(error) == later
+    assert describe(error) == f"{make.__name__}: {later}"
+    assert trace_of(error)
+
+
+@pytest.mark.parametrize("of", ["x", 20 * "word " + "\n", "\ud800", "\x1b"])
+def test_a_text_of_megabytes_is_cut_and_costs_no_time(of: str) -> None:
+    error = raised(ValueError(of * (LONG // len(of))))
+    began = time.process_time()
+    text, failure = text_of(error), failure_of(error)
+    assert time.process_time() - began < 0.5
+    assert len(text) == LONGEST_TEXT
+    assert text.endswith("characters in all)")
+    assert failure.text == text
+    assert len(trace_of(error)) <= 20_000
+
+
+def test_a_long_text_says_how_long_it_was() -> None:
+    assert text_of(ValueError("x" * 4000)) == "x" * 4000
+    note = "… (cut; 4001 characters in all)"
+    assert text_of(ValueError("x" * 4001)) == "x" * (4000 - len(note)) + note
+
+
+def test_a_traceback_keeps_its_frames_beside_a_text_of_megabytes() -> None:
+    def fail() -> None:
+        raise ValueError("x" * LONG) from KeyError("y" * LONG)
+
+    with pytest.raises(ValueError, match="xxx") as failed:
+        fail()
+    trace = trace_of(failed.value)
+    assert "in fail" in trace
+    assert trace.startswith("KeyError: 'yyy")
+    assert "direct cause of the following exception:\n\nTraceback" in trace
+    assert trace.endswith("characters in all)")
