@@ -12,8 +12,13 @@ ObserverTimedOut         one attempt took too long; like what the observer raise
 ObserverRaised           it raised what would end a process; like any other exception of it
 """
 
+from collections import deque
+from collections.abc import Iterator
+
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import Failure, UserError
+
+_MOST_ERRORS = 1000  # of one failure that are looked at
 
 
 class ObserverError(Failure):
@@ -79,7 +84,7 @@ class ObserverStuck(ObserverError):
 
 
 class ObserverExhausted(ObserverError):
-    """It raised ``MemoryError`` on every attempt, and this process may be what leaks."""
+    """It ran out of memory on every attempt, and this process may be what leaks."""
 
     def __init__(self, range_id: RangeId, reason: str) -> None:
         super().__init__(range_id, reason)
@@ -150,3 +155,29 @@ class ObserverRaised(Exception):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}" if self.text else self.kind
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Return whether there is a ``MemoryError`` in it: in a group, or as what it came of."""
+    left, seen = deque([error]), set[int]()
+    try:
+        while left and len(seen) < _MOST_ERRORS:
+            one = left.popleft()
+            if isinstance(one, MemoryError):
+                return True
+            if id(one) not in seen:
+                seen.add(id(one))
+                left.extend(_within(one))
+    except BaseException:  # noqa: BLE001 - the border to the user's code
+        return False
+    return False
+
+
+def _within(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors that a traceback shows with it."""
+    if isinstance(error, BaseExceptionGroup):
+        yield from error.exceptions
+    if error.__cause__ is not None:
+        yield error.__cause__
+    elif error.__context__ is not None and not error.__suppress_context__:
+        yield error.__context__

@@ -31,6 +31,7 @@ from changefeed.observers.errors import (
     ObserverExhausted,
     ObserverFailed,
     ObserverStuck,
+    ran_out_of_memory,
 )
 from changefeed.observers.observer import CloseReason, Observer
 
@@ -121,7 +122,7 @@ class Delivery:
 
         Raise ``ObserverExhausted`` where only a fresh process can help.
         """
-        if isinstance(failed.__cause__, MemoryError):
+        if ran_out_of_memory(failed):
             raise ObserverExhausted(self._owned.range_id, failed.reason) from failed
         if self._settings.observer.on_failure == "stop-range":
             return self._pause(str(failed))

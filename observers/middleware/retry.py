@@ -15,7 +15,7 @@ import tenacity
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.error_text import describe
-from changefeed.observers.errors import ObserverError, ObserverFailed
+from changefeed.observers.errors import ObserverError, ObserverFailed, ran_out_of_memory
 from changefeed.observers.observer import CloseReason, Context, Observer
 
 _ATTEMPTS_WITHOUT_MEMORY = 3
@@ -61,9 +61,9 @@ class Retrying:
     """Calls ``open`` and ``process`` again while they raise; never ``close``.
 
     When the attempts are used up it raises ``ObserverFailed``; after three that ran out of
-    memory, however many there are. An ``ObserverError`` from
-    within passes through: somebody there has decided already. Cancellation ends it at
-    once, also in the middle of a delay. It logs nothing: ``on_retry`` is called.
+    memory, however many there are. An ``ObserverError`` from within passes through: somebody
+    there has decided already. Cancellation ends it at once, also in the middle of a delay. It
+    logs nothing: ``on_retry`` is called.
     """
 
     def __init__(
@@ -107,7 +107,11 @@ class Retrying:
         except Exception as error:
             if not _is_worth_a_retry(error):
                 raise
-            await self._try_again(context, sequences, call, error)
+            first = error
+        else:
+            return
+        # Not within the handler: to later errors, the first would be what they came of.
+        await self._try_again(context, sequences, call, first)
 
     async def _try_again(
         self,
@@ -162,7 +166,7 @@ class _StopWithoutMemory(tenacity.stop_after_attempt):
 
     def __call__(self, state: tenacity.RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome is not None else None
-        return isinstance(error, MemoryError) and super().__call__(state)
+        return error is not None and ran_out_of_memory(error) and super().__call__(state)
 
 
 def _is_worth_a_retry(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ _BOUNDARY = "tests/unit/observers/middleware/test_boundary.py"
 _FAILING = "tests/unit/host/workers/test_failing_observers.py"
 _MAIN_TASK = "tests/unit/runtime/test_main_task.py"
 _TEXT = "tests/unit/observers/test_error_text.py"
+_ERRORS = "tests/unit/observers/test_errors.py"
 
 OBSERVERS = (
     Mutant(
@@ -144,7 +145,7 @@ OBSERVERS = (
         name="the changes of one key in several lanes",
         file="observers/middleware/concurrency.py",
         before="        shares[lane_of[change.key]].append(change)\n",
-        after="        shares[change.sequence % lanes].append(change)\n",
+        after="        shares[change.sequence % partitions].append(change)\n",
         rule=9,
         tests=(_BY_KEY,),
     ),
@@ -463,16 +464,67 @@ OBSERVERS = (
     Mutant(
         name="an observer without memory is called for ever",
         file="observers/middleware/retry.py",
-        before="return isinstance(error, MemoryError) and super()",
+        before="return error is not None and ran_out_of_memory(error) and super()",
         after="return error is None and super()",
         rule=10,
-        tests=(_FAILING,),
+        tests=(_RETRYING, _FAILING),
+    ),
+    Mutant(
+        name="an observer without memory is called as often as attempts are set",
+        file="observers/middleware/retry.py",
+        before="                _StopWithoutMemory(_ATTEMPTS_WITHOUT_MEMORY),\n",
+        after="                _StopWithoutMemory(limit or _ATTEMPTS_WITHOUT_MEMORY),\n",
+        rule=10,
+        tests=(_RETRYING,),
+    ),
+    Mutant(
+        name="of a group of errors, one about memory is not seen",
+        file="observers/errors.py",
+        before="        yield from error.exceptions\n",
+        after="        yield from ()\n",
+        rule=10,
+        tests=(_ERRORS, _FAILING),
+    ),
+    Mutant(
+        name="an error about memory behind another is not seen",
+        file="observers/errors.py",
+        before="        yield error.__cause__\n",
+        after="        yield from ()\n",
+        rule=10,
+        tests=(_ERRORS, _FAILING),
+    ),
+    Mutant(
+        name="errors that cause each other are followed for ever",
+        file="observers/errors.py",
+        before="while left and len(seen) < _MOST_ERRORS:",
+        after="while left:",
+        rule=10,
+        tests=(_ERRORS,),
+    ),
+    Mutant(
+        name="a later attempt fails because of the first",
+        file="observers/middleware/retry.py",
+        before="            first = error\n",
+        after="            first = error\n"
+        "            return await self._try_again(context, sequences, call, first)\n",
+        rule=10,
+        tests=(_RETRYING,),
     ),
     Mutant(
         name="an observer without memory keeps its range",
         file="host/workers/delivery.py",
-        before="        if isinstance(failed.__cause__, MemoryError):\n",
+        before="        if ran_out_of_memory(failed):\n",
         after="        if failed is None:\n",
+        rule=10,
+        tests=(_FAILING,),
+    ),
+    Mutant(
+        name="a range whose observer has no memory is paused",
+        file="host/workers/delivery.py",
+        before="        if ran_out_of_memory(failed):\n",
+        after='        if self._settings.observer.on_failure == "stop-range":\n'
+        "            return self._pause(str(failed))\n"
+        "        if ran_out_of_memory(failed):\n",
         rule=10,
         tests=(_FAILING,),
     ),

@@ -490,12 +490,37 @@ async def test_an_observer_that_cancels_itself_is_called_again_later_and_later()
         assert (await stage.lease()).epoch == 1  # it was never given up and taken again
 
 
-async def test_an_observer_without_memory_ends_its_host_and_gives_up_the_range() -> None:
+def caused_by_missing_memory() -> BaseException:
+    error = RuntimeError("cannot sort the batch")
+    error.__cause__ = MemoryError()
+    return error
+
+
+@pytest.mark.parametrize(
+    "observer",
+    [
+        {"retry": {"attempts": None}},
+        {"retry": {"attempts": 10}},
+        {"on_failure": "stop-range"},
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        MemoryError,
+        lambda: ExceptionGroup("tasks", [MemoryError()]),
+        lambda: BaseExceptionGroup("tasks", [MemoryError(), SystemExit()]),
+        caused_by_missing_memory,
+    ],
+)
+async def test_an_observer_without_memory_ends_its_host_and_gives_up_the_range(
+    make: Callable[[], BaseException], observer: dict[str, Any]
+) -> None:
     stage = Stage(
         feed=filled(1, 10),
-        observer={"retry": {"attempts": None}},
+        observer=observer,
         fails_on=lambda _: True,
-        raises=lambda _: MemoryError(),
+        raises=lambda _: make(),
     )
     async with stage.fleet() as fleet:
         fleet.start("a")
@@ -503,7 +528,8 @@ async def test_an_observer_without_memory_ends_its_host_and_gives_up_the_range()
             await asyncio.wait_for(fleet.running["a"], 60)
         assert len(stage.calls) == 3
         assert [reason for _, _, reason in stage.log.closed] == [CloseReason.FAILED]
-        assert (await stage.lease()).owner is None
+        lease = await stage.lease()
+        assert (lease.owner, lease.paused) == (None, None)
 
 
 # What the feed refuses

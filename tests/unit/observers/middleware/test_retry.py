@@ -83,6 +83,33 @@ async def test_when_the_attempts_are_used_up_it_says_what_failed_and_why() -> No
     assert len(inner.calls) == 3
 
 
+async def test_an_attempt_is_no_consequence_of_those_before() -> None:
+    errors = [MemoryError(), OSError(), ValueError()]
+    inner = Failing(*errors)
+    with pytest.raises(ObserverFailed):
+        await Retrying(inner, steady(attempts=3), random=Random(1)).process(CONTEXT, BATCH)
+    assert [x.__context__ for x in errors] == [None, None, None]
+
+
+@pytest.mark.parametrize("attempts", [None, 10, 4])
+async def test_after_three_attempts_without_memory_there_is_no_other(
+    attempts: int | None,
+) -> None:
+    inner = Failing(*[MemoryError()] * 9)
+    with pytest.raises(ObserverFailed, match=r"3 attempts: MemoryError"):
+        await Retrying(inner, steady(attempts), random=Random(1)).process(CONTEXT, BATCH)
+    assert len(inner.calls) == 3
+
+
+@pytest.mark.parametrize("attempts", [None, 10])
+async def test_memory_that_was_missing_and_is_there_again_ends_nothing(
+    attempts: int | None,
+) -> None:
+    inner = Failing(MemoryError(), MemoryError(), OSError(), OSError())
+    await Retrying(inner, steady(attempts), random=Random(1)).process(CONTEXT, BATCH)
+    assert len(inner.calls) == 5
+
+
 async def test_one_attempt_means_no_retry_and_nobody_is_seen_of_one() -> None:
     seen: list[int] = []
     retrying = Retrying(

@@ -1,0 +1,70 @@
+"""What is behind an error."""
+
+from collections.abc import Callable
+
+import pytest
+
+from changefeed.observers.errors import ran_out_of_memory
+
+
+def grouped() -> BaseException:
+    return ExceptionGroup("tasks", [ValueError("one"), ExceptionGroup("", [MemoryError()])])
+
+
+def caused() -> BaseException:
+    error = RuntimeError("cannot sort the batch")
+    error.__cause__ = grouped()
+    return error
+
+
+def while_handling(*, hidden: bool = False) -> BaseException:
+    error = KeyError("x")
+    error.__context__ = MemoryError()
+    error.__suppress_context__ = hidden
+    return error
+
+
+def around_in_a_circle() -> BaseException:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    return first
+
+
+def behind(number: int) -> BaseException:
+    error: BaseException = MemoryError()
+    for _ in range(number):
+        further = ValueError()
+        further.__cause__ = error
+        error = further
+    return error
+
+
+class Opaque(ValueError):
+    def __getattribute__(self, name: str) -> object:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("make", [MemoryError, grouped, caused, while_handling])
+def test_memory_that_is_missing_is_found_in_groups_and_behind_other_errors(
+    make: Callable[[], BaseException],
+) -> None:
+    assert ran_out_of_memory(make())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        ValueError,
+        lambda: while_handling(hidden=True),
+        around_in_a_circle,
+        Opaque,
+        lambda: ExceptionGroup("", [Opaque()]),
+    ],
+)
+def test_memory_that_is_not_missing_is_not_found(make: Callable[[], BaseException]) -> None:
+    assert not ran_out_of_memory(make())
+
+
+def test_a_chain_of_errors_is_followed_so_far() -> None:
+    assert ran_out_of_memory(behind(999))
+    assert not ran_out_of_memory(behind(100_000))
