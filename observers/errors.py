@@ -9,7 +9,7 @@ ObserverError
 └── DeadLettersRefused   they cannot be kept there: stop, and report it
 DeadLettersUnavailable   where they are kept cannot be opened now: ask again
 ObserverTimedOut         one attempt took too long; like what the observer raises itself
-ObserverRaised           it raised what would end a process; like any other exception of it
+ObserverRaised           it raised something in one attempt; it may be repeated
 """
 
 from collections import deque
@@ -143,9 +143,9 @@ class ObserverTimedOut(Exception):
 
 
 class ObserverRaised(Exception):
-    """An attempt raised what is no plain exception, or what cannot be printed.
+    """What the user's code has raised in one attempt is the cause; it may be anything.
 
-    ``kind`` and ``text`` describe the cause: its class, and what it says if it can.
+    ``kind`` and ``text`` describe it, as plain text: its class, and what it says if it can.
     """
 
     def __init__(self, kind: str, text: str) -> None:

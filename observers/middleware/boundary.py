@@ -1,10 +1,11 @@
-"""What users' code raises goes no further than here in a form that could end a host.
+"""What users' code raises goes no further than here: outside it is an ``ObserverRaised``.
 
 Everything but a cancellation of ours is a failure of the observer, to be tried again,
 isolated and put aside like any other: ``SystemExit`` of a library that calls ``sys.exit``,
 ``KeyboardInterrupt``, ``GeneratorExit``, the panics of extensions in Rust, and a
-``CancelledError`` that comes from the user's own tasks. So is an exception that cannot be
-printed, because those who report it print it.
+``CancelledError`` that comes from the user's own tasks. So are our own errors, which mean
+something else where we raise them: an observer may call our clients, and raise what it likes.
+Nobody outside has to look at an object of the user's, which may not even let itself be printed.
 
 A cancellation is ours if somebody has asked the task that makes the call to end since it
 began (``Task.cancelling``): a worker that stops, a time limit, the deadline of a handoff. What
@@ -27,7 +28,7 @@ from changefeed.observers.observer import CloseReason, Context, Observer
 
 
 class ErrorBoundary:
-    """Raises ``ObserverRaised`` for what is no plain exception."""
+    """Raises ``ObserverRaised``, and nothing else but our own cancellations."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -55,10 +56,6 @@ async def _contained(call: Callable[[], Awaitable[None]]) -> None:
         if not _is_running(task):  # the coroutine is being thrown away
             raise
         raise ObserverRaised(kind_of(error), text_of(error)) from error
-    except Exception as error:
-        if _is_printable(error):
-            raise
-        raise ObserverRaised(kind_of(error), text_of(error)) from error
     except BaseException as error:
         raise ObserverRaised(kind_of(error), text_of(error)) from error
 
@@ -68,11 +65,3 @@ def _is_running(task: "asyncio.Task[None] | None") -> bool:
         return task is not None and asyncio.current_task() is task
     except RuntimeError:  # no event loop runs any more
         return False
-
-
-def _is_printable(error: Exception) -> bool:
-    try:
-        str(error)
-    except BaseException:  # noqa: BLE001 - the border to the user's code
-        return False
-    return True

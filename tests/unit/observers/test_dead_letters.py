@@ -260,7 +260,7 @@ async def test_a_letter_whose_replay_fails_stays() -> None:
 
     letters, calls = MemoryDeadLetters(), list[object]()
     await letters.put(letter(5))
-    with pytest.raises(ValueError, match="still not"):
+    with pytest.raises(ObserverRaised, match="ValueError: still not"):
         await replay(letters, letter(5), adapt(Unable, {"calls": calls}))
     assert calls[-1] is CloseReason.FAILED
     assert await letters.list() == [letter(5)]

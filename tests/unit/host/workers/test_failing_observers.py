@@ -19,10 +19,12 @@ from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause, resume
 from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters, Origin
+from changefeed.observers.error_text import kind_of
 from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import Fleet, Log, LoggingObserver
+from tests.support.our_errors import OUR_ERRORS
 from tests.support.proxies import proxied
 
 SETTLED = 25.0
@@ -340,32 +342,34 @@ class Unprintable(ValueError):
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize(
-    "kind",
+    "error",
     [
-        SystemExit,
-        KeyboardInterrupt,
-        GeneratorExit,
-        PanicException,
-        asyncio.CancelledError,
-        Unprintable,
-        MemoryError,
+        SystemExit(),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        PanicException(),
+        asyncio.CancelledError(),
+        Unprintable(),
+        MemoryError(),
+        *OUR_ERRORS,
     ],
+    ids=kind_of,
 )
 async def test_whatever_a_poison_change_raises_it_is_put_aside_and_no_host_ends(
-    kind: type[BaseException], concurrency: int
+    error: BaseException, concurrency: int
 ) -> None:
     stage = Stage(
         feed=filled(2, 200),
         observer={**DEAD_LETTER, "concurrency": concurrency, "retry": {"attempts": 2}},
         fails_on=number_in(77),
-        raises=lambda _: kind(),
+        raises=lambda _: error,
     )
     async with stage.fleet() as fleet:
         for name in "ab":
             fleet.start(name)
         await asyncio.sleep(100)
         assert await stage.put_aside() == [77]
-        assert [x.failure.kind for x in await stage.letters.list()] == [kind.__name__]
+        assert [x.failure.kind for x in await stage.letters.list()] == [kind_of(error)]
         assert sorted(stage.delivered()) == [n for n in range(200) if n != 77]
         assert {x.epoch for x in await stage.container.list()} <= {1, 2}
         assert not any(x.done() for x in fleet.running.values())
@@ -476,12 +480,12 @@ async def test_whatever_a_close_raises_the_lease_is_released(kind: type[BaseExce
         assert [reason for _, _, reason in stage.log.closed] == [CloseReason.STOPPING]
 
 
-async def test_an_observer_that_cancels_itself_is_called_again_later_and_later() -> None:
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), *OUR_ERRORS], ids=kind_of)
+async def test_an_observer_that_decides_for_its_host_is_called_again_later_and_later(
+    error: BaseException,
+) -> None:
     stage = Stage(
-        feed=filled(1, 10),
-        observer={},
-        fails_on=lambda _: True,
-        raises=lambda _: asyncio.CancelledError(),
+        feed=filled(1, 10), observer={}, fails_on=lambda _: True, raises=lambda _: error
     )
     async with stage.fleet() as fleet:
         fleet.start("a")

@@ -1,0 +1,82 @@
+"""One of each of our errors, as an observer may raise it that calls our clients."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from changefeed.feeds.errors import (
+    FeedError,
+    FeedRefused,
+    FeedUnavailable,
+    RangeDamaged,
+    RangeRefused,
+    RangeUnknown,
+)
+from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
+from changefeed.host.balancing.membership import NameTaken
+from changefeed.host.stop_incomplete import StopIncomplete
+from changefeed.leases.errors import (
+    CheckpointMissing,
+    ContainerError,
+    ContainerRefused,
+    ContainerUnavailable,
+    LeaseConflict,
+    LeaseError,
+    LeaseGone,
+    LeaseLost,
+    MemberConflict,
+)
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.observers.errors import (
+    DeadLettersRefused,
+    DeadLettersUnavailable,
+    LeaseFenced,
+    LetterConflict,
+    ObserverError,
+    ObserverExhausted,
+    ObserverFailed,
+    ObserverRaised,
+    ObserverRefused,
+    ObserverStuck,
+    ObserverTimedOut,
+)
+from changefeed.runtime.cancellation import CancelledByClient
+from changefeed.runtime.errors import Failure, UserError
+
+_R0 = RangeId("r0")
+_LEASE = Lease(range=FeedRange(id=_R0))
+_MEMBER = Member(name=HostName("a"), incarnation=Incarnation("1"))
+
+OUR_ERRORS: Final[Sequence[Exception]] = (
+    Failure("x"),
+    UserError("x"),
+    CancelledByClient("x"),
+    FeedError("x"),
+    FeedUnavailable("x"),
+    FeedRefused("x"),
+    RangeRefused(_R0, "x"),
+    RangeDamaged(_R0, "x"),
+    RangeUnknown(_R0),
+    RangeEnded(_R0, ()),
+    LeaseError(_LEASE, "x"),
+    LeaseConflict(_LEASE, "x"),
+    LeaseGone(_LEASE, "x"),
+    LeaseLost(_LEASE, "x"),
+    MemberConflict(_MEMBER, "x"),
+    ContainerError("x"),
+    ContainerUnavailable("x"),
+    ContainerRefused("x"),
+    CheckpointMissing(_LEASE),
+    NameTaken(HostName("a"), Incarnation("1")),
+    StopIncomplete([_R0], []),
+    ObserverError("x"),
+    ObserverRefused("x"),
+    ObserverFailed(_R0, (1, 2), 3, "x"),
+    ObserverStuck(_R0, "process", 15.0),
+    ObserverExhausted(_R0, "x"),
+    ObserverTimedOut("process", 10.0),
+    ObserverRaised("ValueError", "x"),
+    LeaseFenced("x"),
+    DeadLettersRefused("x"),
+    DeadLettersUnavailable("x"),
+    LetterConflict("x", "letters.db"),
+)
