@@ -9,6 +9,7 @@ from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.cancellation import cancelled_on_request
 
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
@@ -161,7 +162,8 @@ class WorkerPool:
         task = asyncio.current_task()
         assert task is not None, "a coroutine that runs has a task"
         try:
-            await worker.run()
+            with cancelled_on_request():  # else the worker of a range could end in silence
+                await worker.run()
         except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)
         finally:

@@ -7,14 +7,16 @@ isolated and put aside like any other: ``SystemExit`` of a library that calls ``
 something else where we raise them: an observer may call our clients, and raise what it likes.
 Nobody outside has to look at an object of the user's, which may not even let itself be printed.
 
-A cancellation is ours if somebody has asked the task that makes the call to end since it
-began (``Task.cancelling``): a worker that stops, a time limit, the deadline of a handoff. What
-was asked before does not count: up to Python 3.12 a ``TaskGroup`` of the user's own, in which
-something fails, leaves such a request behind.
+Each call is made in a task of its own. A cancellation from outside that task is ours; if it
+ends cancelled without one, that is the observer's doing: ``asyncio.current_task().cancel()``,
+a library that cancels to end a wait, what a ``TaskGroup`` leaves behind. Ours are passed on,
+each of them, and the call is waited for until it has ended. What it makes of them is no
+success: it may have swallowed one with its work half done.
 
-Limits: a task that the user's code starts by itself is not called from here. If that raises
-``SystemExit`` or ``KeyboardInterrupt``, asyncio ends the event loop with it; processes of ours
-run theirs on (``runtime/main_task.py``).
+Limits: what is bound to a task does not last from one call to the next, as a cancel scope of
+anyio or a context variable. A task that the user's code starts by itself is not called from
+here. If that raises ``SystemExit`` or ``KeyboardInterrupt``, asyncio ends the event loop with
+it; processes of ours run theirs on (``runtime/main_task.py``).
 """
 
 import asyncio
@@ -25,6 +27,7 @@ from changefeed.feeds.feed import Change
 from changefeed.observers.error_text import kind_of, text_of
 from changefeed.observers.errors import ObserverRaised
 from changefeed.observers.observer import CloseReason, Context, Observer
+from changefeed.observers.unawaited import log_what_nobody_awaits
 
 
 class ErrorBoundary:
@@ -44,20 +47,40 @@ class ErrorBoundary:
 
 
 async def _contained(call: Callable[[], Awaitable[None]]) -> None:
+    task = asyncio.create_task(_raising(call))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+            task.cancel()
+    if cancelled is not None:
+        log_what_nobody_awaits(task)
+        raise cancelled
+    try:
+        task.result()
+    except asyncio.CancelledError as error:
+        raise _raised(error) from error
+
+
+async def _raising(call: Callable[[], Awaitable[None]]) -> None:
+    """Make the call. No task may end with what ends an event loop, such as ``SystemExit``."""
     task = asyncio.current_task()
-    before = 0 if task is None else task.cancelling()
     try:
         await call()
-    except asyncio.CancelledError as error:
-        if task is None or task.cancelling() > before:
-            raise
-        raise ObserverRaised(kind_of(error), text_of(error)) from error
+    except asyncio.CancelledError:
+        raise
     except GeneratorExit as error:
         if not _is_running(task):  # the coroutine is being thrown away
             raise
-        raise ObserverRaised(kind_of(error), text_of(error)) from error
+        raise _raised(error) from error
     except BaseException as error:
-        raise ObserverRaised(kind_of(error), text_of(error)) from error
+        raise _raised(error) from error
+
+
+def _raised(error: BaseException) -> ObserverRaised:
+    return ObserverRaised(kind_of(error), text_of(error))
 
 
 def _is_running(task: "asyncio.Task[None] | None") -> bool:

@@ -16,6 +16,7 @@ _BOUNDARY = "tests/unit/observers/middleware/test_boundary.py"
 _FAILING = "tests/unit/host/workers/test_failing_observers.py"
 _MAIN_TASK = "tests/unit/runtime/test_main_task.py"
 _TEXT = "tests/unit/observers/test_error_text.py"
+_STACK = "tests/unit/observers/middleware/test_stack.py"
 _ERRORS = "tests/unit/observers/test_errors.py"
 
 OBSERVERS = (
@@ -336,18 +337,57 @@ OBSERVERS = (
     Mutant(
         name="a cancellation of the observer's own is taken for ours",
         file="observers/middleware/boundary.py",
-        before="        if task is None or task.cancelling() > before:\n",
-        after="        if task is not None:\n",
+        before="    try:\n        task.result()\n    except asyncio.CancelledError as error:\n"
+        "        raise _raised(error) from error\n",
+        after="    task.result()\n",
         rule=10,
         tests=(_BOUNDARY,),
     ),
     Mutant(
-        name="what a TaskGroup of the observer's leaves behind is a cancellation of ours",
+        name="an observer is called in the task of its worker",
         file="observers/middleware/boundary.py",
-        before="before = 0 if task is None else task.cancelling()",
-        after="before = 0",
+        before="    task = asyncio.create_task(_raising(call))\n",
+        after="    return await _raising(call)\n    task = asyncio.current_task()\n",
         rule=10,
         tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="what swallows a cancellation of ours is done",
+        file="observers/middleware/boundary.py",
+        before="        raise cancelled\n",
+        after="        task.result()\n",
+        rule=11,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="only the first cancellation reaches the observer",
+        file="observers/middleware/boundary.py",
+        before="            cancelled = error\n            task.cancel()\n",
+        after="            if cancelled is None:\n                task.cancel()\n"
+        "            cancelled = error\n",
+        rule=11,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="the boundary is around the time limit",
+        file="observers/middleware/stack.py",
+        before="FencedObserver(ErrorBoundary(self.make()), gate)\n"
+        "        if self.settings.timeout is not None:\n"
+        "            observer = TimeLimitedObserver(observer, self.settings.timeout)\n",
+        after="FencedObserver(self.make(), gate)\n"
+        "        if self.settings.timeout is not None:\n"
+        "            observer = TimeLimitedObserver(observer, self.settings.timeout)\n"
+        "        observer = ErrorBoundary(observer)\n",
+        rule=10,
+        tests=(f"{_STACK}::test_the_fence_ends_the_attempts",),
+    ),
+    Mutant(
+        name="a worker that is cancelled by what it calls ends in silence",
+        file="host/workers/pool.py",
+        before="            with cancelled_on_request():",
+        after="            if True:",
+        rule=10,
+        tests=("tests/unit/host/workers/test_pool.py",),
     ),
     Mutant(
         name="a library that exits ends the host",

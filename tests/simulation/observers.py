@@ -32,6 +32,14 @@ class Panic(BaseException):
     """As extensions in Rust raise it: no ``Exception``."""
 
 
+def cancelled_by_itself() -> BaseException:
+    """Cancel the task that the observer is called in, and return what comes of that."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    return asyncio.CancelledError()
+
+
 ERRORS: Final[Sequence[Callable[[], BaseException]]] = (
     lambda: RuntimeError("the observer does not feel like it"),
     TimeoutError,
@@ -44,7 +52,7 @@ HARD_ERRORS: Final[Sequence[Callable[[], BaseException]]] = (
     lambda: SystemExit(3),
     KeyboardInterrupt,
     GeneratorExit,
-    asyncio.CancelledError,
+    cancelled_by_itself,
 )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -42,6 +43,7 @@ class Stage:
         f"cannot take {x.sequence}"
     )
     pace: float = 0.0
+    make: Callable[["Stage"], Any] | None = None
     container: MemoryLeases = field(default_factory=MemoryLeases)
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
     log: Log = field(default_factory=Log)
@@ -55,7 +57,7 @@ class Stage:
             self.container,
             parts={"observer": self.observer, "feed": feed},
             make_observer=wrap(
-                lambda: Failing(self),
+                lambda: (self.make or Failing)(self),
                 settings,
                 HostEvents(HostName("fleet")),
                 Random(1),
@@ -461,18 +463,8 @@ async def test_whatever_a_close_raises_the_lease_is_released(kind: type[BaseExce
             await super().close(context, reason)
             raise kind
 
-    stage = Stage(feed=filled(1, 10), observer={})
-    fleet = Fleet(
-        stage.feed,
-        stage.container,
-        make_observer=wrap(
-            lambda: Closing(stage),
-            ObserverSettings(),
-            HostEvents(HostName("fleet")),
-            Random(1),
-        ),
-    )
-    async with fleet:
+    stage = Stage(feed=filled(1, 10), observer={}, make=Closing)
+    async with stage.fleet() as fleet:
         fleet.start("a")
         await asyncio.sleep(10)
         await fleet.stop("a")
@@ -492,6 +484,63 @@ async def test_an_observer_that_decides_for_its_host_is_called_again_later_and_l
         await asyncio.sleep(600)
         assert 10 < len(stage.calls) < 100
         assert (await stage.lease()).epoch == 1  # it was never given up and taken again
+
+
+def cancelling_itself(error: BaseException) -> BaseException:
+    """Cancel the task that the observer is called in."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    return error
+
+
+@pytest.mark.parametrize("observer", [{}, {"concurrency": 4}, {"timeout": 5.0}])
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), ValueError("x")], ids=kind_of)
+async def test_an_observer_that_cancels_its_own_task_is_called_again_later_and_later(
+    error: BaseException, observer: dict[str, Any]
+) -> None:
+    stage = Stage(
+        feed=filled(1, 10),
+        observer=observer,
+        fails_on=lambda _: True,
+        raises=lambda _: cancelling_itself(error),
+    )
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(600)
+        lanes = observer.get("concurrency", 1)
+        assert 10 < len(stage.calls) / lanes < 100
+        lease = await stage.lease()
+        assert (lease.owner, lease.epoch) == ("a", 1)
+        assert lease.health.failing_since is not None
+        assert {reason for _, _, reason in stage.log.closed} == {CloseReason.FAILED}
+
+
+@pytest.mark.parametrize("observer", [{}, {"concurrency": 4}, {"timeout": 3600.0}])
+async def test_what_an_observer_makes_of_the_deadline_of_a_handoff_does_not_count_as_done(
+    observer: dict[str, Any],
+) -> None:
+    class Swallowing(Failing):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            if context.host == "a":
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(1e6)
+                return
+            await super().process(context, changes)
+
+    stage = Stage(feed=filled(2, 20), observer=observer, make=Swallowing)
+    async with stage.fleet() as fleet:
+        fleet.start("a")
+        await asyncio.sleep(10)
+        fleet.start("b")
+        await asyncio.sleep(600)
+        owners = await fleet.owners()
+        assert set(owners.values()) == {"a", "b"}
+        (moved,) = [x for x, owner in owners.items() if owner == "b"]
+        there_are = await stage.feed.lag(moved, START)
+        assert there_are > 0
+        assert {host for host, _, _ in stage.log.delivered} == {"b"}
+        assert stage.log.times == {(moved, n): 1 for n in range(1, there_are + 1)}
 
 
 def caused_by_missing_memory() -> BaseException:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import FeedRange
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.observer import CloseReason
+from changefeed.observers.middleware.fence import Fence
+from changefeed.observers.observer import CloseReason, Observer
+from changefeed.runtime.cancellation import CancelledByClient
 from tests.support.fleet import Fleet
 from tests.support.proxies import proxied
 
@@ -51,3 +54,18 @@ async def test_what_asking_again_cannot_mend_stops_the_host_and_is_raised() -> N
         assert asyncio.get_running_loop().time() < 15
         assert set((await fleet.owners()).values()) == {None}
         assert len(fleet.log.closed) == 3
+
+
+async def test_a_worker_that_is_cancelled_though_nobody_asked_for_it_stops_the_host() -> None:
+    calls = iter(range(10))
+
+    def cancels(_range: FeedRange, _gate: Fence) -> Observer:
+        next(calls)  # at most so often: without a rest in between, no time would pass
+        raise asyncio.CancelledError
+
+    container = MemoryLeases()
+    async with Fleet(MemoryFeed(2), container, make_observer=cancels) as fleet:
+        fleet.start("a")
+        with pytest.raises(CancelledByClient):
+            await asyncio.wait_for(fleet.running["a"], 60)
+        assert set((await fleet.owners()).values()) == {None}

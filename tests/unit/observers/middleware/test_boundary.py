@@ -1,8 +1,13 @@
 """Whatever users' code raises is a failure of the observer, and no end of a host."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import gc
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +25,7 @@ from changefeed.observers.errors import ObserverRaised
 from changefeed.observers.middleware.boundary import ErrorBoundary
 from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason
+from tests.support.logs import captured_logs
 from tests.support.observing import RememberingContext, change
 from tests.support.our_errors import OUR_ERRORS
 
@@ -133,6 +139,143 @@ async def test_the_deadline_of_a_caller_is_no_failure_of_the_observer() -> None:
             await ErrorBoundary(Sleeping()).open(CONTEXT)  # type: ignore[arg-type]
 
 
+class Calling:
+    """Does with each batch what it is told."""
+
+    def __init__(self, *calls: Callable[[], Awaitable[None]]) -> None:
+        self._calls = list(calls)
+
+    async def open(self, _context: object) -> None:
+        """Have nothing to open."""
+
+    async def process(self, _context: object, _changes: object) -> None:
+        await self._calls.pop(0)()
+
+    async def close(self, _context: object, _reason: object) -> None:
+        """Have nothing to close."""
+
+
+def cancel_myself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+async def cancels_itself() -> None:
+    cancel_myself()
+    await asyncio.sleep(1)
+
+
+async def cancels_itself_and_returns() -> None:
+    cancel_myself()
+
+
+async def cancels_itself_later() -> None:
+    asyncio.get_running_loop().call_later(1, asyncio.current_task().cancel)  # type: ignore[union-attr]
+    await asyncio.sleep(3600)
+
+
+async def cancels_itself_and_fails() -> None:
+    cancel_myself()
+    raise ValueError("after that")
+
+
+async def times_out_as_libraries_did() -> None:
+    with suppress(asyncio.CancelledError):
+        await cancels_itself_later()
+    raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (cancels_itself, "CancelledError"),
+        (cancels_itself_and_returns, "CancelledError"),
+        (cancels_itself_later, "CancelledError"),
+        (cancels_itself_and_fails, "ValueError"),
+        (times_out_as_libraries_did, "TimeoutError"),
+    ],
+)
+async def test_an_observer_that_cancels_its_own_task_has_failed_and_no_more(
+    call: Callable[[], Awaitable[None]], kind: str
+) -> None:
+    boundary = ErrorBoundary(Calling(call, partial(asyncio.sleep, 1)))
+    with pytest.raises(ObserverRaised) as raised:
+        await boundary.process(CONTEXT, [])
+    assert raised.value.kind == kind
+    assert raised.value.__cause__ is not None
+    await boundary.process(CONTEXT, [])
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def ended(call: Callable[[], Awaitable[None]], *, cancelled_at: Sequence[int]) -> float:
+    """Return when a call ended that was cancelled then, as it must."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    task = asyncio.ensure_future(ErrorBoundary(Calling(call)).process(CONTEXT, []))
+    for at in cancelled_at:
+        await asyncio.sleep(began + at - clock())
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return clock() - began
+
+
+async def swallows() -> None:
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(3600)
+
+
+async def cleans_up() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        await asyncio.sleep(10)
+
+
+async def fails_when_cancelled() -> None:
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        raise OSError("cannot clean up") from None
+
+
+async def test_what_swallows_a_cancellation_of_ours_has_not_done_its_work() -> None:
+    assert await ended(swallows, cancelled_at=[1]) == 1
+
+
+async def test_a_call_has_the_time_that_it_takes_to_end_and_is_cancelled_each_time() -> None:
+    assert await ended(cleans_up, cancelled_at=[1]) == 11
+    assert await ended(cleans_up, cancelled_at=[1, 3]) == 3
+
+
+async def test_a_cancellation_of_ours_stays_one_beside_one_of_the_observers() -> None:
+    assert await ended(cancels_itself_later, cancelled_at=[1]) == 1
+
+
+async def test_what_it_raises_when_we_cancel_it_is_in_the_log() -> None:
+    with captured_logs() as logs:
+        await ended(fails_when_cancelled, cancelled_at=[1])
+    assert [(x["event"], x["kind"], x["error"]) for x in logs] == [
+        ("observer failed after it was cancelled", "OSError", "cannot clean up")
+    ]
+
+
+async def test_the_observer_sees_the_context_of_its_caller() -> None:
+    seen: list[str] = []
+    place = ContextVar[str]("place")
+
+    async def look() -> None:
+        seen.append(place.get())
+
+    boundary = ErrorBoundary(Calling(look))
+    place.set("in the span of the batch")
+    await boundary.process(CONTEXT, [])
+    assert seen == ["in the span of the batch"]
+
+
 async def test_a_cancelled_error_of_the_observers_own_is_a_failure_within_a_time_limit() -> (
     None
 ):
@@ -174,3 +317,21 @@ async def test_a_coroutine_that_is_thrown_away_ends_in_silence() -> None:
     call.send(None)
     with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
         elsewhere.submit(call.close).result()
+
+
+@pytest.mark.real_time
+def test_a_call_whose_loop_is_thrown_away_ends_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # it says that a task was pending
+    call = loop.create_task(ErrorBoundary(Sleeping()).open(CONTEXT))  # type: ignore[arg-type]
+    for _ in range(2):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    loop.close()
+    del call, loop
+    gc.collect()
+    assert said == []
