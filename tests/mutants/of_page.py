@@ -86,7 +86,7 @@ PAGE = (
     Mutant(
         name="a replay says that its own border raised",
         file="host/operations/letters.py",
-        before="{kind_of(error)}: {text_of(error)}",
+        before="{describe(error)}",
         after="{type(error).__name__}: {error}",
         rule=0,
         tests=("tests/unit/host/test_replaying_letters.py",),
