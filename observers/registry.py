@@ -13,7 +13,8 @@ The price is that such a module hides it, which is said when something is missin
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial, reduce
 from importlib.metadata import EntryPoint, entry_points
@@ -23,6 +24,7 @@ from types import ModuleType
 from typing import Any, TypeVar, overload
 
 from changefeed.observers.adapters import adapt
+from changefeed.observers.error_text import describe
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import ObserverFactory
 
@@ -121,8 +123,9 @@ def _registered_in(name: str) -> Any:
         return None
     _look_here()
     try:
-        if find_spec(name) is None:
-            return None
+        with _importing(name, but=(ImportError, ValueError)):  # the package that it is in
+            if find_spec(name) is None:
+                return None
     except (ImportError, ValueError):
         return None
     module = _module(name)
@@ -156,7 +159,8 @@ def _local(top: str, here: Path) -> str | None:
 
 def _module(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with _importing(name, but=(ModuleNotFoundError,)):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _broken(name, error) from error
@@ -164,14 +168,25 @@ def _module(name: str) -> ModuleType:
             f"there is no module {error.name!r}{_hidden(name)}; looked in {Path.cwd()} and on "
             f"the path of {sys.executable}"
         ) from error
-    except (Exception, SystemExit) as error:
+
+
+@contextmanager
+def _importing(name: str, *, but: tuple[type[BaseException], ...]) -> Iterator[None]:
+    """Refuse what the user's module raises, whatever it is, except Ctrl-C and ``but``."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except but:
+        raise
+    except BaseException as error:
         raise _broken(name, error) from error
 
 
 def _broken(name: str, error: BaseException) -> ObserverRefused:
     file, line = _where(error)
     return ObserverRefused(
-        f"importing {name!r} failed at {file}, line {line}: {type(error).__name__}: {error}"
+        f"importing {name!r} failed at {file}, line {line}: {describe(error)}"
     )
 
 
@@ -186,7 +201,9 @@ def _where(error: BaseException) -> tuple[str, int | None]:
 
 def _attribute(module: ModuleType, dotted: str) -> Any:
     try:
-        return reduce(getattr, dotted.split("."), module)
+        # A module may import only then.
+        with _importing(f"{module.__name__}:{dotted}", but=(AttributeError,)):
+            return reduce(getattr, dotted.split("."), module)
     except AttributeError as error:
         names = [x for x in vars(module) if not x.startswith("_")]
         raise ObserverRefused(

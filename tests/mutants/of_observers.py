@@ -16,6 +16,7 @@ _BOUNDARY = "tests/unit/observers/middleware/test_boundary.py"
 _FAILING = "tests/unit/host/workers/test_failing_observers.py"
 _MAIN_TASK = "tests/unit/runtime/test_main_task.py"
 _TEXT = "tests/unit/observers/test_error_text.py"
+_REGISTRY = "tests/unit/observers/test_registry.py"
 _STACK = "tests/unit/observers/middleware/test_stack.py"
 _ERRORS = "tests/unit/observers/test_errors.py"
 
@@ -577,12 +578,28 @@ OBSERVERS = (
         tests=(_FAILING,),
     ),
     Mutant(
+        name="a module that panics when it is imported is a bug of ours",
+        file="observers/registry.py",
+        before="    except BaseException as error:\n        raise _broken",
+        after="    except Exception as error:\n        raise _broken",
+        rule=10,
+        tests=(_REGISTRY,),
+    ),
+    Mutant(
+        name="Ctrl-C while a module is imported is a failure of it",
+        file="observers/registry.py",
+        before="    except KeyboardInterrupt:\n        raise\n",
+        after="",
+        rule=11,
+        tests=(_REGISTRY,),
+    ),
+    Mutant(
         name="text that looks like a number is taken for one",
         file="observers/options.py",
         before="strict=annotation in _EXACT",
         after="strict=False",
         rule=10,
-        tests=("tests/unit/observers/test_registry.py",),
+        tests=(_REGISTRY,),
     ),
     Mutant(
         name="a success of the batch before blames a change",

@@ -30,6 +30,13 @@ async def save(changes):
 """
 
 
+UNPRINTABLE = """
+class Mute(BaseException):
+    def __str__(self):
+        raise ValueError
+"""
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty directory, and leave no module, path or name behind."""
@@ -114,6 +121,10 @@ def test_what_is_not_a_module_and_an_attribute_is_said_to_be_so(name: str) -> No
         ("\nimport not_installed\n", 2, "ModuleNotFoundError: No module named 'not_installed'"),
         ("def f(:\n", 1, "SyntaxError: invalid syntax"),
         ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
+        ("import asyncio\nraise asyncio.CancelledError\n", 2, "CancelledError"),
+        ("class Panic(BaseException): ...\nraise Panic('index')\n", 2, "Panic: index"),
+        (f"{UNPRINTABLE}raise Mute\n", 5, "Mute: (its text cannot be had: ValueError)"),
+        ("raise ValueError('no such town: \\ud800')", 1, "ValueError: no such town: \\ud800"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_shown_with_its_line_and_error(
@@ -126,6 +137,30 @@ def test_a_module_that_cannot_be_imported_is_shown_with_its_line_and_error(
         f"importing 'shop' failed at {here}/shop.py, line {line}: {what}"
     )
     assert type(refused.value.__cause__).__name__ == what.partition(":")[0]
+
+
+def test_what_a_package_raises_refuses_the_module_in_it(here: Path) -> None:
+    write(here, "shop/__init__.py", "class Panic(BaseException): ...\nraise Panic\n")
+    write(here, "shop/orders.py", SHOP)
+    where = f"failed at {here}/shop/__init__.py, line 2: Panic"
+    assert refusal("shop.orders:Orders") == f"importing 'shop.orders' {where}"
+    assert refusal("shop.orders") == f"importing 'shop.orders' {where}"
+
+
+def test_what_a_module_raises_that_is_asked_for_a_name_refuses_the_observer(
+    here: Path,
+) -> None:
+    write(here, "shop.py", "def __getattr__(name):\n    raise ImportError('no C library')\n")
+    assert refusal("shop:Orders") == (
+        f"importing 'shop:Orders' failed at {here}/shop.py, line 2: ImportError: no C library"
+    )
+
+
+@pytest.mark.parametrize("name", ["shop:Orders", "shop"])
+def test_ctrl_c_while_a_module_is_imported_is_ctrl_c(here: Path, name: str) -> None:
+    write(here, "shop.py", "raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        load_observer(name)
 
 
 async def test_a_registered_name_is_found() -> None:
