@@ -275,6 +275,22 @@ HOLDING = (
         tests=(_WORKER,),
     ),
     Mutant(
+        name="what is in hand takes no room from what is done and not stored",
+        file="host/workers/delivery.py",
+        before="await self._checkpoints.room_for(changes + unacknowledged, limit=limit)",
+        after="await self._checkpoints.room_for(changes, limit=limit)",
+        rule=12,
+        tests=(_WORKER,),
+    ),
+    Mutant(
+        name="what an observer checkpoints takes no room until it is stored",
+        file="host/workers/context.py",
+        before="            changes = before - self._acknowledgements.unacknowledged\n",
+        after="            changes = 0 * before\n",
+        rule=12,
+        tests=(_WORKER,),
+    ),
+    Mutant(
         name="what policy has put off is not written to make room",
         file="host/workers/checkpointer.py",
         before="            self.advance()\n            if self._written == self._said:\n",

@@ -290,6 +290,38 @@ async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() ->
         assert len(observer.changes) == 30  # the first ten are stored by now
 
 
+class HalfWay(Handed):
+    """Says of each batch that its first half is done; keeps how much was not stored then."""
+
+    def __init__(self, container: MemoryLeases) -> None:
+        super().__init__()
+        self._container = container
+        self.unstored: list[int] = []
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        await super().process(context, changes)
+        context.checkpoint(changes[len(changes) // 2 - 1])
+        stored = (await the_lease(self._container)).continuation
+        assert stored is not None
+        self.unstored.append(changes[-1].sequence - int(stored))
+
+
+async def test_what_is_in_hand_and_what_is_done_and_not_stored_are_together_so_many() -> None:
+    feed, container = filled(1, 400), MemoryLeases()
+    slow, observer = proxied(container, slow_checkpoints(6)), HalfWay(container)
+    parts: Parts = {
+        "feed": {"page_size": 8},
+        "observer": {"checkpoint": "manual", "max_unacknowledged": 20},
+    }
+    async with fleet(feed, slow, lambda: observer, parts) as running:
+        running.start("a")
+        await asyncio.sleep(5)
+        assert observer.unstored == [8, 16]
+        await asyncio.sleep(300)
+        assert len(observer.changes) == 400
+        assert max(observer.unstored) == 20
+
+
 @pytest.mark.parametrize("policy", ["batch", "count", "interval"])
 async def test_a_crash_repeats_no_more_than_may_be_unacknowledged(policy: str) -> None:
     feed, container = filled(1, 1000), MemoryLeases()
