@@ -397,7 +397,7 @@ class PrintableOnce(ValueError):
 ODD_TEXTS = [
     (lambda: ValueError("no such town: \ud800"), "ValueError: no such town: \\ud800"),
     (lambda: ValueError("nul \0 byte"), "ValueError: nul \\x00 byte"),
-    (PrintableOnce, "PrintableOnce: (its text cannot be had: RuntimeError)"),
+    (PrintableOnce, "PrintableOnce: the first time"),
 ]
 
 
@@ -417,7 +417,7 @@ async def test_whatever_the_error_of_a_poison_change_says_it_is_put_aside(
         await asyncio.sleep(100)
         assert await stage.put_aside() == [77]
         (kept,) = [x.failure for x in await stage.letters.list()]
-        assert f"{kept.kind}: {kept.text}" in (text, "PrintableOnce: the first time")
+        assert f"{kept.kind}: {kept.text}" == text
         assert sorted(stage.delivered()) == [n for n in range(100) if n != 77]
         assert not fleet.running["a"].done()
 
@@ -436,9 +436,8 @@ async def test_whatever_the_error_says_a_range_that_stops_is_paused_for_it(
         fleet.start("a")
         await asyncio.sleep(100)
         paused = (await stage.lease()).paused
-        assert paused is not None
-        assert paused.startswith("the observer failed on sequences 1..10 of range 'r0', 3 at")
-        assert paused.endswith((text, "PrintableOnce: the first time"))
+        begin = "the observer failed on sequences 1..10 of range 'r0', 3 attempts: "
+        assert paused == begin + text
         assert not fleet.running["a"].done()
 
 
