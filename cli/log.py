@@ -15,6 +15,7 @@ from changefeed.cli import collection_status, collections
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.eventlog import EventLogWriter, Sealed, SealPolicy
+from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
 
 log = typer.Typer(
@@ -63,8 +64,9 @@ def seal(
     Needs pyarrow: pip install 'changefeed-host[segments]'
     """
     with exit_on_error():
-        home = Path(directory.removeprefix("eventlog:")).expanduser()
-        made = asyncio.run(_seal(home, _policy(closed, older_than, larger_than)))
+        made = asyncio.run(
+            _seal(log_directory(directory), _policy(closed, older_than, larger_than))
+        )
         if json:
             typer.echo(json_text.dumps([_described(x) for x in made]))
         elif made:

@@ -45,6 +45,7 @@ from changefeed.feeds.eventlog import (
     create_log,
 )
 from changefeed.feeds.eventlog.catalog import read_catalog
+from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
 
 
@@ -146,7 +147,7 @@ def _target(
         if sealing is not None:
             raise UserError("--seal is for an event log in a directory, not for a collection")
         return _Target(name=log, open=lambda: through_brokers(log))
-    home = Path(log.removeprefix("eventlog:")).expanduser()
+    home = log_directory(log)
     return _Target(
         name=str(home), open=lambda: _in_log(home, parts, create=create, sealing=sealing)
     )

@@ -1,17 +1,25 @@
 """Opening a producer by the address of what it writes to."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 from changefeed.feeds.brokers import address as brokers
 from changefeed.feeds.brokers.access import BrokerAccess
 from changefeed.feeds.brokers.producer import open_brokers_producer
 from changefeed.feeds.brokers.sender import ProducerOptions
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.create import DEFAULT_PARTS
 from changefeed.feeds.eventlog.producer import open_log_producer
 from changefeed.feeds.eventlog.sealing import SealPolicy
 from changefeed.feeds.producer import Producer
+
+_LOG = "eventlog"
+_WRITABLE = (_LOG, brokers.PLAIN, brokers.TLS)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
 
 
 @asynccontextmanager
@@ -42,6 +50,34 @@ async def open_producer(
         async with open_brokers_producer(where, access, options) as through_brokers:
             yield through_brokers
         return
-    opening = open_log_producer(address, create=create, parts=parts, sealing=sealing)
+    home = await asyncio.to_thread(log_directory, address)
+    opening = open_log_producer(home, create=create, parts=parts, sealing=sealing)
     async with opening as on_this_machine:
         yield on_this_machine
+
+
+def log_directory(address: str | Path) -> Path:
+    """Return the directory that ``eventlog:DIRECTORY``, or a plain path, names.
+
+    Raise ``FeedRefused`` for text that looks like another address: a log would be made in a
+    directory of that name, and nobody would read it. A directory that is there is no mistake,
+    but where two slashes follow.
+    """
+    if isinstance(address, Path):
+        return address.expanduser()
+    place = address.removeprefix(f"{_LOG}:")
+    looks = _SCHEME.match(address) if place == address else None
+    if looks is not None and (looks[2] or not Path(address.partition("/")[0]).is_dir()):
+        near = get_close_matches(looks[1].lower(), _WRITABLE, n=1)
+        advice = f"did you mean {near[0]}:{address[len(looks[1]) + 1 :]}?" if near else ""
+        raise FeedRefused(
+            f"{address!r} is no event log, and no collection of a cluster. "
+            f"{advice or _forms()} A directory of that name is ./{address}"
+        )
+    if not place:
+        raise FeedRefused(f"{address!r} does not say where. {_forms()}")
+    return Path(place).expanduser()
+
+
+def _forms() -> str:
+    return f"Write DIRECTORY, {_LOG}:DIRECTORY or {brokers.PLAIN}://HOST:PORT/COLLECTION."

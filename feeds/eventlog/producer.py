@@ -102,14 +102,13 @@ def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
 
 @asynccontextmanager
 async def open_log_producer(
-    log: str | Path,
+    home: Path,
     *,
     create: bool = True,
     parts: int = DEFAULT_PARTS,
     sealing: SealPolicy | None = None,
 ) -> AsyncIterator[EventLogProducer]:
     """Write to the event log in a directory; see ``feeds.producing.open_producer``."""
-    home = await asyncio.to_thread(_home, log)
     if create and await asyncio.to_thread(_has_nothing, home):
         await create_log(home, parts)
     async with EventLogWriter.open(home, sealing=sealing) as writer:
@@ -120,10 +119,6 @@ async def open_log_producer(
         finally:
             producer._close()  # noqa: SLF001
             await running
-
-
-def _home(log: str | Path) -> Path:
-    return Path(str(log).removeprefix("eventlog:")).expanduser()
 
 
 def _has_nothing(home: Path) -> bool:

@@ -146,6 +146,7 @@ async def test_at_the_limit_of_a_files_size_nothing_that_was_acknowledged_is_los
         (["log", "--key=k", "--parts=0"], "a log has 1 to 4096 parts, not 0"),
         (["log", "--key=k", "--batch=0"], "greater than or equal to 1"),
         (["log"], "Missing option '--key'"),
+        (["broker://h:7070/orders", "--key=k"], "did you mean brokers://h:7070/orders?"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )

@@ -2,6 +2,7 @@
 
 from .of_brokers import BROKERS
 from .of_calls import CALLS
+from .of_commands import COMMANDS
 from .of_compaction import COMPACTION
 from .of_emulator import EMULATOR
 from .of_feeds import FEEDS
@@ -46,4 +47,5 @@ MUTANTS = (
     *HOT_RANGES,
     *CALLS,
     *STOPS,
+    *COMMANDS,
 )

@@ -1,0 +1,74 @@
+"""What a producer takes for the directory of a log, and what it refuses."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.producing import log_directory, open_producer
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("address", "directory"),
+    [
+        ("data/log", "data/log"),
+        ("eventlog:data/log", "data/log"),
+        ("eventlog:broker://x", "broker:/x"),
+        ("./a:b", "a:b"),
+        ("/logs/a:b", "/logs/a:b"),
+        ("logs/brokers://x", "logs/brokers:/x"),
+        ("2026-01-31T12:00", "2026-01-31T12:00"),
+    ],
+)
+def test_a_path_is_a_path_also_with_a_colon(address: str, directory: str) -> None:
+    assert log_directory(address) == Path(directory)
+
+
+def test_a_path_of_a_program_is_no_address() -> None:
+    assert log_directory(Path("sqlite:x")) == Path("sqlite:x")
+
+
+def test_a_name_with_a_colon_is_taken_where_there_is_such_a_directory(here: Path) -> None:
+    (here / "logs:a").mkdir()
+    assert log_directory("logs:a/today") == Path("logs:a/today")
+
+
+def test_what_an_earlier_mistake_has_made_does_not_make_it_right(here: Path) -> None:
+    (here / "broker:" / "h").mkdir(parents=True)
+    with pytest.raises(FeedRefused, match="did you mean brokers://h"):
+        log_directory("broker://h")
+
+
+@pytest.mark.parametrize(
+    ("address", "advice"),
+    [
+        ("broker://h:7070/orders", "did you mean brokers://h:7070/orders?"),
+        ("BROKERS://h:7070/orders", "did you mean brokers://h:7070/orders?"),
+        ("brokers+tsl://h/orders", "did you mean brokers+tls://h/orders?"),
+        ("Eventlog:orders", "did you mean eventlog:orders?"),
+        ("cosmos://x/y/z", "Write DIRECTORY, eventlog:DIRECTORY or brokers://HOST:PORT/COLL"),
+        ("sqlite:x", "A directory of that name is ./sqlite:x"),
+        ("eventlog:", "'eventlog:' does not say where"),
+        ("", "'' does not say where"),
+    ],
+)
+def test_another_address_is_refused_and_nothing_is_made(
+    here: Path, address: str, advice: str
+) -> None:
+    async def produce() -> None:
+        async with open_producer(address):
+            pass
+
+    with pytest.raises(FeedRefused) as refused:
+        asyncio.run(produce())
+    assert advice in str(refused.value)
+    assert list(here.iterdir()) == []
