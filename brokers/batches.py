@@ -6,6 +6,7 @@ from typing import Final
 from changefeed.feeds.brokers.errors import BatchRefused
 from changefeed.feeds.brokers.protocol import PRODUCER_NAME, Batch
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, RECORD_BYTES
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US
 
 _PRODUCER: Final = re.compile(rf"[!-~]{{1,{PRODUCER_NAME}}}")
 _KINDS: Final = {
@@ -14,8 +15,6 @@ _KINDS: Final = {
     for more in (0, HAS_ID, HAS_PREVIOUS, HAS_ID | HAS_PREVIOUS)
 }
 _LAST_SEQUENCE: Final = 2**62
-_FIRST_US: Final = -62_135_596_800_000_000  # of the times that calendars have: years 1 to 9999
-_LAST_US: Final = 253_402_300_799_999_999
 
 
 def check_batch(batch: Batch) -> None:
@@ -49,7 +48,7 @@ def check_batch(batch: Batch) -> None:
 
 def _check_times(batch: Batch) -> None:
     times = memoryview(batch.columns.times).cast("q")
-    if min(times) < _FIRST_US or max(times) > _LAST_US:
+    if min(times) < MIN_TIME_US or max(times) > MAX_TIME_US:
         raise BatchRefused(
             f"a record for {batch.partition!r} has the time {min(times)} or {max(times)}: give "
             f"microseconds since 1970, in the years 1 to 9999, and look at the clock of the "

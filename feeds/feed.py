@@ -7,7 +7,7 @@ continuation: text that only the feed which made it can read. Nothing here does 
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NewType, Protocol, runtime_checkable
 
 import msgspec
@@ -17,6 +17,13 @@ Continuation = NewType("Continuation", str)
 
 StartAt = Literal["beginning", "now"] | datetime
 """Where to start before there is any continuation; a ``datetime`` must know its zone."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+MIN_TIME_US: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+MAX_TIME_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+"""The commit times that calendars have, in the years 1 to 9999: no feed takes others."""
 
 LONGEST_WAIT_FOR_NEWS: Final = 10.0
 """For how many seconds ``AnswersForMany.news`` waits at the most, where there are none."""
@@ -49,11 +56,18 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def committed_at(self) -> datetime:
-        return datetime.fromtimestamp(self.committed_us / 1_000_000, UTC)
+        """The commit time; for one of an earlier version that no calendar has, the first or
+        the last that it has.
+        """
+        return _EPOCH + timedelta(microseconds=_in_calendar(self.committed_us))
 
     def value(self) -> Any:
         """Parse ``body``; ``None`` for a delete without an image."""
         return msgspec.json.decode(self.body) if self.body else None
+
+
+def _in_calendar(time_us: int) -> int:
+    return min(max(time_us, MIN_TIME_US), MAX_TIME_US)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

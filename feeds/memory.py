@@ -29,6 +29,8 @@ from changefeed.feeds import memory_parts
 from changefeed.feeds.backend import FeedBackend, OpenOptions
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import (
+    MAX_TIME_US,
+    MIN_TIME_US,
     Change,
     Continuation,
     FeedRange,
@@ -178,8 +180,11 @@ class MemoryFeed:
         """Add a change to the open range of its key, or to the one named; return it.
 
         Naming a range is for stories that need a certain one: order by key then is the
-        caller's business. Raise ``ValueError`` if the range takes no more changes.
+        caller's business. Raise ``ValueError`` if the range takes no more changes, or for a
+        commit time that no calendar has.
         """
+        if committed_us is not None and not MIN_TIME_US <= committed_us <= MAX_TIME_US:
+            raise ValueError(f"{committed_us} µs since 1970 is no time in the years 1 to 9999")
         found = self._holder_of(key) if range_id is None else self._open_range(range_id)
         now = int(self._clock() * 1_000_000) if committed_us is None else committed_us
         change = Change(

@@ -339,7 +339,9 @@ class Delivery:
 def pages(batch: pa.RecordBatch) -> Iterator[Sequence[Change]]:
     """Make changes of a record batch again: pages of one range each."""
     page: list[Change] = []
-    for row in batch.to_pylist():
+    at = batch.schema.get_field_index("committed_at")
+    times = batch.column(at).cast(pa.int64())  # a log may have times that no datetime can say
+    for row in batch.set_column(at, "committed_at", times).to_pylist():
         change = _change(row)
         if page and (len(page) == _PAGE or page[0].range_id != change.range_id):
             yield page
@@ -350,7 +352,7 @@ def pages(batch: pa.RecordBatch) -> Iterator[Sequence[Change]]:
 
 
 def _change(row: Mapping[str, Any]) -> Change:
-    body, previous, time = row["body"], row["previous"], row["committed_at"]
+    body, previous = row["body"], row["previous"]
     return Change(
         range_id=RangeId(row["range"]),
         sequence=row["sequence"],
@@ -358,6 +360,6 @@ def _change(row: Mapping[str, Any]) -> Change:
         id=row["id"],
         operation=Operation(row["operation"]),
         body=b"" if body is None else body.encode(),
-        committed_us=round(time.timestamp() * 1_000_000),
+        committed_us=row["committed_at"],
         previous=None if previous is None else previous.encode(),
     )

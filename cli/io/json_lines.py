@@ -10,7 +10,7 @@ import msgspec
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog import Record
 from changefeed.feeds.eventlog.records import RECORD_BYTES
-from changefeed.feeds.feed import Operation
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 from changefeed.feeds.timestamps import instant_us
 
 LONGEST_LINE = RECORD_BYTES - 64 * 1024
@@ -150,14 +150,19 @@ def _time_us(value: Any, name: str | None) -> int | None:
     found = _field(value, name)
     try:
         if isinstance(found, str):
-            return instant_us(datetime.fromisoformat(found))
-        if isinstance(found, int | float) and not isinstance(found, bool):
-            return round(found * 1_000_000)
+            time_us = instant_us(datetime.fromisoformat(found))
+        elif isinstance(found, int | float) and not isinstance(found, bool):
+            time_us = round(found * 1_000_000)
+        else:
+            wanted = "a time with its zone, or seconds since 1970"
+            raise BadLine(f"it has no {name!r}" + _but(found, wanted))
     except (ValueError, OverflowError, FeedRefused) as error:
         raise BadLine(f"its {name!r} is no time: {error}") from None
-    raise BadLine(
-        f"it has no {name!r}" + _but(found, "a time with its zone, or seconds since 1970")
-    )
+    if MIN_TIME_US <= time_us <= MAX_TIME_US:
+        return time_us
+    milliseconds = MIN_TIME_US <= time_us // 1000 <= MAX_TIME_US and not isinstance(found, str)
+    advice = ": are those milliseconds? Seconds are wanted" if milliseconds else ""
+    raise BadLine(f"its {name!r} is no time in the years 1 to 9999{advice}")
 
 
 def _but(found: object, wanted: str) -> str:

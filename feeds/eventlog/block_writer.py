@@ -9,10 +9,13 @@ written again each time: at most 64 KiB for each append and partition.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from changefeed.feeds.eventlog import checksums
 from changefeed.feeds.eventlog.block_format import Layout, lay_out
-from changefeed.feeds.eventlog.records import BLOCK_BYTES, BLOCK_RECORDS, MIN_TIME_US, Encoded
+from changefeed.feeds.eventlog.records import BLOCK_BYTES, BLOCK_RECORDS, Encoded
+
+_NO_TIME: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,7 @@ class Tail:
 
     partition: int
     last: int = 0
-    latest_us: int = MIN_TIME_US
+    latest_us: int = _NO_TIME
     stored: int = 0
     first: int = 1
     size: int = 0

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Operation
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 
 BLOCK_RECORDS = 256
 BLOCK_BYTES = 64 * 1024
@@ -13,8 +13,6 @@ BLOCK_BYTES = 64 * 1024
 
 RECORD_BYTES = 16 * 1024 * 1024
 """The largest record, in bytes as stored."""
-
-MIN_TIME_US, MAX_TIME_US = -(2**63), 2**63 - 1
 
 OPERATIONS: Final = (Operation.INSERT, Operation.REPLACE, Operation.DELETE)
 """An operation is stored as its place here."""
@@ -64,7 +62,10 @@ def encode_record(record: Record, now_us: int) -> Encoded:
         kind |= HAS_PREVIOUS
         size += _SIZE + len(previous)
     if not MIN_TIME_US <= time <= MAX_TIME_US:
-        raise FeedRefused(f"the commit time {time} of key {record.key!r} is no time")
+        raise FeedRefused(
+            f"the commit time {time} of key {record.key[:80]!r} is no time in the years 1 to "
+            f"9999: give microseconds since 1970"
+        )
     if size > RECORD_BYTES:
         raise FeedRefused(
             f"the record of key {record.key[:80]!r} has {size} bytes, {RECORD_BYTES} is the "

@@ -3,6 +3,8 @@
 from .mutant import Mutant
 
 _PRODUCING = "tests/unit/feeds/test_producing.py"
+_JSON_LINES = "tests/unit/cli/io/test_json_lines.py"
+_FEED = "tests/unit/feeds/test_feed.py"
 
 COMMANDS = (
     Mutant(
@@ -20,5 +22,29 @@ COMMANDS = (
         after="True",
         rule=0,
         tests=(_PRODUCING,),
+    ),
+    Mutant(
+        name="milliseconds are taken for seconds, and appended",
+        file="cli/io/json_lines.py",
+        before="    if MIN_TIME_US <= time_us <= MAX_TIME_US:\n",
+        after="    if True:\n",
+        rule=0,
+        tests=(_JSON_LINES,),
+    ),
+    Mutant(
+        name="a log takes times that no calendar has",
+        file="feeds/eventlog/records.py",
+        before="    if not MIN_TIME_US <= time <= MAX_TIME_US:\n",
+        after="    if not -(2**63) <= time < 2**63:\n",
+        rule=0,
+        tests=("tests/unit/feeds/eventlog/test_block_format.py",),
+    ),
+    Mutant(
+        name="a change with a time that no calendar has cannot be read",
+        file="feeds/feed.py",
+        before="timedelta(microseconds=_in_calendar(self.committed_us))",
+        after="timedelta(microseconds=self.committed_us)",
+        rule=12,
+        tests=(_FEED,),
     ),
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
+from changefeed.feeds.feed import MAX_TIME_US, FeedRange, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 
 
@@ -39,6 +39,8 @@ def test_commit_times_come_from_the_clock_unless_given() -> None:
     now = 11.5
     assert feed.append("a").committed_us == 11_500_000
     assert feed.append("a", committed_us=7).committed_us == 7
+    with pytest.raises(ValueError, match="no time in the years 1 to 9999"):
+        feed.append("a", committed_us=MAX_TIME_US + 1)
 
 
 def test_a_change_can_be_put_into_the_range_a_story_needs() -> None:

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from changefeed.feeds.eventlog.arrow_columns import TIME
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.observers.registry import observer
-from changefeed.pipeline.observer_sink import ObserverSink, delivered
+from changefeed.pipeline.observer_sink import ObserverSink, delivered, pages
 from changefeed.pipeline.settings import ObserverSettings
 from changefeed.pipeline.source.record_batches import ENVELOPE
 from tests.support.observing import change
@@ -59,6 +60,18 @@ def handed(*pieces: Sequence[Change]) -> Iterator[Sequence[Change]]:
 
 def some(range_id: str, *sequences: int) -> Sequence[Change]:
     return [change(x, range_id=range_id, key=f"k{x}") for x in sequences]
+
+
+@pytest.mark.parametrize("time_us", [0, 1_767_225_600_000_001, 2**63 - 1, -(2**63)])
+def test_a_change_keeps_its_time_whatever_calendars_say(time_us: int) -> None:
+    row = {
+        "range": "a", "sequence": 1, "key": "k", "id": "k",
+        "operation": "insert", "body": "{}", "previous": None,
+    }  # fmt: skip
+    batch = pa.RecordBatch.from_pylist([row])
+    batch = batch.append_column("committed_at", pa.array([time_us]).cast(TIME))
+    ((found,),) = pages(batch)
+    assert found.committed_us == time_us
 
 
 async def test_each_range_has_an_observer_of_its_own_and_its_changes_in_order() -> None:

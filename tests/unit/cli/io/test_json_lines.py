@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from changefeed.cli.io.json_lines import LONGEST_LINE, BadLine, Fields, Lines, record_of
 from changefeed.feeds.eventlog import Record
-from changefeed.feeds.feed import Operation
+from changefeed.feeds.eventlog.records import encode_record
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 from tests.support.cpu_time import at_most_cpu_seconds
 
 
@@ -46,6 +47,21 @@ def test_seconds_since_1970_are_a_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "time_us"),
+    [
+        ("0001-01-01T00:00:00+00:00", MIN_TIME_US),
+        ("9999-12-31T23:59:59.999999+00:00", MAX_TIME_US),
+    ],
+)
+def test_the_first_and_the_last_time_that_calendars_have_are_times(
+    text: str, time_us: int
+) -> None:
+    record = record_of(f'{{"k": "a", "t": "{text}"}}'.encode(), Fields(key="k", time="t"))
+    assert record is not None
+    assert encode_record(record, 0)[0] == time_us
+
+
+@pytest.mark.parametrize(
     ("line", "says"),
     [
         (b"{", "it is no JSON: "),
@@ -58,6 +74,14 @@ def test_seconds_since_1970_are_a_time() -> None:
         (b'{"k": "a"}', "it has no 't'$"),
         (b'{"k": "a", "t": "yesterday"}', "its 't' is no time: "),
         (b'{"k": "a", "t": "2026-01-01T00:00:00"}', "does not say its time zone"),
+        (
+            b'{"k": "a", "t": 1767225600000}',
+            "years 1 to 9999: are those milliseconds\\? Seconds are wanted",
+        ),
+        (b'{"k": "a", "t": -1e17}', "'t' is no time in the years 1 to 9999$"),
+        (b'{"k": "a", "t": 1e300}', "'t' is no time in the years 1 to 9999$"),
+        (b'{"k": "a", "t": "9999-12-31T23:59:59-12:00"}', "no time in the years 1 to 9999$"),
+        (b'{"k": "a", "t": "0001-01-01T00:00:00+14:00"}', "no time in the years 1 to 9999$"),
         (b'{"k": "a", "t": 1, "op": "upsert"}', "one of insert, replace, delete, but 'upsert'"),
         (b'{"k": "a", "t": 1, "op": {}}', "one of insert, replace, delete, but"),
         (b" " + b"x" * (LONGEST_LINE + 1), "it is longer than"),

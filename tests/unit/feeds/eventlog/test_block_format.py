@@ -16,7 +16,14 @@ from changefeed.feeds.eventlog.block_format import (
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.ids import position, range_id, sequence_of
 from changefeed.feeds.eventlog.records import Record, encode_record
-from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
+from changefeed.feeds.feed import (
+    MAX_TIME_US,
+    MIN_TIME_US,
+    Change,
+    Continuation,
+    Operation,
+    RangeId,
+)
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
 RANGE = RangeId("e1.p03.v00-ff")
@@ -173,8 +180,12 @@ def test_a_record_without_a_time_gets_that_of_the_append() -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [Record(key="k", body=b"x" * (16 << 20)), Record(key="k", committed_us=2**63)],
-    ids=["too large", "no time"],
+    [
+        Record(key="k", body=b"x" * (16 << 20)),
+        Record(key="k", committed_us=MAX_TIME_US + 1),
+        Record(key="k", committed_us=MIN_TIME_US - 1),
+    ],
+    ids=["too large", "after all time", "before all time"],
 )
 def test_what_cannot_be_stored_is_refused_before_anything_is_written(record: Record) -> None:
     with pytest.raises(FeedRefused):

@@ -17,7 +17,7 @@ from changefeed.feeds.eventlog.segments import (
     sequence_before,
     write_segment,
 )
-from changefeed.feeds.feed import Operation, RangeId
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation, RangeId
 
 RANGE = RangeId("e1.p00.v00-ff")
 
@@ -79,7 +79,7 @@ RECORDS = st.builds(
     id=st.none() | TEXTS,
     operation=st.sampled_from(Operation),
     previous=st.none() | BODIES,
-    committed_us=st.integers(-(2**63), 2**63 - 1),
+    committed_us=st.integers(MIN_TIME_US, MAX_TIME_US),
 )
 
 

@@ -1,0 +1,59 @@
+"""The values of a feed: the time of a change, as calendars have it."""
+
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, Operation, RangeId
+from changefeed.host.operations.letters import head
+from tests.contract.test_dead_letters_contract import letter
+
+FIRST = datetime.min.replace(tzinfo=UTC)
+LAST = datetime.max.replace(tzinfo=UTC)
+
+
+def at(time_us: int) -> Change:
+    return Change(
+        range_id=RangeId("r"),
+        sequence=1,
+        key="k",
+        id="k",
+        operation=Operation.INSERT,
+        body=b"",
+        committed_us=time_us,
+    )
+
+
+@pytest.mark.parametrize(
+    ("time_us", "time"),
+    [
+        (0, datetime(1970, 1, 1, tzinfo=UTC)),
+        (1_767_225_600_000_001, datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)),
+        (-1, datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+        (MIN_TIME_US, FIRST),
+        (MAX_TIME_US, LAST),
+    ],
+)
+def test_a_commit_time_is_exact(time_us: int, time: datetime) -> None:
+    assert at(time_us).committed_at == time
+
+
+@pytest.mark.parametrize(
+    ("time_us", "time"),
+    [
+        (1_767_225_600_000 * 1_000_000, LAST),  # milliseconds that were taken for seconds
+        (2**63 - 1, LAST),
+        (MIN_TIME_US - 1, FIRST),
+        (-(2**63), FIRST),
+    ],
+)
+def test_a_change_outside_of_calendars_is_read_as_at_their_end(
+    time_us: int, time: datetime
+) -> None:
+    assert at(time_us).committed_at == time
+
+
+def test_a_dead_letter_of_such_a_change_can_be_listed() -> None:
+    found = head(replace(letter(1), change=at(2**63 - 1)))
+    assert found["committed_at"] == "9999-12-31T23:59:59.999999+00:00"
