@@ -25,6 +25,7 @@ from changefeed.host.operations.ranges import (
 from changefeed.host.reset import Move, RangeInUse, refuse_in_use
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.feed_identity import compare_feeds
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 
@@ -74,6 +75,8 @@ async def _reset(
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
         feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
+        if names:
+            await compare_feeds(container, feed.identity)
         meant = _meant(await container.list(), names)
         if not dry_run:
             await _refuse_in_use(container, settings, meant)

@@ -19,6 +19,7 @@ from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge as merge_ranges
 from changefeed.host.parts.splitting import split as split_range
 from changefeed.host.settings import Settings
+from changefeed.leases.feed_identity import compare_feeds
 
 _MOST_PARTS = 256
 
@@ -83,6 +84,7 @@ async def _leased(settings: Settings) -> AsyncIterator[LeasedFeed]:
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
         feed = bounded_feed(opened, timeout=settings.feed.read_timeout)
+        await compare_feeds(container, feed.identity)
         yield LeasedFeed(
             feed=feed,
             container=container,

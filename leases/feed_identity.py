@@ -28,18 +28,25 @@ class KeepsFeedIdentity(Protocol):
 async def refuse_another_feed(container: LeaseContainer, identity: str) -> None:
     """Raise ``ContainerRefused`` if there are leases, and they are about another feed.
 
-    A container that keeps no identity, or no leases, takes any feed.
+    A container that keeps no identity, or no leases, takes any feed, and keeps which it is.
+    """
+    kept = await compare_feeds(container, identity)
+    if isinstance(container, KeepsFeedIdentity) and kept != identity:
+        await container.keep_feed_identity(identity)
+
+
+async def compare_feeds(container: LeaseContainer, identity: str) -> str | None:
+    """Raise as ``refuse_another_feed``, and keep nothing: for who changes some leases only.
+    Return what was kept.
     """
     if not isinstance(container, KeepsFeedIdentity):
-        return
+        return None
     kept = await container.feed_identity()
-    if kept == identity:
-        return
-    if kept is not None and await container.list():
+    if kept is not None and kept != identity and await container.list():
         raise ContainerRefused(
             f"the leases are about another feed ({kept}) than the one at its address now "
             f"({identity}): it was deleted and recreated, or the address of the leases is that "
             f"of another fleet. Positions of the one mean nothing in the other: name other "
             f"leases, or start all ranges again with: changefeed reset --all --to=beginning"
         )
-    await container.keep_feed_identity(identity)
+    return kept

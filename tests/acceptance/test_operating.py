@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from changefeed.cli.app import app
 from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.eventlog import create_log
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
 from tests.support.commands import (
@@ -330,6 +331,25 @@ def test_a_mistake_is_told_and_changes_nothing(
     assert ended.exit_code == 2, ended.output
     assert says in ended.output
     assert positions(read) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["reset", RANGES[0], "--to=now", "--yes"], ["split", RANGES[0]], ["merge", *RANGES[:2]]],
+    ids=lambda x: x[0],
+)
+def test_positions_in_another_feed_are_refused_and_nothing_changes(
+    read: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    place = Path(shutil.copytree(read, tmp_path / "place"))
+    before = positions(place)
+    monkeypatch.chdir(place)
+    asyncio.run(create_log("other", parts=4))
+    told = CliRunner().invoke(app, [*command, "--feed=eventlog:other", *OPERATE])
+    assert (told.exit_code, "the leases are about another feed" in told.output) == (2, True)
+    assert positions(place) == before
+    again = ("reset", "--all", "--to=now", "--yes", "--feed=eventlog:other")
+    assert CliRunner().invoke(app, [*again, *OPERATE]).exit_code == 0
 
 
 @pytest.fixture(scope="module")

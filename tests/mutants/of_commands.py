@@ -5,6 +5,7 @@ from .mutant import Mutant
 _PRODUCING = "tests/unit/feeds/test_producing.py"
 _JSON_LINES = "tests/unit/cli/io/test_json_lines.py"
 _FEED = "tests/unit/feeds/test_feed.py"
+_OPERATING = "tests/acceptance/test_operating.py"
 
 COMMANDS = (
     Mutant(
@@ -46,5 +47,25 @@ COMMANDS = (
         after="timedelta(microseconds=self.committed_us)",
         rule=12,
         tests=(_FEED,),
+    ),
+    Mutant(
+        name="a range is reset to a position in another feed",
+        file="cli/reset.py",
+        before="            await compare_feeds(container, feed.identity)\n",
+        after="            pass\n",
+        rule=12,
+        tests=(
+            f"{_OPERATING}::test_positions_in_another_feed_are_refused_and_nothing_changes",
+        ),
+    ),
+    Mutant(
+        name="a range is split by the bounds of another feed",
+        file="cli/split.py",
+        before="        await compare_feeds(container, feed.identity)\n",
+        after="",
+        rule=12,
+        tests=(
+            f"{_OPERATING}::test_positions_in_another_feed_are_refused_and_nothing_changes",
+        ),
     ),
 )

@@ -478,7 +478,7 @@ LEASES = (
     Mutant(
         name="leases about another feed are used",
         file="leases/feed_identity.py",
-        before="    if kept is not None and await container.list():",
+        before="    if kept is not None and kept != identity and await container.list():",
         after="    if kept is None and await container.list():",
         rule=12,
         tests=("tests/unit/leases/test_feed_identity.py",),

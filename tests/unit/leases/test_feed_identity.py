@@ -9,7 +9,7 @@ import pytest
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.feed_identity import refuse_another_feed
+from changefeed.leases.feed_identity import compare_feeds, refuse_another_feed
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
@@ -46,6 +46,17 @@ async def test_leases_of_before_there_were_identities_take_the_first_feed(
         await refuse_another_feed(leases, "feed-1")
         with pytest.raises(ContainerRefused):
             await refuse_another_feed(leases, "feed-2")
+
+
+@files
+async def test_to_compare_feeds_keeps_nothing(opened: Open, tmp_path: Path) -> None:
+    async with opened(tmp_path) as leases:
+        await leases.create(NEW)
+        assert await compare_feeds(leases, "feed-1") is None
+        await refuse_another_feed(leases, "feed-2")
+        assert await compare_feeds(leases, "feed-2") == "feed-2"
+        with pytest.raises(ContainerRefused, match=r"another feed \(feed-2\)"):
+            await compare_feeds(leases, "feed-1")
 
 
 @files
