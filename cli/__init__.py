@@ -19,8 +19,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         _fill_closed_streams()
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # else it is another's
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # else it is closed, or another's
                 stream.reconfigure(errors="backslashreplace")
         from changefeed.cli.app import app  # noqa: PLC0415 - it takes a while
 

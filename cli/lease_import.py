@@ -1,7 +1,6 @@
 """``changefeed leases import``: continue from the positions of another fleet, or Spark."""
 
 import asyncio
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.addresses import open_feed
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
@@ -67,7 +67,7 @@ def import_(
 
 def _document(source: str) -> Sequence[Lease]:
     if source == "-":
-        return exchange.read(sys.stdin.buffer.read())
+        return exchange.read(open_standard_input().buffer.read())
     file = Path(source.removeprefix("file:"))
     try:
         return exchange.read(file.read_bytes())

@@ -16,6 +16,7 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.standard_input import confirmed, open_standard_input
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
@@ -128,7 +129,7 @@ def restore(
 
 def _read(file: str) -> bytes:
     if file == "-":
-        return sys.stdin.buffer.read()
+        return open_standard_input().buffer.read()
     try:
         return Path(file).read_bytes()
     except OSError as error:
@@ -153,7 +154,7 @@ async def _restore(
         print_whole(await _table(feed, steps))
         if dry_run:
             return True
-        if not yes and not typer.confirm(f"Restore {counted(len(steps), 'lease')}?"):
+        if not yes and not confirmed(f"Restore {counted(len(steps), 'lease')}?"):
             typer.echo("nothing was changed")
             return False
         done = await _carry_out(container, steps)

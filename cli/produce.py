@@ -7,7 +7,6 @@ import asyncio
 import errno
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import (
@@ -34,6 +33,7 @@ from changefeed.cli.exit_codes import (
 from changefeed.cli.io.appenders import Appender, InEventLog, through_brokers
 from changefeed.cli.io.blocks import Blocks
 from changefeed.cli.io.json_lines import BadLine, Fields, Lines, record_of
+from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.brokers.address import PLAIN, TLS
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.eventlog import (
@@ -103,7 +103,11 @@ def produce(
         tally = Tally()
         target = _target(log, parts, create=create, sealing=BACKGROUND if seal else None)
         with ExitStack() as stack:
-            source = _standard_input() if file == "-" else stack.enter_context(_opened(file))
+            source = (
+                open_standard_input().fileno()
+                if file == "-"
+                else stack.enter_context(_opened(file))
+            )
             show = stack.enter_context(_progress(tally, source))
             code = asyncio.run(
                 _produce(
@@ -263,12 +267,6 @@ async def _prepare(home: Path, parts: int | None, *, create: bool) -> None:
 
 def _has_nothing(home: Path) -> bool:
     return not home.exists() or (home.is_dir() and not any(home.iterdir()))
-
-
-def _standard_input() -> int:
-    if sys.stdin is None:
-        raise UserError("standard input is closed: name a file, or give it something to read")
-    return sys.stdin.fileno()
 
 
 @contextmanager

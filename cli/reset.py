@@ -11,6 +11,7 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.timeouts import bounded_feed
@@ -84,7 +85,7 @@ async def _reset(
         print_whole(_table(moves))
         if dry_run:
             return True
-        if moves and not yes and not typer.confirm(move_question(moves)):
+        if moves and not yes and not confirmed(move_question(moves)):
             typer.echo("nothing was changed")
             return False
         done = await _carry_out(container, moves)

@@ -6,6 +6,7 @@ _PRODUCING = "tests/unit/feeds/test_producing.py"
 _JSON_LINES = "tests/unit/cli/io/test_json_lines.py"
 _FEED = "tests/unit/feeds/test_feed.py"
 _OPERATING = "tests/acceptance/test_operating.py"
+_INPUT = "tests/unit/cli/io/test_standard_input.py"
 
 COMMANDS = (
     Mutant(
@@ -67,5 +68,22 @@ COMMANDS = (
         tests=(
             f"{_OPERATING}::test_positions_in_another_feed_are_refused_and_nothing_changes",
         ),
+    ),
+    Mutant(
+        name="a question that nobody can answer is asked all the same",
+        file="cli/io/standard_input.py",
+        before='        typer.echo(f"{question} There is no input to answer with: see --yes")\n'
+        "        return False\n",
+        after="        pass\n",
+        rule=0,
+        tests=(_INPUT,),
+    ),
+    Mutant(
+        name="the end of the input is taken for a yes",
+        file="cli/io/standard_input.py",
+        before="        typer.echo()\n        return False\n",
+        after="        typer.echo()\n        return True\n",
+        rule=0,
+        tests=(_INPUT,),
     ),
 )
