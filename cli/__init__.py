@@ -1,10 +1,10 @@
 """The command line. ``app`` has the commands, ``exit_codes`` says how they end."""
 
 import errno
-import os
 import signal
 import sys
-from io import TextIOWrapper
+
+from changefeed.cli.streams import leave, prepare_streams, write_error
 
 _FAILED = 1
 _INTERRUPTED = 130  # as shells have it: 128, and the number of SIGINT
@@ -18,10 +18,7 @@ def main() -> None:
         # An exception would be lost if it came while a module is imported, now and then.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        _fill_closed_streams()
-        for stream in (sys.stdin, sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # else it is closed, or another's
-                stream.reconfigure(errors="backslashreplace")
+        prepare_streams()
         from changefeed.cli.app import app  # noqa: PLC0415 - it takes a while
 
         try:
@@ -31,9 +28,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except OSError as error:
-        _leave_output()
+        leave(sys.stdout)
         if error.errno != errno.EPIPE:  # who reads our output has enough of it
-            sys.stderr.write(f"changefeed: {error}\n")
+            write_error(f"changefeed: {error}\n")
         sys.exit(_FAILED)
 
 
@@ -41,19 +38,3 @@ def raise_interrupts() -> None:
     """Let Ctrl-C be ``KeyboardInterrupt`` from here on: all has been imported."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _fill_closed_streams() -> None:
-    """Open what is closed on nothing: else a database gets its number, and what is printed."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
-
-
-def _leave_output() -> None:
-    """Let Python not try again, at the end of the process, to write what is left."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

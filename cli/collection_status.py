@@ -17,7 +17,7 @@ from rich.text import Text
 
 from changefeed.brokers.core import CoreStatus
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.cli.on_brokers import Address, client_of
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import BrokerInfo, PartitionInfo, Topology
@@ -138,7 +138,7 @@ async def _watch(address: str, *, all_: bool) -> None:
                 try:
                     live.update(rendered(await inspector.look(), all_=all_), refresh=True)
                 except FeedUnavailable as error:
-                    live.update(Text(str(error), style="red"), refresh=True)
+                    live.update(plain(str(error), "red"), refresh=True)
 
 
 class Inspector:
@@ -278,12 +278,12 @@ def rendered(found: LogStatus, *, all_: bool = False) -> RenderableType:
         else []
     )
     return Group(
-        Text(title, style="bold"),
-        Text(_storage_in_words(found)),
+        plain(title, "bold"),
+        plain(_storage_in_words(found)),
         _broker_table(found),
         _range_table(found, ranges),
         *below,
-        Text(_producers_in_words(found)),
+        plain(_producers_in_words(found)),
     )
 
 

@@ -8,7 +8,8 @@ import msgspec
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.cli.io.report import say, show
+from changefeed.cli.io.tables import a_table
 from changefeed.cli.on_brokers import Address, on_brokers
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.protocol import Topology
@@ -37,7 +38,7 @@ def create(
     """Create a collection. Its number of parts is for good."""
     with exit_on_error():
         found = on_brokers(address, lambda x: x.create(parts))
-        typer.echo(f"collection {found.collection} has {found.parts} parts")
+        say(f"collection {found.collection} has {found.parts} parts")
 
 
 def split(address: Address, range_: _Range = None) -> None:
@@ -70,7 +71,7 @@ def move(
         found = on_brokers(address, lambda x: x.move(_range(range_), to))
         which = range_ or "what has ended"
         where = f"to {to}" if to else "to where brokers have it"
-        typer.echo(
+        say(
             f"collection {found.collection}: {which} moves {where} in the background; "
             f"changefeed log status shows it"
         )
@@ -94,7 +95,7 @@ def retain(
         seconds = None if for_ is None else float(_quantity(for_, _SECONDS, "--for"))
         most = None if bytes_ is None else _quantity(bytes_, _BYTES, "--bytes")
         found = on_brokers(address, lambda x: x.retain(seconds=seconds, most_bytes=most))
-        typer.echo(f"collection {found.collection} is kept as said from now on")
+        say(f"collection {found.collection} is kept as said from now on")
 
 
 def compact(address: Address, *, json: _Json = False) -> None:
@@ -106,10 +107,10 @@ def compact(address: Address, *, json: _Json = False) -> None:
     with exit_on_error():
         made = on_brokers(address, _compact)
         if json:
-            typer.echo(msgspec.json.encode(made).decode())
+            say(msgspec.json.encode(made).decode())
         else:
             columns = ("broker", "objects", "segments", "records", "bytes", "failed")
-            print_whole(a_table(*columns, rows=map(_compacted_row, made)))
+            show(a_table(*columns, rows=map(_compacted_row, made)))
         if any(x.failed for x in made):
             raise UserError("some objects were not compacted: the logs of brokers say why")
 
@@ -146,7 +147,7 @@ def _range(given: str | None) -> RangeId | None:
 
 
 def _began(found: Topology) -> None:
-    typer.echo(
+    say(
         f"collection {found.collection}: a new era follows era {found.era} within seconds; "
         f"changefeed log status shows it"
     )

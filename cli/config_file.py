@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-
+from changefeed.cli.io.report import say
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
 
@@ -23,7 +22,7 @@ def write_config(file: Path, text: str, *, force: bool) -> None:
         raise UserError(f"{file} is there already; --force overwrites it") from None
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from error
-    typer.echo(f"wrote {file}")
+    say(f"wrote {file}")
 
 
 def config_text(head: str, model: type) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import ConfigFlags, ReplayFlags
+from changefeed.cli.io.report import say
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.host.operations.letters import (
     body,
@@ -29,6 +30,7 @@ from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import set_up_logs
 from changefeed.runtime.main_task import run_main_task
+from changefeed.runtime.printable import printable
 
 dead_letters = typer.Typer(
     help="Look at changes that were put aside; give them to an observer again, or drop them.",
@@ -80,7 +82,8 @@ def show(
             return
         for name, value in shown.items():
             text = value if isinstance(value, str) else json_text.dumps(value, indent=2)
-            typer.echo(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}")
+            line = f"{name}:\n{text}" if "\n" in text else f"{name}: {text}"
+            typer.echo(printable(line, keep="\n"))
 
 
 @dead_letters.command("replay")
@@ -140,9 +143,9 @@ async def _discard(settings: Settings, ids: Sequence[str], of: str | None) -> No
     async with existing_letters(settings) as letters:
         wanted = meant_letters(await letters.list(), ids, of)
         async for said in discard_letters(letters, wanted):
-            typer.echo(said.text)
+            say(said.text)
     if not wanted:
-        typer.echo(_none(of))
+        say(_none(of))
 
 
 async def _replay(
@@ -157,9 +160,9 @@ async def _replay(
             wanted, others = own_and_others(wanted, settings.observer.name)
         async for said in replay_letters(letters, wanted, make, manual=manual):
             stay += said.failed
-            (print_error if said.failed else typer.echo)(said.text)
+            (print_error if said.failed else say)(said.text)
     for line in left_to_others(others) if others or wanted else [_none(of)]:
-        typer.echo(line)
+        say(line)
     return stay
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.io.report import say
 from changefeed.emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, serve
 from changefeed.runtime.errors import UserError
 
@@ -78,7 +79,7 @@ async def _serve_until_stopped(settings: EmulatorSettings) -> None:
 
 
 def _say_ready(url: str) -> None:
-    typer.echo(f"serving Cosmos DB at {url}")
+    say(f"serving Cosmos DB at {url}")
 
 
 def _unusable(settings: EmulatorSettings, error: OSError) -> Exception:

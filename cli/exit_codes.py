@@ -7,14 +7,15 @@
 ``changefeed hosts`` starts a child again after 1, not after 2.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
 
+from changefeed.cli.streams import write_error
 from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.printable import printable
 
 FAILED = 1
 USER_ERROR = 2
@@ -41,7 +42,7 @@ def _single(error: BaseException) -> Iterator[BaseException]:
 
 
 def print_error(text: str) -> None:
-    sys.stderr.write(f"changefeed: {text}\n")
+    write_error("changefeed: " + printable(text, keep="\n") + "\n")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import typer
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.report import say
 from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.addresses import open_feed
 from changefeed.host.settings import Settings
@@ -108,7 +109,7 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
     now, expiration = time.time(), settings.leases.expiration
     if not force and any(x.may_be_alive(now=now, expiration=2 * expiration) for x in found):
         watch = max(expiration, _THEIR_RENEWAL)
-        _say(f"watching whether that fleet lives, for {watch:g} s (--force does not)")
+        say(f"watching whether that fleet lives, for {watch:g} s (--force does not)")
         await asyncio.sleep(watch)
         before = found
         found = await importing.read_foreign(scheme, place, settings.cosmos.access)
@@ -120,7 +121,7 @@ async def _import(settings: Settings, source: str, *, dry_run: bool, force: bool
     async with open_feed(settings.feed.address, settings.open_options) as feed:
         ranges = await feed.ranges()
     wanted = importing.imported(found, ranges)
-    _say(f"{len(found)} leases found, {len(found) - len(wanted)} of them never read")
+    say(f"{len(found)} leases found, {len(found) - len(wanted)} of them never read")
     async with open_leases(settings) as container:
         await _create(wanted, container, dry_run=dry_run)
 
@@ -130,13 +131,9 @@ async def _create(wanted: Sequence[Lease], container: LeaseContainer, *, dry_run
     for lease in wanted:
         stored = await container.read(lease.range_id)
         if stored is not None:
-            _say(f"range {lease.range_id}: there already, at {stored.continuation}")
+            say(f"range {lease.range_id}: there already, at {stored.continuation}")
         elif dry_run:
-            _say(f"range {lease.range_id}: would start at {lease.continuation}")
+            say(f"range {lease.range_id}: would start at {lease.continuation}")
         else:
             await container.create(lease)
-            _say(f"range {lease.range_id}: starts at {lease.continuation}")
-
-
-def _say(text: str) -> None:
-    typer.echo(text)
+            say(f"range {lease.range_id}: starts at {lease.continuation}")

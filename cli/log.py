@@ -13,7 +13,8 @@ import typer
 
 from changefeed.cli import collection_status, collections
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.cli.io.report import say, show
+from changefeed.cli.io.tables import a_table
 from changefeed.feeds.eventlog import EventLogWriter, Sealed, SealPolicy
 from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
@@ -68,11 +69,11 @@ def seal(
             _seal(log_directory(directory), _policy(closed, older_than, larger_than))
         )
         if json:
-            typer.echo(json_text.dumps([_described(x) for x in made]))
+            say(json_text.dumps([_described(x) for x in made]))
         elif made:
             _print(made)
         else:
-            typer.echo("there was nothing to seal")
+            say("there was nothing to seal")
 
 
 async def _seal(home: Path, policy: SealPolicy) -> Sequence[Sealed]:
@@ -110,7 +111,7 @@ def _described(made: Sealed) -> dict[str, object]:
 
 def _print(made: Sequence[Sealed]) -> None:
     columns = ("range", "changes", "from", "to", "bytes before", "bytes now")
-    print_whole(a_table(*columns, rows=map(_row, made)))
+    show(a_table(*columns, rows=map(_row, made)))
 
 
 def _row(made: Sealed) -> Sequence[str]:

@@ -10,6 +10,7 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import LeaseFlags
+from changefeed.cli.io.report import say
 from changefeed.host.operations.ranges import Said, pause_ranges, resume_ranges
 from changefeed.host.settings import Settings
 
@@ -63,6 +64,6 @@ async def _resume(settings: Settings, names: list[str]) -> None:
 
 def _print(said: Sequence[Said], nothing: str) -> None:
     for line in said:
-        typer.echo(line.text)
+        say(line.text)
     if not said:
-        typer.echo(nothing)
+        say(nothing)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -16,8 +15,9 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.report import say, show, write_document
 from changefeed.cli.io.standard_input import confirmed, open_standard_input
-from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, RemembersRanges
@@ -56,10 +56,10 @@ def save(file: File, flags: FeedFlags) -> None:
     with exit_on_error():
         document = asyncio.run(_saved(flags.settings()))
         if file == "-":
-            sys.stdout.buffer.write(document)
+            write_document(document)
             return
         _write_file(Path(file), document)
-        typer.echo(f"{file}: {len(read_document(document).positions)} leases")
+        say(f"{file}: {len(read_document(document).positions)} leases")
 
 
 async def _saved(settings: Settings) -> bytes:
@@ -151,11 +151,11 @@ async def _restore(
         if stored is None:
             raise UserError("leases are written all the time: is that fleet really stopped?")
         steps = steps_to(document.leases, stored)
-        print_whole(await _table(feed, steps))
+        show(await _table(feed, steps))
         if dry_run:
             return True
         if not yes and not confirmed(f"Restore {counted(len(steps), 'lease')}?"):
-            typer.echo("nothing was changed")
+            say("nothing was changed")
             return False
         done = await _carry_out(container, steps)
         if done and isinstance(container, KeepsFeedIdentity):
@@ -203,7 +203,7 @@ async def _carry_out(container: LeaseContainer, steps: Sequence[Step]) -> bool:
             failed = True
             print_error(f"{step.range_id}: {error}")
             continue
-        typer.echo(f"{step.range_id}: {step.change.value}")
+        say(f"{step.range_id}: {step.change.value}")
     return not failed
 
 

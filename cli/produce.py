@@ -33,6 +33,7 @@ from changefeed.cli.exit_codes import (
 from changefeed.cli.io.appenders import Appender, InEventLog, through_brokers
 from changefeed.cli.io.blocks import Blocks
 from changefeed.cli.io.json_lines import BadLine, Fields, Lines, record_of
+from changefeed.cli.io.report import say
 from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.brokers.address import PLAIN, TLS
 from changefeed.feeds.errors import FeedError
@@ -332,6 +333,6 @@ def _report(tally: Tally, home: str, reason: str, seconds: float) -> None:
     skipped = f", {tally.skipped:,} bad lines left out" if tally.skipped else ""
     done = f"{tally.appended:,} changes appended to {home}{skipped}"
     if not reason:
-        typer.echo(f"{done}, in {seconds:.1f} s")
+        say(f"{done}, in {seconds:.1f} s")
         return
     print_error(f"{reason}\n{done}; go on from line {tally.line + 1}")

@@ -9,6 +9,7 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import LeaseFlags
+from changefeed.cli.io.report import say
 from changefeed.host.operations.ranges import release_range
 from changefeed.host.settings import Settings
 
@@ -32,4 +33,4 @@ def release(
 async def _release(settings: Settings, name: str) -> None:
     async with existing_leases(settings) as container:
         for line in await release_range(container, name, settings.leases):
-            typer.echo(line.text)
+            say(line.text)

@@ -11,8 +11,9 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.report import say, show
 from changefeed.cli.io.standard_input import confirmed
-from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.operations.ranges import (
@@ -82,11 +83,11 @@ async def _reset(
         if not dry_run:
             await _refuse_in_use(container, settings, meant)
         moves = await planned_moves(feed, container, meant, to)
-        print_whole(_table(moves))
+        show(_table(moves))
         if dry_run:
             return True
         if moves and not yes and not confirmed(move_question(moves)):
-            typer.echo("nothing was changed")
+            say("nothing was changed")
             return False
         done = await _carry_out(container, moves)
         if done and not names:  # none is left at a position in what this feed was before
@@ -123,7 +124,7 @@ async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
     for move in moves:
         said = await carry_out_move(container, move)
         failed = failed or said.failed
-        (print_error if said.failed else typer.echo)(said.text)
+        (print_error if said.failed else say)(said.text)
     return not failed
 
 

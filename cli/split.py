@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.report import remark, say
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.timeouts import bounded_feed
@@ -66,15 +66,15 @@ def merge(
 async def _split(settings: Settings, range_id: RangeId, into: int) -> None:
     async with _leased(settings) as leased:
         parts = await split_range(leased, range_id, into)
-    typer.echo(f"{range_id}: split; it goes on in")
+    say(f"{range_id}: split; it goes on in")
     for x in parts:
-        typer.echo(f"  {x.id}")
+        say(f"  {x.id}")
 
 
 async def _merge(settings: Settings, range_ids: Sequence[RangeId], wait: float) -> None:
     async with _leased(settings) as leased:
         merged = await merge_ranges(leased, range_ids, patience=wait)
-    typer.echo(f"{', '.join(range_ids)}: merged; they go on as {merged.id}")
+    say(f"{', '.join(range_ids)}: merged; they go on as {merged.id}")
 
 
 @asynccontextmanager
@@ -89,5 +89,5 @@ async def _leased(settings: Settings) -> AsyncIterator[LeasedFeed]:
             feed=feed,
             container=container,
             settings=settings.leases,
-            say=partial(typer.echo, err=True),
+            say=remark,
         )

@@ -20,7 +20,7 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.lease_view import LeaseView, Sort, state_of
 from changefeed.cli.io.prometheus import as_prometheus
-from changefeed.cli.io.tables import a_table, print_whole
+from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.host.problems import Problem
 from changefeed.host.rates import rates as rates_between
 from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
@@ -130,7 +130,7 @@ async def _watch(settings: Settings, view: LeaseView) -> None:
                     )
                     live.update(rendered(looks[-1], view, now), refresh=True)
                 except ContainerUnavailable as error:
-                    live.update(Text(str(error), style="red"), refresh=True)
+                    live.update(plain(str(error), "red"), refresh=True)
 
 
 def rendered(
@@ -158,7 +158,7 @@ def rendered(
         f"{seen.expiration:g} s belongs to a dead host."
     )
     return Group(
-        Text(summary, style="bold"),
+        plain(summary, "bold"),
         _members(seen),
         _leases(shown, rates),
         *hidden,
@@ -183,7 +183,7 @@ def _note(noted: tuple[Problem, Sequence[str]]) -> Text:
     since = "" if problem.since is None else f" since {problem.since:%Y-%m-%d %H:%M:%S}"
     about = f"{problem.kind}: {', '.join(ranges)}{owner}{since}" if ranges else problem.kind
     style = "yellow" if problem.kind in ("paused", "unowned") else "red"
-    return Text(f"{about}: {problem.message}", style=style)
+    return plain(f"{about}: {problem.message}", style)
 
 
 def _members(seen: Snapshot) -> Table:

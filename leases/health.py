@@ -3,6 +3,8 @@
 import msgspec
 from msgspec.structs import replace
 
+from changefeed.runtime.printable import printable
+
 _LONGEST_ERROR = 200
 _LOOKED_AT = 10 * _LONGEST_ERROR
 
@@ -42,8 +44,7 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """Fail, or fail again. A call that has ended is not stuck."""
         since = at if self.failing_since is None else self.failing_since
         begin = error[:_LOOKED_AT]  # to look at each of millions would hold up the renewals
-        plain = "".join(x if x.isprintable() else " " for x in begin)  # for any terminal
-        line = " ".join(plain.split())
+        line = " ".join(printable(begin).split())
         if len(line) > _LONGEST_ERROR:
             line = line[: _LONGEST_ERROR - 1] + "…"
         return replace(self, failing_since=since, stuck_since=None, last_error=line)

@@ -2,19 +2,27 @@
 
 from collections.abc import Iterable, Sequence
 
+import typer
 from rich.console import Console, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from changefeed.runtime.printable import printable
+
 _WIDE = 1_000_000
 
 
-def a_table(*columns: str, rows: Iterable[Sequence[str]]) -> Table:
+def a_table(*columns: str, rows: Iterable[Sequence[str | Text]]) -> Table:
     """Return a table. What is too long for its column goes on in the next line."""
     table = Table(*(Column(x, overflow="fold") for x in columns))
     for row in rows:
-        table.add_row(*map(Text, row))  # what others wrote may look like markup
+        table.add_row(*(x if isinstance(x, Text) else plain(x) for x in row))
     return table
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Return text in one line that others wrote: no markup, and nothing that moves a cursor."""
+    return Text(printable(text), style=style)
 
 
 def print_whole(shown: RenderableType) -> None:
@@ -22,4 +30,6 @@ def print_whole(shown: RenderableType) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDE)
-    console.print(shown)
+    with console.capture() as captured:  # a console has a way of its own to end the process
+        console.print(shown)
+    typer.echo(captured.get(), nl=False)

@@ -1,6 +1,5 @@
 """``changefeed pipeline export``: positions, for ``changefeed leases import``."""
 
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
+from changefeed.cli.io.report import remark, write_document
 from changefeed.cli.pipeline.flags import PipelineFlags
 from changefeed.leases.lease import Lease
 from changefeed.leases.position_file import written
@@ -39,16 +39,16 @@ def export(
         if committed(checkpoint) is None:
             raise PipelineRefused(f"{checkpoint} has no batch that is done: nothing to export")
         with owned(checkpoint):
-            sys.stdout.buffer.write(written(_exported(checkpoint, settings.feed)) + b"\n")
+            write_document(written(_exported(checkpoint, settings.feed)) + b"\n")
 
 
 def _exported(checkpoint: str, feed: str) -> list[Lease]:
     done, begun = committed(checkpoint), last_begun(checkpoint)
     assert done is not None, "asked before"
     if begun > done.batch:
-        sys.stderr.write(
+        remark(
             f"batch {begun} was begun and is not done: what of it an observer has had comes "
-            f"again. To have none twice, let changefeed pipeline observe --once end it first\n"
+            f"again. To have none twice, let changefeed pipeline observe --once end it first"
         )
     epoch = base_epoch(checkpoint) + 1 + begun
     with query_advice(), closing(open_access(feed)) as access:

@@ -3,18 +3,14 @@
 import asyncio
 import os
 import signal
-import sqlite3
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
-from changefeed.leases.addresses import open_container
-from changefeed.leases.lease import Lease
 from tests.support.commands import COMMAND, a_log_of
+from tests.support.leased_log import make_leased_log, reset_positions, stored
 
 pytestmark = pytest.mark.real_time
 
@@ -83,38 +79,14 @@ def test_nothing_can_be_read_from_a_standard_input_that_is_closed(
 def test_who_gives_no_answer_has_changed_nothing(
     tmp_path: Path, command: str, given: str
 ) -> None:
-    asyncio.run(leases_at_their_end(tmp_path))
+    asyncio.run(make_leased_log(tmp_path))
     (tmp_path / "bytes").write_bytes(b"\xff\n")
     assert run(f"positions save saved {PLACES}", tmp_path).returncode == 0
-    with sqlite3.connect(tmp_path / "leases.db") as leases:
-        begin = "substr(continuation, 1, instr(continuation, '/')) || '0'"
-        leases.execute(f"update leases set continuation = {begin}")
-    leases.close()
-    before = positions(tmp_path)
+    reset_positions(tmp_path)
+    before = stored(tmp_path, "continuation")
     done = run(f"{command} {PLACES} {given}", tmp_path)
     assert (done.returncode, "nothing was changed" in done.stdout) == (1, True), done.stderr
-    assert positions(tmp_path) == before
-
-
-async def leases_at_their_end(place: Path) -> None:
-    """Make a log of two ranges, and leases of them that hosts have read to their end."""
-    await create_log(place / "log", parts=2)
-    async with (
-        EventLogWriter.open(place / "log") as writer,
-        open_feed(f"eventlog:{place / 'log'}") as feed,
-        open_container(f"sqlite:{place / 'leases.db'}") as container,
-    ):
-        await writer.append([Record(key=f"k{n}", body=b"1") for n in range(10)])
-        for x in await feed.ranges():
-            end = await feed.resolve_start(x.id, "now")
-            await container.create(Lease(range=x, continuation=end))
-
-
-def positions(place: Path) -> list[str]:
-    with sqlite3.connect(place / "leases.db") as leases:
-        found = leases.execute("select continuation from leases order by range_id").fetchall()
-    leases.close()
-    return [x for (x,) in found]
+    assert stored(tmp_path, "continuation") == before
 
 
 @pytest.mark.parametrize("delay", [0.1, 0.3, 0.6])

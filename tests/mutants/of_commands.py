@@ -7,6 +7,8 @@ _JSON_LINES = "tests/unit/cli/io/test_json_lines.py"
 _FEED = "tests/unit/feeds/test_feed.py"
 _OPERATING = "tests/acceptance/test_operating.py"
 _INPUT = "tests/unit/cli/io/test_standard_input.py"
+_TABLES = "tests/unit/cli/io/test_tables.py"
+_UNREAD = "tests/acceptance/test_unread_output.py"
 
 COMMANDS = (
     Mutant(
@@ -85,5 +87,61 @@ COMMANDS = (
         after="        typer.echo()\n        return True\n",
         rule=0,
         tests=(_INPUT,),
+    ),
+    Mutant(
+        name="a command that nobody reads of leaves its work half done",
+        file="cli/io/report.py",
+        before="    except OSError as error:\n        print_error(",
+        after="    except ZeroDivisionError as error:\n        print_error(",
+        rule=0,
+        tests=(f"{_UNREAD}::test_all_ranges_are_moved_though_nobody_reads_of_the_first",),
+    ),
+    Mutant(
+        name="a command that cannot say what is wrong leaves its work half done",
+        file="cli/streams.py",
+        before="    except OSError:\n        leave(sys.stderr)\n",
+        after="    except OSError:\n        raise\n",
+        rule=0,
+        tests=(f"{_UNREAD}::test_all_ranges_are_moved_though_nobody_reads_of_the_first",),
+    ),
+    Mutant(
+        name="positions that nobody has got were saved",
+        file="cli/io/report.py",
+        before="    if output_was_closed():\n",
+        after="    if False:\n",
+        rule=0,
+        tests=(f"{_UNREAD}::test_positions_that_were_not_written_are_a_failure",),
+    ),
+    Mutant(
+        name="a name that is long is cut in a table",
+        file="cli/io/tables.py",
+        before=', overflow="fold"',
+        after="",
+        rule=0,
+        tests=(_TABLES,),
+    ),
+    Mutant(
+        name="a table has the width of a terminal where none is",
+        file="cli/io/tables.py",
+        before="        console = Console(width=_WIDE)\n",
+        after="        pass\n",
+        rule=0,
+        tests=(_TABLES,),
+    ),
+    Mutant(
+        name="what a host calls itself moves the cursor of who looks",
+        file="cli/io/tables.py",
+        before="return Text(printable(text), style=style)",
+        after="return Text(text, style=style)",
+        rule=0,
+        tests=(_TABLES,),
+    ),
+    Mutant(
+        name="what turns a line round is printable",
+        file="runtime/printable.py",
+        before='x if x.isprintable() or x in keep else " "',
+        after='" " if x < " " else x',
+        rule=0,
+        tests=("tests/unit/runtime/test_printable.py",),
     ),
 )

@@ -1,0 +1,160 @@
+"""Commands whose output nobody takes do what they were asked for, and say so elsewhere."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from changefeed.observers.dead_letters import open_dead_letters
+from tests.contract.test_dead_letters_contract import letter
+from tests.support.commands import COMMAND
+from tests.support.leased_log import make_leased_log, reset_positions, stored
+
+pytestmark = pytest.mark.real_time
+
+LEASES = "--leases=sqlite:leases.db"
+PLACES = f"--feed=eventlog:log {LEASES}"
+FIRST, SECOND = "e1.p00.v00-ff", "e1.p01.v00-ff"
+SAID = "changefeed: standard output: Broken pipe. What it does not take is said here\n"
+
+
+@contextmanager
+def unread() -> Iterator[int]:
+    """A pipe that nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        yield write
+    finally:
+        os.close(write)
+
+
+def run(
+    command: str, cwd: Path, out: int, err: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *command.split()],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def at_the_beginning(place: Path) -> bool:
+    return all(str(x).endswith("/0") for x in stored(place, "continuation"))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    asyncio.run(make_leased_log(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (f"pause {LEASES}", [f"{FIRST}: paused", f"{SECOND}: paused"]),
+        (f"release {FIRST} {LEASES}", [f"{FIRST}: has no owner; there is nothing to release"]),
+        (f"split {FIRST} {PLACES}", [f"{FIRST}: split; it goes on in"]),
+        (f"positions save saved {PLACES}", ["saved: 2 leases"]),
+        ("init-config a.toml", ["wrote a.toml"]),
+        ("produce log more --key=k", ["2 changes appended to log, in"]),
+    ],
+    ids=lambda x: x.split()[0] if isinstance(x, str) else "",
+)
+def test_what_was_done_is_said_where_it_can_be_read(
+    place: Path, command: str, says: list[str]
+) -> None:
+    (place / "more").write_text('{"k": 1}\n{"k": 2}\n')
+    with unread() as pipe:
+        done = run(command, place, pipe)
+    assert (done.returncode, done.stderr.startswith(SAID)) == (0, True), done.stderr
+    lines = done.stderr.removeprefix(SAID).splitlines()
+    assert len(lines) >= len(says)
+    assert all(line.startswith(x) for line, x in zip(lines, says, strict=False)), lines
+
+
+@pytest.mark.parametrize("errors_too", [False, True])
+def test_all_ranges_are_moved_though_nobody_reads_of_the_first(
+    place: Path, *, errors_too: bool
+) -> None:
+    with unread() as pipe:
+        err = pipe if errors_too else subprocess.PIPE
+        done = run(f"reset --all --to=beginning --yes {PLACES}", place, pipe, err)
+    assert done.returncode == 0
+    assert at_the_beginning(place)
+    if not errors_too:
+        assert done.stderr.startswith(SAID)
+        assert [x.split(" moved")[0] for x in done.stderr.splitlines()[-2:]] == [
+            f"{FIRST}:",
+            f"{SECOND}:",
+        ]
+
+
+def test_positions_are_given_back_though_nobody_reads_of_the_first(place: Path) -> None:
+    assert run(f"positions save saved {PLACES}", place, subprocess.PIPE).returncode == 0
+    before = stored(place, "continuation")
+    reset_positions(place)
+    with unread() as pipe:
+        done = run(f"positions restore saved --yes {PLACES}", place, pipe)
+    assert (done.returncode, stored(place, "continuation")) == (0, before), done.stderr
+    assert done.stderr.startswith(SAID)
+
+
+def test_a_question_that_the_output_does_not_take_is_asked_elsewhere(place: Path) -> None:
+    before = stored(place, "continuation")
+    with unread() as pipe:
+        done = run(f"reset --all --to=beginning {PLACES}", place, pipe)
+    assert (done.returncode, stored(place, "continuation")) == (1, before)
+    assert "Move 2 ranges?" in done.stderr
+    assert "nothing was changed" in done.stderr
+
+
+def test_all_letters_are_discarded_though_nobody_reads_of_the_first(place: Path) -> None:
+    async def put(*numbers: int) -> None:
+        async with open_dead_letters(f"sqlite:{place / 'dead.db'}") as letters:
+            for n in numbers:
+                await letters.put(letter(n))
+
+    async def left() -> int:
+        async with open_dead_letters(f"sqlite:{place / 'dead.db'}") as letters:
+            return len(await letters.list())
+
+    asyncio.run(put(1, 2, 3))
+    kept = "--set=observer.dead_letters=sqlite:dead.db"
+    with unread() as pipe:
+        done = run(f"dead-letters discard --all {kept}", place, pipe)
+    assert (done.returncode, asyncio.run(left())) == (0, 0)
+    assert done.stderr == SAID + "".join(f"r1:{n}: discarded\n" for n in (1, 2, 3))
+
+
+def test_positions_that_were_not_written_are_a_failure(place: Path) -> None:
+    with unread() as pipe:
+        assert run(f"positions save - {PLACES}", place, pipe).returncode == 1
+    closed = subprocess.run(
+        ["sh", "-c", f'exec "$@" positions save - {PLACES} >&-', "sh", *COMMAND],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    says = "changefeed: standard output is closed: let it go to a file, or name one\n"
+    assert (closed.returncode, closed.stderr) == (2, says)
+
+
+def test_commands_that_only_look_end_without_a_word(place: Path) -> None:
+    for command in ("status", "status --json", "positions restore nothing --dry-run"):
+        with unread() as pipe:
+            done = run(f"{command} {PLACES}", place, pipe)
+        assert "Traceback" not in done.stderr
+        assert done.returncode == (2 if "restore" in command else 1)
+        assert ("changefeed: " in done.stderr) == ("restore" in command)

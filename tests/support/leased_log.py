@@ -1,0 +1,40 @@
+"""A log with leases that its changes were done with, made without a host."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
+from changefeed.leases.addresses import open_container
+from changefeed.leases.lease import Lease
+
+
+async def make_leased_log(place: Path) -> None:
+    """Make ``log`` of ten changes in two ranges, and ``leases.db`` of leases at their ends."""
+    await create_log(place / "log", parts=2)
+    async with (
+        EventLogWriter.open(place / "log") as writer,
+        open_feed(f"eventlog:{place / 'log'}") as feed,
+        open_container(f"sqlite:{place / 'leases.db'}") as container,
+    ):
+        await writer.append([Record(key=f"k{n}", body=b"1") for n in range(10)])
+        for x in await feed.ranges():
+            end = await feed.resolve_start(x.id, "now")
+            await container.create(
+                Lease(range=x, continuation=end, epoch=1, checkpoint_epoch=1)
+            )
+
+
+def stored(place: Path, column: str) -> list[str | None]:
+    """Return a column of all leases, read past all code of ours."""
+    with closing(sqlite3.connect(place / "leases.db")) as leases:
+        rows = leases.execute(f"select {column} from leases order by range_id").fetchall()
+    return [x for (x,) in rows]
+
+
+def reset_positions(place: Path) -> None:
+    """Put all leases to where their ranges begin, past all code of ours."""
+    begin = "substr(continuation, 1, instr(continuation, '/')) || '0'"
+    with closing(sqlite3.connect(place / "leases.db")) as leases, leases:
+        leases.execute(f"update leases set continuation = {begin}")

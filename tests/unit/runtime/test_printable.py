@@ -1,0 +1,23 @@
+"""What others wrote does nothing to a terminal but to be read on it."""
+
+import pytest
+
+from changefeed.runtime.printable import printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Grüße, 東京 [bold]", "Grüße, 東京 [bold]"),
+        ("\x1b[31mred\x07", " [31mred "),
+        ("a\u202eb\u200bc", "a b c"),
+        ("a\r\n\tb\x9b", "a   b "),
+        ("", ""),
+    ],
+)
+def test_what_moves_a_cursor_or_turns_a_line_is_a_space(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_what_is_to_be_kept_is_kept() -> None:
+    assert printable("a\n\tb\x1b", keep="\n") == "a\n b "
