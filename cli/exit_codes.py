@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from changefeed.cli.streams import write_error
+from changefeed.cli.streams import leave_full_output, write_error
 from changefeed.runtime.errors import Failure, UserError
 from changefeed.runtime.printable import printable
 
@@ -61,4 +61,5 @@ def exit_on_error() -> Iterator[None]:
 
 def _end(text: str, code: int) -> NoReturn:
     print_error(text)
+    leave_full_output()
     raise typer.Exit(code) from None

@@ -45,6 +45,14 @@ def leave(stream: IO[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def leave_full_output() -> None:
+    """Leave standard output if it does not take what it was given: it was said, and once."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        leave(sys.stdout)
+
+
 def lead_output_to_errors() -> None:
     """Let standard error have all that standard output is given from now on."""
     leave(sys.stdout)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -40,12 +41,13 @@ def test_help_is_printed_where_the_locale_has_no_such_letters(
     assert "Usage:" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["--version", "--help", "status"])
-def test_a_full_output_is_said_in_one_line(tmp_path: Path, command: str) -> None:
-    a_log_of(5, tmp_path)
-    places = "" if command[0] == "-" else "--feed=eventlog:log --leases=sqlite:leases.db"
-    (tmp_path / "leases.db").touch()
-    done = run(f"{command} {places} >/dev/full", tmp_path)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["--version", "--help", f"status {PLACES}"])
+def test_a_full_output_is_said_in_one_line(
+    tmp_path: Path, command: str, unbuffered: str
+) -> None:
+    asyncio.run(make_leased_log(tmp_path))
+    done = run(f"{command} >/dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (
         1,
         "changefeed: [Errno 28] No space left on device\n",
@@ -87,6 +89,39 @@ def test_who_gives_no_answer_has_changed_nothing(
     done = run(f"{command} {PLACES} {given}", tmp_path)
     assert (done.returncode, "nothing was changed" in done.stdout) == (1, True), done.stderr
     assert stored(tmp_path, "continuation") == before
+
+
+WATCHED = """
+import atexit, signal, sys
+
+def note(where):
+    handlers = {signal.SIG_DFL: "system", signal.default_int_handler: "Python"}
+    print(where, handlers[signal.getsignal(signal.SIGINT)], file=sys.stderr)
+
+class Noting:
+    def find_spec(self, name, path, target=None):
+        if name in ("changefeed.cli.app", "changefeed.cli.init_config"):
+            note(name.rpartition(".")[2])
+
+sys.meta_path.insert(0, Noting())
+sys.argv = ["changefeed", "init-config", "a.toml"]
+atexit.register(note, "end")
+from changefeed.cli import main
+main()
+"""
+
+
+def test_ctrl_c_is_no_exception_as_long_as_modules_are_imported(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WATCHED],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "wrote a.toml\n")
+    assert done.stderr.splitlines() == ["app system", "init_config system", "end Python"]
 
 
 @pytest.mark.parametrize("delay", [0.1, 0.3, 0.6])

@@ -9,6 +9,7 @@ _OPERATING = "tests/acceptance/test_operating.py"
 _INPUT = "tests/unit/cli/io/test_standard_input.py"
 _TABLES = "tests/unit/cli/io/test_tables.py"
 _UNREAD = "tests/acceptance/test_unread_output.py"
+_HOSTILE = "tests/acceptance/test_hostile_surroundings.py"
 
 COMMANDS = (
     Mutant(
@@ -143,5 +144,37 @@ COMMANDS = (
         after='" " if x < " " else x',
         rule=0,
         tests=("tests/unit/runtime/test_printable.py",),
+    ),
+    Mutant(
+        name="Ctrl-C is an exception while modules are imported",
+        file="cli/__init__.py",
+        before="        signal.signal(signal.SIGINT, signal.SIG_DFL)\n",
+        after="        pass\n",
+        rule=0,
+        tests=(f"{_HOSTILE}::test_ctrl_c_is_no_exception_as_long_as_modules_are_imported",),
+    ),
+    Mutant(
+        name="Ctrl-C is no exception in a command",
+        file="cli/__init__.py",
+        before="        signal.signal(signal.SIGINT, signal.default_int_handler)\n",
+        after="        pass\n",
+        rule=0,
+        tests=(f"{_HOSTILE}::test_ctrl_c_is_no_exception_as_long_as_modules_are_imported",),
+    ),
+    Mutant(
+        name="Python itself tells of an output that is full",
+        file="cli/__init__.py",
+        before="        leave(sys.stdout)\n",
+        after="",
+        rule=0,
+        tests=(f"{_HOSTILE}::test_a_full_output_is_said_in_one_line",),
+    ),
+    Mutant(
+        name="an output that is full is told of twice",
+        file="cli/exit_codes.py",
+        before="    leave_full_output()\n",
+        after="",
+        rule=0,
+        tests=(f"{_HOSTILE}::test_a_full_output_is_said_in_one_line",),
     ),
 )
