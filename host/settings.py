@@ -7,11 +7,12 @@ in seconds.
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess, read_secret
@@ -49,12 +50,30 @@ class HostSettings(Section):
 _IDLE_POLLS = 5.0
 
 
+def _start_in(given: object) -> object:
+    """Take words, text with a zone and times. A number would be seconds since 1970, and is
+    rather a year.
+    """
+    time = given
+    if isinstance(given, str) and given not in ("beginning", "now"):
+        with suppress(ValueError):
+            time = datetime.fromisoformat(given)
+    if time in ("beginning", "now") or (isinstance(time, datetime) and time.tzinfo is not None):
+        return time
+    raise ValueError(
+        "should be beginning, now, or a time with its zone, as 2026-01-31T12:00Z or "
+        "2026-01-31T13:00+01:00"
+    )
+
+
 class FeedSettings(Section):
     """Where changes come from."""
 
     address: str = "eventlog:data/log"
     """``eventlog:DIRECTORY`` or ``cosmos://HOST/DATABASE/CONTAINER``."""
-    start: Literal["beginning", "now"] | AwareDatetime = "beginning"
+    start: Annotated[Literal["beginning", "now"] | datetime, BeforeValidator(_start_in)] = (
+        "beginning"
+    )
     """Where to start a range that has no lease yet: beginning, now, or a time with its
     zone. Settled once, when its lease is created."""
     poll_interval: Seconds = 1.0

@@ -10,6 +10,7 @@ _INPUT = "tests/unit/cli/io/test_standard_input.py"
 _TABLES = "tests/unit/cli/io/test_tables.py"
 _UNREAD = "tests/acceptance/test_unread_output.py"
 _HOSTILE = "tests/acceptance/test_hostile_surroundings.py"
+_FLAGS = "tests/unit/cli/test_host_flags.py"
 
 COMMANDS = (
     Mutant(
@@ -176,5 +177,13 @@ COMMANDS = (
         after="",
         rule=0,
         tests=(f"{_HOSTILE}::test_a_full_output_is_said_in_one_line",),
+    ),
+    Mutant(
+        name="a year is a start in seconds since 1970",
+        file="host/settings.py",
+        before='Annotated[Literal["beginning", "now"] | datetime, BeforeValidator(_start_in)]',
+        after='Literal["beginning", "now"] | datetime',
+        rule=12,
+        tests=(_FLAGS,),
     ),
 )

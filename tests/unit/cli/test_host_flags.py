@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -119,13 +120,49 @@ def test_a_wrong_value_is_named_with_where_it_comes_from(
     ]
 
 
-def test_a_start_without_its_zone_is_refused_with_what_is_allowed() -> None:
-    assert mistake_of(HostFlags(start="2026-01-01T00:00:00")).splitlines()[1:] == [
+@pytest.mark.parametrize(
+    "start",
+    ["2026-01-01T00:00:00", "2026", "20260131", "1767225600", "-1", "1e9", "yesterday", ""],
+)
+def test_a_start_that_is_no_time_with_a_zone_is_refused_with_what_is_allowed(
+    start: str,
+) -> None:
+    assert mistake_of(HostFlags(start=start)).splitlines()[1:] == [
         (
-            "  feed.start (from the command line): should be 'beginning' or 'now' or "
-            "have timezone info; it is '2026-01-01T00:00:00'"
+            "  feed.start (from the command line): should be beginning, now, or a time with "
+            "its zone, as 2026-01-31T12:00Z or 2026-01-31T13:00+01:00; it is "
+            f"{start!r}"
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "start"),
+    [
+        ("'now'", "now"),
+        ("'2026-01-31T13:00+01:00'", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026", None),
+        ("20260131", None),
+        ("2026-01-31T12:00:00", None),
+        ("2026-01-31", None),
+    ],
+)
+def test_a_start_in_the_file_is_text_or_a_time_of_toml(
+    tmp_path: Path, written: str, start: object
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f"[feed]\nstart = {written}\n")
+    flags = HostFlags(config=file)
+    if start is None:
+        assert "feed.start" in mistake_of(flags)
+    else:
+        assert flags.settings().feed.start_at == start
+
+
+def test_a_year_in_the_environment_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHANGEFEED_FEED__START", "2026")
+    assert "feed.start (from CHANGEFEED_FEED__START): should be" in mistake_of(HostFlags())
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest_one() -> None:
