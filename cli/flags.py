@@ -140,14 +140,20 @@ def parse_sets(sets: Sequence[str]) -> dict[str, Any]:
 
 
 def put(flags: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a nested value. Raise ``UserError`` where a section on the path is a value."""
+    """Set a nested value; a section that is there takes what a section has. Raise ``UserError``
+    where a section on the path is a value.
+    """
     *sections, key = path
     inner: Any = flags
     for name in sections:
         inner = inner.setdefault(name, {})
         if not isinstance(inner, dict):
             raise UserError(f"{'.'.join(path)} is set within a value that is set as a whole")
-    inner[key] = value
+    if isinstance(value, dict) and isinstance(inner.get(key), dict):
+        for name, one in value.items():
+            put(inner[key], [name], one)
+    else:
+        inner[key] = value
 
 
 def _pair(text: str, flag: str, form: str) -> tuple[str, str]:

@@ -7,11 +7,18 @@ TOML file, the default. Settings are plain values: only ``read_settings`` looks 
 import logging
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -24,6 +31,7 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_errors import (
     Sources,
     misspelled_variables,
+    not_json,
     unknown_variables,
     wrong_settings,
 )
@@ -43,6 +51,22 @@ class Section(BaseModel):
     """A section, or all of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _take_no_truth_for_a_number(cls, given: object, of: ValidationInfo) -> object:
+        """Refuse ``true``, which would be 1, where a setting is a number."""
+        kind = cls.model_fields[of.field_name or ""].annotation
+        if isinstance(given, bool) and any(x in (int, float) for x in _within(kind)):
+            raise ValueError("should be a number")
+        return given
+
+
+def _within(annotation: Any) -> Iterator[Any]:
+    """Yield a type, and those that it is made of."""
+    yield annotation
+    for x in get_args(annotation):
+        yield from _within(x)
 
 
 class LogSettings(Section):
@@ -87,9 +111,9 @@ def read_settings(
         lines = ["wrong settings", *wrong_settings(model, error, sources)]
         raise UserError("\n  ".join(lines)) from None
     except (SettingsError, RecursionError) as error:
+        lines = not_json(model, os.environ, model.prefix)
         raise UserError(
-            f"an environment variable is not JSON, as that of a whole section must be: "
-            f"{error}. Set single values, as in {model.prefix}LOG__LEVEL=debug"
+            "; ".join(lines) or f"the environment has no settings: {error}"
         ) from error
     return model.model_construct(**{x: getattr(read, x) for x in model.model_fields})
 
@@ -119,7 +143,7 @@ def _reader(model: type[SettingsT], from_file: dict[str, Any]) -> type[BaseSetti
 
 def _read(file: Path, init_command: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise UserError(
             f"there is no file {file}; make one with: {init_command} {file}"

@@ -1,8 +1,10 @@
 """What is wrong with settings, in the words and names of who wrote them."""
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, time
 from difflib import get_close_matches
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -11,7 +13,14 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from changefeed.runtime.settings_schema import Entry, entries, names
+from changefeed.runtime.settings_schema import (
+    Entry,
+    entries,
+    names,
+    open_sections,
+    secrets,
+    sections,
+)
 
 _LONGEST = 60
 _OF_KUBERNETES = re.compile("(tcp|udp|sctp)://")
@@ -33,9 +42,11 @@ class Sources:
         name = _before_a_number(name)
         if _has(self.flags, name):
             return "the command line"
-        by_upper = {x.upper(): x for x in self.environ}
-        for length in range(len(name), 0, -1):  # a whole section may be set, too
-            if variable := by_upper.get(self.variable(name[:length])):
+        by_upper = {x.upper(): x for x in sorted(self.environ)}
+        whole = self.variable(name)
+        within = next((x for x in by_upper if x.startswith(f"{whole}__")), whole)
+        for upper in (whole, within, *(self.variable(x) for x in _sections_of(name))):
+            if variable := by_upper.get(upper):
                 return variable
         return "the defaults" if self.file is None else str(self.file)
 
@@ -46,10 +57,35 @@ class Sources:
 
 def wrong_settings(model: type, error: ValidationError, sources: Sources) -> list[str]:
     """Return a line for each setting that is wrong."""
-    known = set(names(model))
+    known, hidden = set(names(model)), secrets(model)
     tables = {name for name, x in entries(model).items() if x.has_names}
+    tables |= {*open_sections(model)}
     by_name = groupby(error.errors(), lambda x: _known_part(x, known, tables))
-    return [_line(name, list(errors), sources, known) for name, errors in by_name]
+    return [_line(name, list(errors), sources, known, hidden) for name, errors in by_name]
+
+
+def not_json(model: type, environ: Mapping[str, str], prefix: str) -> list[str]:
+    """Return a line for each variable of a list, a table or a section that is no JSON."""
+    forms = {
+        x.path: f"Set single values, as in {prefix}LOG__LEVEL=debug" for x in sections(model)
+    }
+    for name, entry in entries(model).items():
+        if entry.is_list:
+            forms[name] = 'A list is written as ["a", "b"]'
+        elif entry.has_names:
+            forms[name] = 'A table is written as {"a": 1}'
+    found = []
+    for variable, value in sorted(environ.items()):
+        form = forms.get(tuple(variable.upper().removeprefix(prefix).lower().split("__")))
+        if form is None or not variable.upper().startswith(prefix):
+            continue
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError) as error:
+            found.append(
+                f"{variable} in the environment must be JSON, and is not: {error}. {form}"
+            )
+    return found
 
 
 def unknown_variables(
@@ -138,7 +174,11 @@ def _known_part(error: ErrorDetails, known: Collection[Name], tables: Collection
 
 
 def _line(
-    path: Name, errors: list[ErrorDetails], sources: Sources, known: Collection[Name]
+    path: Name,
+    errors: list[ErrorDetails],
+    sources: Sources,
+    known: Collection[Name],
+    hidden: Collection[Name],
 ) -> str:
     name, source = ".".join(path), sources.of(path)
     in_list = _before_a_number(path) != path
@@ -151,26 +191,47 @@ def _line(
             return f"{name} (from {source}): there is none, and it has to be there"
         variable = sources.variable(path)
         return f"{name}: there is none; name it with a flag, in {variable} or in the file"
-    texts = [x["msg"].removeprefix("Value error, ") for x in errors]
-    allowed = "should " + " or ".join(x.removeprefix("Input should ") for x in texts)
-    if not texts[0].startswith("Input should "):
-        allowed = texts[0]
-    given = errors[0]["input"]
+    allowed, given = _allowed(name, errors), errors[0]["input"]
     if isinstance(given, Mapping) and not errors[0]["type"].endswith("_type"):
         return f"{name}: {allowed}"  # its settings do not fit together
-    if errors[0]["type"] == "int_parsing_size":
-        allowed = "should be a smaller number"
-    if errors[0]["type"] in ("model_type", "dataclass_type"):
-        allowed = f"should be a section with settings of its own, as in [{name}]"
+    shown = "" if _may_be_secret(path, hidden) else f"; it is {_shown(given)}"
+    return f"{name} (from {source}): {allowed}{shown}"
+
+
+def _allowed(name: str, errors: list[ErrorDetails]) -> str:
+    """Say in our words what the value should be."""
+    match errors[0]["type"]:
+        case "int_parsing_size":
+            return "should be a smaller number"
+        case "model_type" | "dataclass_type":
+            return f"should be a section with settings of its own, as in [{name}]"
+        case "too_short" if errors[0]["ctx"]["field_type"] == "Value":  # a secret
+            return f"should have at least {errors[0]['ctx']['min_length']} characters"
+    texts = [x["msg"].removeprefix("Value error, ") for x in errors]
+    if not texts[0].startswith("Input should "):
+        return texts[0]
+    return "should " + " or ".join(x.removeprefix("Input should ") for x in texts)
+
+
+def _may_be_secret(path: Name, hidden: Collection[Name]) -> bool:
+    """Whether it is a secret, something in one, or a section that has one."""
+    return any(x[: len(path)] == path[: len(x)] for x in hidden)
+
+
+def _shown(given: object) -> str:
+    """Show a value of a table or a list by its kind: there may be secrets in it."""
+    if isinstance(given, date | time):
+        return str(given)
     if not isinstance(given, str | int | float | None):
-        shown = (
-            f"a {'table' if isinstance(given, Mapping) else 'list'}"  # with secrets, perhaps
-        )
-    else:
-        shown = "null" if given is None else repr(given)
-    if len(shown) > _LONGEST:
-        shown = f"{shown[:_LONGEST]}..."
-    return f"{name} (from {source}): {allowed}; it is {shown}"
+        return "a table" if isinstance(given, Mapping) else "a list"
+    shown = "null" if given is None else repr(given)
+    return f"{shown[:_LONGEST]}..." if len(shown) > _LONGEST else shown
+
+
+def _sections_of(name: Name) -> Iterator[Name]:
+    """Yield those that a setting is in, the innermost first: each may be set as a whole."""
+    for length in range(len(name) - 1, 0, -1):
+        yield name[:length]
 
 
 def _has(flags: Mapping[str, Any], path: Name) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -28,6 +28,8 @@ class Entry:
     choices: tuple[str, ...] = ()
     has_names: bool = False
     """Whether its value is a table, with names that are the user's."""
+    is_list: bool = False
+    is_secret: bool = False
     required: bool = False
     example: Any = None
     """A value that shows the form, where the default does not."""
@@ -42,6 +44,8 @@ class SectionDoc:
     path: Path
     text: str
     entries: tuple[Entry, ...]
+    is_open: bool = False
+    """Whether it takes sections that others check, whatever they are called."""
 
 
 def sections(model: type, path: Path = ()) -> Iterator[SectionDoc]:
@@ -57,7 +61,8 @@ def sections(model: type, path: Path = ()) -> Iterator[SectionDoc]:
             entries.append(_entry(name, info))
     if path or entries:
         text = inspect.cleandoc(model.__doc__ or "")
-        yield SectionDoc(path=path, text=text, entries=tuple(entries))
+        is_open = issubclass(model, BaseModel) and model.model_config.get("extra") == "allow"
+        yield SectionDoc(path=path, text=text, entries=tuple(entries), is_open=is_open)
     for name, annotation in inner:
         assert isinstance(annotation, type), "a section is a class"
         yield from sections(annotation, (*path, name))
@@ -76,6 +81,17 @@ def names(model: type) -> list[Path]:
 def entries(model: type) -> dict[Path, Entry]:
     """Return all settings by their whole names."""
     return {(*section.path, x.name): x for section in sections(model) for x in section.entries}
+
+
+def secrets(model: type) -> list[Path]:
+    """Return the names of settings that hold a secret, and of sections that may."""
+    found = [name for name, x in entries(model).items() if x.is_secret]
+    return [*found, *open_sections(model)]
+
+
+def open_sections(model: type) -> list[Path]:
+    """Return the names of sections that hold those of others."""
+    return [x.path for x in sections(model) if x.is_open]
 
 
 def _fields(model: Any) -> dict[str, FieldInfo]:
@@ -107,6 +123,8 @@ def _entry(name: str, info: FieldInfo) -> Entry:
         text=inspect.cleandoc(info.description or (of_sections and item.__doc__) or ""),
         choices=get_args(info.annotation) if kind is Literal else (),
         has_names=isinstance(kind, type) and issubclass(kind, Mapping),
+        is_list=kind in (list, tuple),
+        is_secret=SecretStr in (info.annotation, *get_args(info.annotation)),
         required=info.is_required(),
         example=info.examples[0] if info.examples else None,
         items=tuple(_entry(*x) for x in _fields(item).items()) if of_sections else (),

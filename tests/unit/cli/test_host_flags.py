@@ -193,6 +193,46 @@ def test_an_unknown_section_in_the_environment_is_refused_and_foreign_variables_
     )
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "form"),
+    [
+        ("CHANGEFEED_WEB__PIPELINES", "http://x:1", 'A list is written as ["a", "b"]'),
+        ("CHANGEFEED_OBSERVER__OPTIONS", "{", 'A table is written as {"a": 1}'),
+        ("changefeed_observer", "{", "as in CHANGEFEED_LOG__LEVEL=debug"),
+    ],
+)
+def test_a_variable_that_must_be_json_and_is_not_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, form: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("CHANGEFEED_FEED__ADDRESS", "eventlog:x")  # which is no JSON, too
+    text = mistake_of(HostFlags())
+    assert text.startswith(f"{variable} in the environment must be JSON, and is not: ")
+    assert text.endswith(form)
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("CHANGEFEED_LEASES__RENEW__INTERVAL", "leases.renew"),
+        ("CHANGEFEED_BACKENDS__A", "backends.a"),
+    ],
+)
+def test_a_variable_is_named_where_there_is_a_file_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, name: str
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[leases]\nexpiration = 31\n[backends.b]\nx = 1\n")
+    monkeypatch.setenv(variable, "5")
+    assert f"{name} (from {variable}): " in mistake_of(HostFlags(config=file))
+
+
+def test_a_file_may_begin_with_the_mark_of_its_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[leases]\nexpiration = 31\n", "utf-8-sig")
+    assert HostFlags(config=file).settings().leases.expiration == 31
+
+
 def test_a_whole_section_in_the_environment_must_be_json(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -252,7 +292,23 @@ def test_a_section_in_the_environment_that_is_too_deep_is_refused(
         ),
         (
             "[cosmos]\nkey = {a = 's3cret'}\n",
-            "cosmos.key ({}): should be a valid string; it is a table",
+            "cosmos.key ({}): should be a valid string",
+        ),
+        (
+            "[leases]\nexpiration = 2026-01-31\n",
+            "leases.expiration ({}): should be a valid number; it is 2026-01-31",
+        ),
+        (
+            "[leases]\nexpiration = true\n",
+            "leases.expiration ({}): should be a number; it is True",
+        ),
+        (
+            "[feed]\npage_size = true\n",
+            "feed.page_size ({}): should be a number; it is True",
+        ),
+        (
+            "[feed]\nmax_poll_interval = false\n",
+            "feed.max_poll_interval ({}): should be a number; it is False",
         ),
         (
             "leases = 5\n",
@@ -309,6 +365,8 @@ def test_a_variable_with_single_underscores_is_not_ignored_in_silence(
         ("CHANGEFEED_PORT_8080_TCP_ADDR", "10.0.0.1"),
         ("CHANGEFEED_SERVICE_HOST", "10.0.0.1"),
         ("CHANGEFEED_WEB_PORT", "tcp://10.0.0.1:8080"),  # of a service changefeed-web
+        ("CHANGEFEED_WEB_PORT", "udp://10.0.0.1:8080"),
+        ("CHANGEFEED_WEB_PORT", "sctp://10.0.0.1:8080"),
     ],
 )
 def test_variables_that_kubernetes_makes_are_no_settings(
@@ -329,6 +387,20 @@ def test_a_directory_is_no_file_of_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["expiration", "=5"])
 def test_a_setting_without_a_value_is_refused_with_the_form(text: str) -> None:
     assert mistake_of(HostFlags(sets=[text])) == f"--set {text}: write it as section.key=value"
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["leases.expiration=50", "leases={}"],
+        ["leases={}", "leases.expiration=50"],
+        ["leases.expiration=40", 'leases={"expiration": 50}'],
+        ['leases={"expiration": 40}', "leases.expiration=50"],
+        ['leases={"expiration": 50}', 'leases={"renew_interval": 9}'],
+    ],
+)
+def test_a_section_that_is_set_later_takes_nothing_away(sets: list[str]) -> None:
+    assert HostFlags(sets=sets).settings().leases.expiration == 50
 
 
 def test_a_value_within_a_value_is_refused() -> None:
@@ -366,6 +438,37 @@ def test_secrets_are_read_from_files_as_they_are_mounted(
     assert CosmosAccess.of(os.environ) == CosmosAccess(key="c2VjcmV0")
     file.write_text("cm90YXRlZA==\n")
     assert HostFlags().settings().cosmos.access.key == "cm90YXRlZA=="
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("WEB__TOKEN", "hunter2", "web.token ({}): should have at least 16 characters"),
+        ("COSMOS", '"hunter2"', "cosmos ({}): should be a section with settings of its own,"),
+        ("WEB", '["hunter2"]', "web ({}): should be a section with settings of its own,"),
+        ("BACKENDS__REDIS", "hunter2", "backends.redis ({}): should be a valid dictionary"),
+        ("BACKENDS", '{"redis": "hunter2"}', "backends.redis ({}): should be a valid dict"),
+        ("COSMOS", '{"key": "hunter2"', "{} in the environment must be JSON, and is not: "),
+    ],
+)
+def test_a_secret_that_is_wrong_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, line: str
+) -> None:
+    name = f"CHANGEFEED_{variable}"
+    monkeypatch.setenv(name, value)
+    text = mistake_of(HostFlags())
+    assert line.format(name if line.startswith("{}") else f"from {name}") in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    "toml", ["[web]\ntoken = 1234567", "cosmos = 1234567", "[cosmos]\nkey = [1234567]"]
+)
+def test_a_secret_in_a_file_is_not_shown_either(tmp_path: Path, toml: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(toml)
+    assert "1234567" not in mistake_of(HostFlags(config=file))
+    assert "1234567" not in mistake_of(HostFlags(sets=["web.token=1234567"]))
 
 
 @pytest.mark.parametrize("text", [None, "", " \n"])
