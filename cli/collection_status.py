@@ -17,6 +17,7 @@ from rich.text import Text
 
 from changefeed.brokers.core import CoreStatus
 from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole
 from changefeed.cli.on_brokers import Address, client_of
 from changefeed.feeds.brokers.client import BrokerClient
@@ -120,7 +121,7 @@ async def _print(address: str, *, json: bool, watch: bool, all_: bool) -> None:
         while True:
             found = await inspector.look()
             if json:
-                typer.echo(msgspec.json.encode(found).decode())
+                typer.echo(as_json(found))
             else:
                 print_whole(rendered(found, all_=all_))
             if not watch:

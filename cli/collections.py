@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
+from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.tables import a_table
 from changefeed.cli.on_brokers import Address, on_brokers
@@ -107,7 +107,7 @@ def compact(address: Address, *, json: _Json = False) -> None:
     with exit_on_error():
         made = on_brokers(address, _compact)
         if json:
-            say(msgspec.json.encode(made).decode())
+            say(as_json(made))
         else:
             columns = ("broker", "objects", "segments", "records", "bytes", "failed")
             show(a_table(*columns, rows=map(_compacted_row, made)))

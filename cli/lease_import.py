@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,12 +10,11 @@ import typer
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.io.report import say
-from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.addresses import open_feed
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
-from changefeed.leases import position_file as exchange
 from changefeed.leases.addresses import LEASES
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
@@ -61,19 +59,10 @@ def import_(
     with exit_on_error():
         settings = flags.settings()
         if source == "-" or source.startswith("file:"):
-            asyncio.run(_import_document(settings, _document(source), dry_run=dry_run))
+            wanted = read_positions(source.removeprefix("file:")).leases
+            asyncio.run(_import_document(settings, wanted, dry_run=dry_run))
         else:
             asyncio.run(_import(settings, source, dry_run=dry_run, force=force))
-
-
-def _document(source: str) -> Sequence[Lease]:
-    if source == "-":
-        return exchange.read(open_standard_input().buffer.read())
-    file = Path(source.removeprefix("file:"))
-    try:
-        return exchange.read(file.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"there is no file {file}") from None
 
 
 async def _import_document(

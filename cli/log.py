@@ -93,7 +93,7 @@ def _policy(closed: bool, older_than: str | None, larger_than: str | None) -> Se
 
 
 def _number(text: str, units: dict[str, int], example: str) -> int:
-    found = re.fullmatch(rf"([0-9]+)({'|'.join(units)})", text)
+    found = re.fullmatch(rf"([0-9]{{1,15}})({'|'.join(units)})", text)
     if found is None:
         raise UserError(f"{text!r}: write a number and a unit, as in {example}")
     return int(found[1]) * units[found[2]]

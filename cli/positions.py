@@ -15,8 +15,9 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.exit_codes import FAILED, exit_on_error, print_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.io.report import say, show, write_document
-from changefeed.cli.io.standard_input import confirmed, open_standard_input
+from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
@@ -122,18 +123,9 @@ def restore(
     or never, and asks. Ends with 1 if not all of it was done; then do it again.
     """
     with exit_on_error():
-        document = read_document(_read(file))
+        document = read_positions(file)
         done = asyncio.run(_restore(flags.settings(), document, yes=yes, dry_run=dry_run))
     raise typer.Exit(0 if done else FAILED)
-
-
-def _read(file: str) -> bytes:
-    if file == "-":
-        return open_standard_input().buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
 
 
 async def _restore(

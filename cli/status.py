@@ -18,6 +18,7 @@ from changefeed.cli.existing import refuse_to_create
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.lease_view import LeaseView, Sort, state_of
 from changefeed.cli.io.prometheus import as_prometheus
 from changefeed.cli.io.tables import a_table, plain, print_whole
@@ -96,8 +97,7 @@ async def _print_tables(settings: Settings, view: LeaseView) -> None:
 async def _print_json(settings: Settings, *, watch: bool) -> None:
     async with FleetInspector.of(settings) as fleet:
         while True:
-            document = msgspec.json.encode(_document(await fleet.look()))
-            typer.echo(document if watch else msgspec.json.format(document, indent=2))
+            typer.echo(as_json(_document(await fleet.look()), indented=not watch))
             if not watch:
                 return
             await asyncio.sleep(_EVERY)

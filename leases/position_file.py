@@ -58,7 +58,7 @@ def read_document(document: bytes) -> Positions:
     """As ``read``, with what the document says of itself."""
     try:
         return msgspec.json.decode(document, type=Positions)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ContainerRefused(
             f"this is no document of positions ({error}): changefeed positions save and "
             f"changefeed pipeline export write such"

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from changefeed.cli.io.documents import as_json
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 
 _COLOURS = {Severity.FINE: "green", Severity.WARNING: "yellow", Severity.PROBLEM: "red"}
@@ -16,7 +16,7 @@ _COLOURS = {Severity.FINE: "green", Severity.WARNING: "yellow", Severity.PROBLEM
 def print_diagnostics(found: Sequence[Diagnostic], *, json: bool, exit_code: int) -> None:
     """Print a table, or one JSON document; end with ``exit_code`` if there is a problem."""
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        typer.echo(as_json(found, indented=True))
     else:
         Console().print(_table(found))
     if any(x.severity is Severity.PROBLEM for x in found):

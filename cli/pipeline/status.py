@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
+from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.cli.pipeline.flags import PipelineFlags
 from changefeed.pipeline.status import TableStatus, tables_status
@@ -24,7 +24,7 @@ def status(
     with exit_on_error():
         found = tables_status(flags.settings())
         if json:
-            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+            typer.echo(as_json(found, indented=True))
             return
         for one in found:
             print_whole(_rendered(one))

@@ -33,7 +33,7 @@ from changefeed.feeds.eventlog.segment_rows import (
 )
 from changefeed.feeds.eventlog.stored_blocks import BLOCK, StoredBlock, whole_blocks
 from changefeed.feeds.eventlog.upgrade import make_room_for_segments
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import MIN_TIME_US, RangeId
 from changefeed.runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Sealer:
                 before, given_up = sealed.get(number, (0, 0))
                 aged = 0
                 if policy.older_than is not None:
-                    cutoff = now_us - int(policy.older_than * 1_000_000)
+                    cutoff = max(MIN_TIME_US, now_us - int(policy.older_than * 1_000_000))
                     rows = records.execute(_AGED, (number, cutoff)).fetchall()
                     aged = rows[0][0] if rows else 0
                 one = Unsealed(

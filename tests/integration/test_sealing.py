@@ -234,6 +234,10 @@ async def test_sealing_names_what_it_was_asked_for_and_does_nothing_twice(path: 
     assert changes == await written(path, SOUND)
 
 
+async def test_nothing_is_older_than_time_itself(path: Path) -> None:
+    assert not await seal(path, SealPolicy(older_than=86400e21))
+
+
 async def test_only_changes_as_old_as_was_said_are_sealed(path: Path) -> None:
     middle = NEW_YEAR.timestamp() + 1500
     async with EventLogWriter.open(path, clock=lambda: middle + 60) as writer:

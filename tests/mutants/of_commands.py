@@ -11,6 +11,7 @@ _TABLES = "tests/unit/cli/io/test_tables.py"
 _UNREAD = "tests/acceptance/test_unread_output.py"
 _HOSTILE = "tests/acceptance/test_hostile_surroundings.py"
 _FLAGS = "tests/unit/cli/test_host_flags.py"
+_POSITION_FILES = "tests/unit/cli/io/test_position_files.py"
 
 COMMANDS = (
     Mutant(
@@ -233,5 +234,29 @@ COMMANDS = (
         after='re.compile("tcp://")',
         rule=0,
         tests=(_FLAGS,),
+    ),
+    Mutant(
+        name="positions that are no UTF-8 are a traceback",
+        file="leases/position_file.py",
+        before="except (msgspec.DecodeError, UnicodeDecodeError) as error:",
+        after="except msgspec.DecodeError as error:",
+        rule=0,
+        tests=(_POSITION_FILES,),
+    ),
+    Mutant(
+        name="a file of positions is read until memory is full",
+        file="cli/io/position_files.py",
+        before="return opened.read(_MOST + 1)",
+        after="return opened.read(-1)",
+        rule=0,
+        tests=(_POSITION_FILES,),
+    ),
+    Mutant(
+        name="a byte of a path that is no text is half of a letter in JSON",
+        file="cli/io/documents.py",
+        before='rf"\\\\u{ord(x[0]):x}"',
+        after='rf"\\u{ord(x[0]):x}"',
+        rule=0,
+        tests=("tests/unit/cli/io/test_documents.py",),
     ),
 )

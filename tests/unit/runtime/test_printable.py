@@ -12,6 +12,7 @@ from changefeed.runtime.printable import printable
         ("\x1b[31mred\x07", " [31mred "),
         ("a\u202eb\u200bc", "a b c"),
         ("a\r\n\tb\x9b", "a   b "),
+        ("a\udcffb", "a\\udcffb"),  # a byte of a path that is no text
         ("", ""),
     ],
 )

@@ -1,0 +1,67 @@
+"""Files of positions are read, or refused with what is wrong with them."""
+
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from changefeed.cli.io import position_files
+from changefeed.cli.io.position_files import read_positions
+from changefeed.leases.position_file import written
+from changefeed.runtime.errors import UserError
+
+DOCUMENT = written([], feed="7", saved_at="now")
+
+
+def test_a_file_and_standard_input_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "saved").write_bytes(DOCUMENT)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(DOCUMENT)))
+    found = [read_positions(x) for x in (str(tmp_path / "saved"), "-")]
+    assert [(x.feed, x.saved_at, x.leases) for x in found] == [("7", "now", [])] * 2
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"", r"no document of positions \(Input data was truncated\)"),
+        (b"\xff", "no document of positions"),
+        (b'{"positions":[{"range":"\xff","continuation":"x"}]}', "no document of positions"),
+        (b"[" * 100_000, "no document of positions"),
+    ],
+)
+def test_what_is_no_file_of_positions_is_refused(
+    tmp_path: Path, made: bytes | None, says: str
+) -> None:
+    file = tmp_path / "saved"
+    if made is not None:
+        file.write_bytes(made)
+    with pytest.raises(UserError, match=says):
+        read_positions(str(file))
+
+
+@pytest.mark.parametrize("name", ["", ".", "n" * 300])
+def test_what_cannot_be_read_is_named(name: str) -> None:
+    with pytest.raises(UserError, match=f"^{name} cannot be read: "):
+        read_positions(name)
+
+
+def test_what_goes_on_for_ever_is_no_file_of_positions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(position_files, "_MOST", 2**20)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=_Endless()))
+    with pytest.raises(UserError, match=r"^- has more than 1 MiB: it is no"):
+        read_positions("-")
+
+
+class _Endless:
+    """Has as much to read as is asked for, and never all."""
+
+    def read(self, size: int) -> bytes:
+        assert size > 0, "there is no end to read to"
+        return b" " * size
