@@ -6,6 +6,11 @@ overwritten in its place (``cp other.db leases.db``) keeps that place, and SQLit
 notice: it trusts what it has read, and its next checkpoint mixes both files. What the file
 itself holds shows that: who made it, and a count that never goes down.
 
+The same holds for the two files beside it, ``-wal`` and ``-shm``: the log of writes, and its
+index, through which connections know of each other. Whoever opens the database once they are
+gone makes new ones, and neither sees nor waits for those that go on in the old. SQLite itself
+removes them only with the last connection, and empties the log in its place.
+
 Limits: a copy that is as far as the file was when it was last looked at is not distinguished
 from it. The look goes past the log of writes, so it sees what SQLite has copied into the file.
 """
@@ -15,6 +20,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -25,8 +31,13 @@ _TRIES = 4
 _TRY_AGAIN_AFTER = 0.05
 _OTHER_FILE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
+_BESIDE = ("-wal", "-shm")
+
 Marks = Sequence[Any]
 """What identifies a file, and last a count that never goes down."""
+
+_Place = tuple[int, int]
+"""Where a file lies, whatever leads to it: its device and its number there."""
 
 
 class Became(StrEnum):
@@ -35,6 +46,17 @@ class Became(StrEnum):
     DELETED = "deleted"
     REPLACED = "replaced"
     OVERWRITTEN = "overwritten"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A file that is open, and is not what its path leads to any more."""
+
+    path: Path
+    became: Became
+
+    def __str__(self) -> str:
+        return f"{self.path} was {self.became}"
 
 
 class OpenDatabase:
@@ -49,7 +71,7 @@ class OpenDatabase:
         self.path = path
         self._statement = marks
         self._clock = clock
-        self._place = self._found()
+        self._places: dict[Path, _Place | None] = {path: _place_of(path)}
         self._marks = self._looked()
         self._looked_at = clock()
 
@@ -58,18 +80,32 @@ class OpenDatabase:
         """Whether marks were found in the file: until then it is known by its place alone."""
         return self._marks is not None
 
-    def became(self) -> Became | None:
-        """Return what happened to the file since; ``None`` if it is the same. May block."""
-        found = self._found()
-        if found is None:
-            return Became.DELETED
-        if found != self._place:
-            return Became.REPLACED
+    def watch_log(self) -> None:
+        """Know the log of writes and its index, too, from now on.
+
+        Call it once a connection that stays open has read in WAL mode: before, another
+        process that is the last to close the file may remove both.
+        """
+        file = self.path.resolve()  # they lie beside it, not beside a link to it
+        for beside in (file.with_name(f"{file.name}{x}") for x in _BESIDE):
+            place = _place_of(beside)
+            if place is not None:
+                self._places[beside] = place
+
+    def lost(self) -> Lost | None:
+        """Return what happened to a file since; ``None`` if all are the same. May block."""
+        for path, place in self._places.items():
+            found = _place_of(path)
+            if found != place:
+                became = Became.DELETED if found is None else Became.REPLACED
+                return Lost(path=path, became=became)
         now = self._clock()
         if now - self._looked_at < _LOOK_EVERY:
             return None
         self._looked_at = now
-        return None if self._is_marked_as_before() else Became.OVERWRITTEN
+        if self._is_marked_as_before():
+            return None
+        return Lost(path=self.path, became=Became.OVERWRITTEN)
 
     def _is_marked_as_before(self) -> bool:
         """Look at the marks, more than once before another file is seen in them: SQLite may
@@ -102,12 +138,13 @@ class OpenDatabase:
             raise
         return None if row is None else tuple(row)
 
-    def _found(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.path)  # noqa: PTH116 - quicker, and it is asked often
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return found.st_dev, found.st_ino
+
+def _place_of(path: Path) -> _Place | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - quicker, and it is asked often
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def goes_on(before: Marks, now: Marks | None) -> bool:

@@ -29,8 +29,9 @@ Synchronous = Literal["full", "normal", "off"]
 it outlives a killed process, but a loss of power may take the last appends, and with
 ``off`` even the whole file."""
 
-
 _MARKS = "SELECT identity, broker, (SELECT sum(last) FROM partitions) FROM log"
+_OPEN_LOG = "PRAGMA data_version"
+"""Reads, so that SQLite opens the log of writes: from then on nobody else removes it."""
 
 
 def address(path: Path, access: Access) -> str:
@@ -38,17 +39,22 @@ def address(path: Path, access: Access) -> str:
 
 
 def records_kept_open(path: Path) -> OpenDatabase:
-    """Know the records of a broker again later. Blocks, for a moment."""
+    """Know the records of a broker again later, of which a ``connect`` is open.
+
+    Blocks, for a moment.
+    """
     with advised(path):
-        return OpenDatabase(path, _MARKS)
+        file = OpenDatabase(path, _MARKS)
+        file.watch_log()
+        return file
 
 
 def refuse_other_records(records: OpenDatabase) -> None:
     """Raise ``FeedRefused`` if another file, or none, is there by now. May block."""
-    became = records.became()
-    if became is not None:
+    lost = records.lost()
+    if lost is not None:
         raise FeedRefused(
-            f"{records.path} was {became} while it was open: what is appended here goes "
+            f"{lost} while it was open: what is appended here goes "
             f"nowhere, and what others append is not seen. Stop what uses the log, restore "
             f"its directory from one copy, and start again"
         )
@@ -75,6 +81,8 @@ async def connect(path: Path, access: Access) -> AsyncIterator[aiosqlite.Connect
             address(path, access), uri=True, isolation_level=None, timeout=BUSY_SECONDS
         )
     try:
+        with advised(path):
+            await connection.execute_fetchall(_OPEN_LOG)
         yield connection
     finally:
         await connection.close()

@@ -14,8 +14,9 @@ would buy little for that.
 
 Limits: WAL needs shared memory, so all hosts must be on one machine, and the file on a
 local disk. A file that is deleted or replaced under running hosts ends them: those that
-went on in the old one would be a second fleet. So does one that is overwritten in its place
-(``cp``), at the next call after half a second: each file has a random name in it.
+went on in the old one would be a second fleet. So does the ``-wal`` or ``-shm`` beside it.
+So does one that is overwritten in its place (``cp``), at the next call after half a second:
+each file has a random name in it.
 """
 
 import sqlite3

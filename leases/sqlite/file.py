@@ -149,10 +149,10 @@ class SqliteFile:
         self._was_full = False
 
     def _refuse_another_file(self) -> None:
-        became = None if self._file is None else self._file.became()
-        if became is not None:
+        lost = None if self._file is None else self._file.lost()
+        if lost is not None:
             raise ContainerRefused(
-                f"{self._path} was {became} while hosts run: those that go on in the old file "
+                f"{lost} while hosts run: those that go on in the old file "
                 "and those that start in another would be two fleets. Stop all hosts, put the "
                 "right file in its place without the -wal and -shm beside it, and start them "
                 "again"
@@ -219,9 +219,11 @@ class SqliteFile:
 
     def _mark(self, connection: sqlite3.Connection) -> None:
         """Copy the name of a new file from the log of writes into the file itself."""
-        if self._file is not None and not self._file.is_marked:
+        assert self._file is not None, "it was opened"
+        if not self._file.is_marked:
             connection.execute("pragma wal_checkpoint(passive)")
             self._file = OpenDatabase(self._path, FILE_MARKS)
+        self._file.watch_log()
 
     @contextmanager
     def _errors(self, *, opening: bool = False) -> Iterator[None]:

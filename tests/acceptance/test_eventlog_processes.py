@@ -5,7 +5,7 @@ import signal
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,6 +32,24 @@ async def produce():
                 [Record(key=f"key-{n}", body=b"%d" % batch) for n in range(500)]
             )
             print(batch, flush=True)
+
+asyncio.run(produce())
+"""
+
+ONE_BY_ONE = """
+import asyncio, sys
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.eventlog import EventLogWriter, Record
+
+async def produce():
+    async with EventLogWriter.open(sys.argv[1]) as writer:
+        for n in range(10**9):
+            try:
+                await writer.append([Record(key=str(n))])
+            except FeedRefused as refused:
+                print(refused, flush=True)
+                return
+            print(n, flush=True)
 
 asyncio.run(produce())
 """
@@ -136,6 +154,28 @@ async def test_several_processes_read_all_that_another_one_writes_meanwhile(
                 body = b"%d" % batch
                 await writer.append([Record(key=f"k{n}", body=body) for n in range(BATCH)])
         assert [await line(first), await line(second)] == [str(wanted)] * 2
+
+
+@pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-wal",), ("-shm",)], ids="".join)
+async def test_nothing_is_acknowledged_once_the_log_of_writes_is_deleted(
+    tmp_path: Path, gone: Sequence[str]
+) -> None:
+    path = tmp_path / "log"
+    await create_log(path, parts=1)
+    async with running(ONE_BY_ONE, path) as producer:
+        while await line(producer) != "10":
+            pass
+        for end in gone:
+            (path / f"brokers/1/records.db{end}").unlink()
+        rest, _ = await producer.communicate()
+    *numbers, said = rest.decode().splitlines()
+    assert f"records.db{gone[0]} was deleted while it was open" in said
+    acknowledged = int(numbers[-1]) if numbers else 10
+    async with EventLog.open(path) as log:
+        (only,) = await log.ranges()
+        # The one that was refused may be there: SQLite saved what it had when it was closed.
+        end = await log.resolve_start(only.id, "now")
+        assert int(end.split("/")[1]) - (acknowledged + 1) in (0, 1)
 
 
 DENIED = """

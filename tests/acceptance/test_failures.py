@@ -11,7 +11,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -331,3 +331,23 @@ async def test_a_lock_that_lasts_less_than_the_leases_costs_nothing(place: Path)
         await stop(anna, ben)
     assert anna.events("lease.lost") == ben.events("lease.lost") == []
     assert violations(handed(place), APPENDED, repeats=0) == []
+
+
+@pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-wal",), ("-shm",)], ids="".join)
+async def test_a_host_whose_log_of_writes_was_deleted_ends_and_the_next_one_goes_on(
+    place: Path, gone: Sequence[str]
+) -> None:
+    async with host("anna", place) as anna:
+        await anna.reaches(lambda: owned_by(place) == {"anna": PARTS})
+        await append_the_rest(place)
+        await anna.reaches(lambda: ranges_since(place, FIRST) == PARTS)
+        for end in gone:
+            (place / "kept" / f"leases.db{end}").unlink()
+        assert await anna.ends() == 2
+    assert f"leases.db{gone[0]} was deleted while hosts run" in anna.said
+    assert "Traceback" not in anna.said
+    assert len(handed(place)) < CHANGES  # it met it at it
+    async with host("ben", place) as ben:
+        await until_handed(ben, place)
+        await stop(ben)
+    assert violations(handed(place), APPENDED, repeats=CRASH) == []

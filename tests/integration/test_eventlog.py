@@ -317,6 +317,24 @@ async def test_records_that_go_under_an_open_log_are_noticed_by_who_writes_and_w
             await log.ranges()
 
 
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+async def test_a_log_of_writes_that_was_deleted_is_noticed_by_who_writes_and_who_reads(
+    path: Path, end: str
+) -> None:
+    records = path / "brokers/1/records.db"
+    async with EventLog.open(path) as log:  # at rest: nothing lies beside the file yet
+        async with EventLogWriter.open(path) as writer:
+            await writer.append(numbered(1))
+        async with EventLogWriter.open(path) as writer:
+            await writer.append(numbered(1))
+            assert await log.ranges()
+            records.with_name(f"records.db{end}").unlink()
+            with pytest.raises(FeedRefused, match=f"records.db{end} was deleted while it was"):
+                await writer.append(numbered(1))
+            with pytest.raises(FeedRefused, match=f"records.db{end} was deleted while it was"):
+                await log.ranges()
+
+
 async def test_a_position_of_another_log_concerns_the_range_that_is_read_from_it(
     path: Path,
 ) -> None:

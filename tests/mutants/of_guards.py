@@ -3,6 +3,7 @@
 from .mutant import Mutant
 
 _SQLITE = "tests/unit/leases/test_sqlite.py"
+_OPEN = "tests/unit/runtime/test_open_database.py"
 _WAITING = "tests/unit/host/balancing/test_waiting_leases.py"
 _RANGES = "tests/unit/host/balancing/test_range_sync.py"
 _REMEMBERING = "tests/unit/leases/test_remembering.py"
@@ -14,8 +15,8 @@ GUARDS = (
     Mutant(
         name="a file that is overwritten in its place goes unnoticed",
         file="runtime/open_database.py",
-        before="        return None if self._is_marked_as_before() else Became.OVERWRITTEN\n",
-        after="        return None\n",
+        before="        if self._is_marked_as_before():\n            return None\n",
+        after="        if True:\n            return None\n",
         rule=0,
         tests=(_SQLITE, _EVENTLOG),
     ),
@@ -34,6 +35,38 @@ GUARDS = (
         after="before[:-1] == now[:-1]",
         rule=0,
         tests=(_SQLITE, _EVENTLOG),
+    ),
+    Mutant(
+        name="a log of writes that was deleted goes unnoticed",
+        file="runtime/open_database.py",
+        before="                self._places[beside] = place\n",
+        after="                pass\n",
+        rule=3,
+        tests=(_OPEN, _SQLITE, _EVENTLOG),
+    ),
+    Mutant(
+        name="a log of writes is looked for beside a link to its file",
+        file="runtime/open_database.py",
+        before="file = self.path.resolve()",
+        after="file = self.path",
+        rule=3,
+        tests=(_OPEN,),
+    ),
+    Mutant(
+        name="a lease file is watched without its log of writes",
+        file="leases/sqlite/file.py",
+        before="        self._file.watch_log()\n",
+        after="",
+        rule=3,
+        tests=(_SQLITE,),
+    ),
+    Mutant(
+        name="a reader at rest does not hold the log of writes",
+        file="feeds/eventlog/database.py",
+        before="            await connection.execute_fetchall(_OPEN_LOG)\n",
+        after="            pass\n",
+        rule=0,
+        tests=(_EVENTLOG,),
     ),
     Mutant(
         name="a new lease file keeps its name in the log of writes",

@@ -398,8 +398,8 @@ LEASES = (
     Mutant(
         name="a lease file that was replaced goes unnoticed",
         file="runtime/open_database.py",
-        before="        if found != self._place:\n            return Became.REPLACED\n",
-        after="",
+        before="            if found != place:\n",
+        after="            if found is None:\n",
         rule=3,
         tests=(_SQLITE,),
     ),

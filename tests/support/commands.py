@@ -10,7 +10,7 @@ import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +135,8 @@ def status(cwd: Path) -> Any:
 
 def owners(cwd: Path) -> list[str | None]:
     """Return the owner of each lease, read past all code of ours."""
-    with sqlite3.connect(cwd / "leases.db") as leases:
+    with closing(sqlite3.connect(cwd / "leases.db")) as leases:
         rows = leases.execute("select owner from leases order by range_id").fetchall()
-    leases.close()
     return [x for (x,) in rows]
 
 

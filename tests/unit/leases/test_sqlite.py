@@ -267,6 +267,21 @@ async def test_a_file_that_was_replaced_is_refused_by_hosts_that_use_the_old_one
             assert [x.renewals for x in await others.list()] == [0]
 
 
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+async def test_a_log_of_writes_that_was_deleted_is_refused_by_hosts_that_use_it(
+    path: Path, end: str
+) -> None:
+    async with SqliteLeases(path) as leases:
+        async with SqliteLeases(path) as others:
+            lease = await others.create(NEW)
+        lease = await leases.replace(lease.renewed())  # others may come and go
+        await asyncio.to_thread(path.with_name(f"leases.db{end}").unlink)
+        with pytest.raises(ContainerRefused, match=f"leases.db{end} was deleted while hosts"):
+            await leases.replace(lease.renewed())
+        with pytest.raises(ContainerRefused, match="two fleets"):
+            await leases.list()
+
+
 @pytest.fixture
 def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_database, "_LOOK_EVERY", 0.0)

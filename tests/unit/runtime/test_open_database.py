@@ -1,0 +1,171 @@
+"""What becomes of a SQLite file that is open, and what is no news of it."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from changefeed.runtime.open_database import Became, Lost, OpenDatabase
+
+MARKS = "select id, n from marks"
+BESIDE = ("-wal", "-shm")
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "some.db"
+    with closing(connected(path)) as made:
+        made.execute("pragma journal_mode = wal")
+        made.execute("create table marks (id text, n integer)")
+        made.execute("insert into marks values ('one', 1)")
+    return path
+
+
+@pytest.fixture
+def kept(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that stays open, and has read."""
+    with closing(connected(path)) as connection:
+        connection.execute("pragma data_version").fetchall()
+        yield connection
+
+
+def connected(path: Path, mode: str = "rwc") -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None)
+
+
+def watched(path: Path, clock: FakeClock | None = None) -> OpenDatabase:
+    file = OpenDatabase(path, MARKS, clock or FakeClock())
+    file.watch_log()
+    return file
+
+
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(f"{path.name}{end}")
+
+
+def in_another_process(path: Path, *statements: str, mode: str = "rw", end: str = "") -> None:
+    program = f"""
+import os, signal, sqlite3
+other = sqlite3.connect({f"{path.as_uri()}?mode={mode}"!r}, uri=True, isolation_level=None)
+for statement in {statements!r}:
+    other.execute(statement).fetchall()
+{end or "other.close()"}
+"""
+    subprocess.run([sys.executable, "-c", program], check=not end)
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("end", BESIDE)
+def test_a_log_of_writes_or_its_index_that_was_deleted_is_lost(path: Path, end: str) -> None:
+    file = watched(path)
+    beside(path, end).unlink()
+    assert file.lost() == Lost(path=beside(path, end), became=Became.DELETED)
+    assert str(file.lost()) == f"{path}{end} was deleted"
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("end", BESIDE)
+def test_a_log_of_writes_or_its_index_that_another_process_made_again_is_lost(
+    path: Path, end: str
+) -> None:
+    file = watched(path)
+    beside(path, end).unlink()
+    in_another_process(path, "insert into marks values ('two', 2)", end="os._exit(0)")
+    assert file.lost() == Lost(path=beside(path, end), became=Became.REPLACED)
+
+
+@pytest.mark.usefixtures("kept")
+def test_the_log_of_writes_lies_beside_the_file_and_not_beside_a_link_to_it(path: Path) -> None:
+    link = path.with_name("elsewhere") / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    file = watched(link)
+    assert file.lost() is None
+    beside(path, "-wal").unlink()
+    assert file.lost() == Lost(path=beside(path, "-wal"), became=Became.DELETED)
+
+
+WRITE = "insert into marks values ('more', 1)"
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (WRITE,),
+        (WRITE, "pragma wal_checkpoint(passive)"),
+        (WRITE, "pragma wal_checkpoint(restart)", WRITE),
+        (WRITE, "pragma wal_checkpoint(truncate)"),
+        (WRITE, "vacuum"),
+        (WRITE, "pragma wal_autocheckpoint = 1", WRITE, WRITE),
+    ],
+    ids=["write", "checkpoint", "restart", "truncate", "vacuum", "small log"],
+)
+def test_what_other_connections_do_and_leave_loses_nothing(
+    path: Path, statements: Sequence[str]
+) -> None:
+    file = watched(path)
+    in_another_process(path, *statements)
+    assert file.lost() is None
+    in_another_process(path, "select * from marks", mode="ro")
+    assert file.lost() is None
+    with closing(connected(path)) as second:
+        for statement in statements:
+            second.execute(statement).fetchall()
+    assert file.lost() is None
+
+
+@pytest.mark.usefixtures("kept")
+def test_the_journal_cannot_be_changed_under_a_connection(path: Path) -> None:
+    file = watched(path)
+    with pytest.raises(subprocess.CalledProcessError):
+        in_another_process(path, "pragma journal_mode = delete")
+    assert file.lost() is None
+
+
+def test_a_reader_keeps_the_log_of_writes_when_the_writer_is_the_last_to_go(path: Path) -> None:
+    with closing(connected(path, "ro")) as reader:
+        in_another_process(path, WRITE)  # before it has read, nothing is kept
+        assert not beside(path, "-wal").exists()
+        reader.execute("pragma data_version").fetchall()
+        file = watched(path)
+        in_another_process(path, WRITE)
+        in_another_process(path, WRITE, mode="rw", end="os.kill(os.getpid(), signal.SIGKILL)")
+        in_another_process(path, WRITE, "pragma wal_checkpoint(truncate)")
+        assert file.lost() is None
+    assert beside(path, "-wal").exists()  # who may not write removes nothing
+
+
+def test_a_log_of_writes_that_was_left_by_a_killed_process_is_taken_over(path: Path) -> None:
+    in_another_process(path, WRITE, end="os.kill(os.getpid(), signal.SIGKILL)")
+    assert beside(path, "-wal").exists()
+    with closing(connected(path)) as next_one:
+        assert len(next_one.execute("select * from marks").fetchall()) == 2
+        file = watched(path)
+        in_another_process(path, WRITE)
+        assert file.lost() is None
+
+
+def test_a_file_that_no_log_of_writes_belongs_to_yet_is_watched_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    with closing(connected(path)) as made:
+        made.execute("create table marks (id text, n integer)")
+        file = watched(path)
+        made.execute("pragma journal_mode = wal")
+        made.execute(WRITE)
+        assert file.lost() is None
+        file.watch_log()
+        beside(path, "-shm").unlink()
+        assert file.lost() == Lost(path=beside(path, "-shm"), became=Became.DELETED)
