@@ -64,6 +64,7 @@ ORDER BY first
 """)  # noqa: S608 - names of our own columns
 _SINCE = statements(SINCE)
 _ENDS = statements(END)
+_END = statements(f"{END} WHERE partition = ?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +126,12 @@ class BulkLog:
         """
         found: dict[RangeId, End] = {}
         for broker in self.catalog.folders:
-            with _records(self.catalog, broker) as (records, found_format):
-                for row in records.execute(_ENDS[found_format.format]):
+            with _records(self.catalog, broker) as records:
+                rows, version = records.select(_ENDS)
+                for row in rows:
                     partition = self.catalog.by_number.get(row[0])
                     if partition is not None:
-                        end = end_of(row, self.catalog, found_format)
+                        end = end_of(row, self.catalog, version)
                         both = end.closed and partition.closed
                         found[partition.id] = End(last=end.last, closed=both)
         return found
@@ -137,11 +139,11 @@ class BulkLog:
     def sequence_before(self, range_id: RangeId, time_us: int) -> int:
         """Return the last sequence before the first change committed at or after a time."""
         partition = self.catalog.partition(range_id)
-        with _records(self.catalog, partition.broker) as (records, version):
-            where = (partition.number, time_us)
-            blocks = records.execute(_SINCE[version.format], where).fetchall()
+        with _records(self.catalog, partition.broker) as records:
+            rows, version = records.select(_SINCE, (partition.number, time_us))
+            blocks = rows.fetchall()
             # Asked later, so what was sealed meanwhile is found here.
-            segment = sealed_since(self.catalog, records, partition, time_us)
+            segment = sealed_since(self.catalog, records.connection, partition, time_us)
         if segment is not None:
             return sequence_in_segment(self.catalog, segment, time_us)
         if not blocks:
@@ -155,9 +157,9 @@ class BulkLog:
         """
         partition = self.catalog.partition(range_id)
         found: list[SegmentPart] = []
-        with _records(self.catalog, partition.broker) as (records, _):
+        with _records(self.catalog, partition.broker) as records:
             while after < end:
-                one = sealed_with(self.catalog, records, partition, after + 1)
+                one = sealed_with(self.catalog, records.connection, partition, after + 1)
                 if one is None:
                     break
                 check_file(self.catalog, one)
@@ -171,8 +173,8 @@ class BulkLog:
         """Return the last sequence in segments of each range that has some."""
         found: dict[RangeId, int] = {}
         for broker in self.catalog.folders:
-            with _records(self.catalog, broker) as (records, _):
-                for number, last in sealed_lasts(records):
+            with _records(self.catalog, broker) as records:
+                for number, last in sealed_lasts(records.connection):
                     partition = self.catalog.by_number.get(number)
                     if partition is not None:
                         found[partition.id] = last
@@ -193,7 +195,7 @@ class BulkReader:
     def __init__(self, log: BulkLog) -> None:
         self._catalog = log.catalog
         self._stack = ExitStack()
-        self._open: dict[int, tuple[sqlite3.Connection, RecordsFormat]] = {}
+        self._open: dict[int, _Records] = {}
 
     def read(
         self, range_id: RangeId, after: int, end: int, *, batch: int = 8192
@@ -217,7 +219,7 @@ class BulkReader:
         """
         done, damage = after, None
         with advised(self._catalog.folder(partition.broker) / RECORDS, partition.id):
-            records, _ = self._records(partition.broker)
+            records = self._records(partition.broker).connection
             segment = sealed_with(self._catalog, records, partition, after + 1)
             if segment is None:
                 try:
@@ -241,10 +243,10 @@ class BulkReader:
     def _in_blocks(
         self, partition: Partition, after: int, end: int, batch: int
     ) -> Iterator[Columns]:
-        records, version = self._records(partition.broker)
         where = {"partition": partition.number, "begin": after + 1, "end": end}
-        rows = _behind(records.execute(_BLOCKS[version.format], where), after)
-        found = whole_blocks(rows, self._catalog, partition, after + 1, version)
+        rows, version = self._records(partition.broker).select(_BLOCKS, where)
+        wanted = after + 1
+        found = whole_blocks(_behind(rows, after), self._catalog, partition, wanted, version)
         for blocks in _batches(found, batch):
             columns = _columns(blocks, after + 1, end)
             if columns.count > 0:
@@ -260,29 +262,55 @@ class BulkReader:
         )
 
     def _end(self, partition: Partition) -> int:
-        records, version = self._records(partition.broker)
-        statement = f"{_ENDS[version.format]} WHERE partition = ?"
-        (row,) = records.execute(statement, (partition.number,)).fetchall()
+        rows, version = self._records(partition.broker).select(_END, (partition.number,))
+        (row,) = rows.fetchall()
         return end_of(row, self._catalog, version).last
 
     def close(self) -> None:
         self._stack.close()
         self._open.clear()
 
-    def _records(self, broker: int) -> tuple[sqlite3.Connection, RecordsFormat]:
+    def _records(self, broker: int) -> "_Records":
         if broker not in self._open:
             opening = _records(self._catalog, broker)
             self._open[broker] = self._stack.enter_context(opening)
         return self._open[broker]
 
 
+class _Records:
+    """An open connection to the records of a broker. Refuses those of another log."""
+
+    def __init__(self, connection: sqlite3.Connection, catalog: Catalog, broker: int) -> None:
+        self.connection = connection
+        self._catalog = catalog
+        self._broker = broker
+        self._format = self._asked()
+
+    def select(
+        self, statement: Mapping[int, str], values: Any = ()
+    ) -> tuple[sqlite3.Cursor, RecordsFormat]:
+        """Select by the statement for the format that the records have; return both.
+
+        A log without checksums may get them while it is open, so it is asked once more: as
+        long as rows are left to be read, SQLite answers as it was when the first was.
+        """
+        while True:
+            known = self._format
+            rows = self.connection.execute(statement[known.format], values)
+            if known.has_checksums:
+                return rows, known
+            self._format = self._asked()
+            if self._format == known:
+                return rows, known
+
+    def _asked(self) -> RecordsFormat:
+        return check_records(self.connection, self._catalog, self._broker)
+
+
 @contextmanager
-def _records(
-    catalog: Catalog, broker: int
-) -> Iterator[tuple[sqlite3.Connection, RecordsFormat]]:
-    """Open the records of a broker, of some format; refuse those of another log."""
-    with opened(catalog.folder(broker) / RECORDS, "ro") as records:
-        yield records, check_records(records, catalog, broker)
+def _records(catalog: Catalog, broker: int) -> Iterator[_Records]:
+    with opened(catalog.folder(broker) / RECORDS, "ro") as connection:
+        yield _Records(connection, catalog, broker)
 
 
 def _behind(rows: Iterator[Sequence[Any]], after: int) -> Iterator[Sequence[Any]]:

@@ -119,14 +119,19 @@ class RecordsFormat:
     """The format of the records of a broker, and what of them has no checksums.
 
     ``unchecked``: by the number of a partition, the last sequence that was written in
-    format 2, before the log was upgraded.
+    format 2, before the log was upgraded. Both stay as they are once there are checksums;
+    without, a writer may upgrade the log at any time.
     """
 
     format: int
     unchecked: Mapping[int, int]
 
+    @property
+    def has_checksums(self) -> bool:
+        return self.format in CHECKED
+
     def unchecked_up_to(self, partition: int) -> int:
-        return self.unchecked.get(partition, 0) if self.format in CHECKED else 2**63
+        return self.unchecked.get(partition, 0) if self.has_checksums else 2**63
 
 
 def check_records(records: sqlite3.Connection, catalog: Catalog, broker: int) -> RecordsFormat:

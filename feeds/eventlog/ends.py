@@ -20,6 +20,7 @@ from changefeed.feeds.eventlog.stored_blocks import END, End, end_of, statements
 from changefeed.feeds.feed import Continuation, RangeId
 
 _ENDS = statements(END)
+_FIRST = 0  # a version of the data means something to one connection only
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,21 +86,20 @@ class Ends:
         return found
 
     async def _in_folder(self, catalog: Catalog, broker: int) -> Mapping[int, End | None]:
-        connections = await self._brokers.connections(catalog, broker)
-        connection = connections.made[0]
+        connection = (await self._brokers.connections(catalog, broker)).of(_FIRST)
         with advised(catalog.folder(broker) / RECORDS):
             # Before the rows: if they are of a later version, they are read once more.
             ((version,),) = await connection.execute_fetchall("PRAGMA data_version")
             known = self._known.get(broker)
             if known is not None and known.version == version:
                 return known.ends
-            text = _ENDS[connections.format.format]
-            rows = {x[0]: tuple(x) for x in await connection.execute_fetchall(text)}
+            fetched = await self._brokers.fetch(catalog, broker, _ENDS, partition=_FIRST)
+        rows = {x[0]: tuple(x) for x in fetched.rows}
         known = _Known(version=version) if known is None else known
         ends = {
             number: known.ends[number]
             if known.rows.get(number) == row
-            else _sound_end(row, catalog, connections.format)
+            else _sound_end(row, catalog, fetched.records)
             for number, row in rows.items()
         }
         self._known[broker] = _Known(version=version, rows=rows, ends=ends)

@@ -25,7 +25,7 @@ from changefeed.feeds.eventlog.catalog import (
     RecordsFormat,
     read_catalog,
 )
-from changefeed.feeds.eventlog.connections import Brokers, Connections
+from changefeed.feeds.eventlog.connections import Brokers, Fetched
 from changefeed.feeds.eventlog.cursors import Cursors
 from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import (
@@ -134,7 +134,7 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         if start == "now":
             return self._position((await self._end(partition)).last)
         time_us = instant_us(start)
-        rows = await self._fetch(partition, _SINCE, (partition.number, time_us))
+        rows, records = await self._fetch(partition, _SINCE, (partition.number, time_us))
         # Asked later, so what was sealed meanwhile is found here.
         query = segment_since_query(partition.number, time_us)
         segment = await self._segment(partition, query)
@@ -143,7 +143,6 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
             return self._position(at)
         if not rows:
             return self._position((await self._end(partition)).last)
-        records = (await self._connections(partition)).format
         before = sequence_since(rows[0], self._catalog, partition, time_us, records)
         return self._position(before)
 
@@ -168,10 +167,9 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         """Read on, but not across a border between segments and blocks."""
         if self._is_sealed(partition, last + 1):
             return await self._sealed_page(self._segments[partition.number], last, limit)
-        rows = await self._fetch(partition, _BLOCKS, _page_of(partition, last, limit))
+        rows, records = await self._fetch(partition, _BLOCKS, _page_of(partition, last, limit))
         if not rows:
             return await self._not_in_blocks(partition, after, last, limit)
-        records = (await self._connections(partition)).format
         changes = self._changes(partition, last, rows, records)[:limit]
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
 
@@ -221,9 +219,8 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         """Answer where no block has a change after a position: yet, or ever, or any more."""
         end = await self._end(partition)  # asked later, so it may lie further on by now
         _refuse_beyond(partition.id, after, last, end)
-        if end.last > last and not await self._fetch(
-            partition, _BLOCKS, _page_of(partition, last, 1)
-        ):
+        one = _page_of(partition, last, 1)
+        if end.last > last and not (await self._fetch(partition, _BLOCKS, one)).rows:
             query = segment_query(partition.number, last + 1)
             segment = await self._segment(partition, query, last + 1)
             if segment is None:
@@ -246,7 +243,8 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
     async def _segment(
         self, partition: Partition, query: tuple[str, Sequence[Any]], wanted: int | None = None
     ) -> Segment | None:
-        connection = (await self._connections(partition)).of(partition)
+        connections = await self._brokers.connections(self._catalog, partition.broker)
+        connection = connections.of(partition.number)
         with advised(self._catalog.folder(partition.broker) / RECORDS, partition.id):
             if not has_segments(list(await connection.execute_fetchall(FORMAT))):
                 return None
@@ -293,23 +291,19 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         return changes[last + 1 - first :]  # a page may begin within a block
 
     async def _end(self, partition: Partition) -> End:
-        rows = await self._fetch(partition, _END, (partition.number,))
+        rows, records = await self._fetch(partition, _END, (partition.number,))
         if not rows:
             raise RangeUnknown(partition.id)
-        return end_of(rows[0], self._catalog, (await self._connections(partition)).format)
+        return end_of(rows[0], self._catalog, records)
 
     async def _fetch(
         self, partition: Partition, statement: Mapping[int, str], values: Any
-    ) -> list[Any]:
-        connections = await self._connections(partition)
-        connection = connections.of(partition)
-        path = self._catalog.folder(partition.broker) / RECORDS
-        with advised(path, partition.id):
-            text = statement[connections.format.format]
-            return list(await connection.execute_fetchall(text, values))
-
-    async def _connections(self, partition: Partition) -> Connections:
-        return await self._brokers.connections(self._catalog, partition.broker)
+    ) -> Fetched:
+        broker, number = partition.broker, partition.number
+        with advised(self._catalog.folder(broker) / RECORDS, partition.id):
+            return await self._brokers.fetch(
+                self._catalog, broker, statement, values, partition=number
+            )
 
     def _position(self, sequence: int) -> Continuation:
         return position(self._catalog.identity, sequence)

@@ -13,7 +13,7 @@ from changefeed.feeds.eventlog.catalog import Catalog, Partition, RecordsFormat
 from changefeed.feeds.eventlog.checksums import is_column, is_sealed, is_whole
 from changefeed.feeds.eventlog.damage import damaged, damaged_end
 from changefeed.feeds.eventlog.records import BLOCK_RECORDS
-from changefeed.feeds.eventlog.schema import CHECKED, CHECKS
+from changefeed.feeds.eventlog.schema import CHECKS
 
 BLOCK: Final = f"partition, first, last, latest_us, stored, {{checks}}, {COLUMNS}"
 """What a statement selects of a block, for ``StoredBlock``."""
@@ -120,6 +120,6 @@ class End(NamedTuple):
 def end_of(row: Sequence[Any], catalog: Catalog, records: RecordsFormat) -> End:
     """Return the end of a partition, by a row of ``END``; raise ``RangeDamaged``."""
     *numbers, checks, closed = row
-    if records.format in CHECKED and not is_sealed(checks, *numbers):
+    if records.has_checksums and not is_sealed(checks, *numbers):
         raise damaged_end(catalog, numbers[0])
     return End(last=numbers[1], closed=bool(closed))

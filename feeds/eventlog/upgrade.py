@@ -40,7 +40,7 @@ def upgrade(catalog: Catalog, broker: int) -> None:
     another log.
     """
     with opened(catalog.folder(broker) / RECORDS, "rw") as records:
-        if check_records(records, catalog, broker).format not in CHECKED:
+        if not check_records(records, catalog, broker).has_checksums:
             records.execute("BEGIN IMMEDIATE")
             _add_checksums(records)
             records.execute("UPDATE log SET format = ?", (FORMAT,))

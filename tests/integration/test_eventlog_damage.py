@@ -2,7 +2,7 @@
 
 import shutil
 import sqlite3
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -11,7 +11,7 @@ import pytest
 from changefeed.feeds.errors import FeedError, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.block_format import Layout
-from changefeed.feeds.eventlog.bulk import BulkLog
+from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
 from changefeed.feeds.feed import Change, Operation, RangeId
 from tests.support.damaged_logs import (
     as_format_2,
@@ -276,6 +276,54 @@ async def test_a_log_of_format_2_is_read_and_checked_from_its_first_writer_on(
         assert (await read_by_pages(log, HURT))[1] is None
     flip(path, "bodies", last_of_old)  # has grown since
     await assert_damaged_behind(path, last_of_old)
+
+
+async def test_a_reader_that_was_open_when_a_log_was_upgraded_checks_from_then_on(
+    path: Path,
+) -> None:
+    as_format_2(path)
+    before = await written(path)
+    open_meanwhile = BulkReader(BulkLog.at(path))
+    assert sum(map(len, open_meanwhile.read(HURT, 0, len(before)))) == len(before)
+    async with EventLog.open(path) as log:
+        assert await read_by_pages(log, HURT) == (before, None)
+        async with EventLogWriter.open(path, synchronous="off") as writer:
+            await writer.append(records(1000, 2000))
+        after = await written(path)
+        last = block_firsts(path)[-1]
+        assert last > len(before)
+        flip(path, "bodies", last)
+        delivered, error = await read_by_pages(log, HURT)
+        assert delivered == after[: last - 1]
+        assert isinstance(error, RangeDamaged)
+    with pytest.raises(RangeDamaged):
+        list(open_meanwhile.read(HURT, len(before), len(after)))
+    open_meanwhile.close()
+
+
+async def test_an_upgrade_between_two_looks_is_noticed_at_the_next(path: Path) -> None:
+    """Whatever is asked first: a time, an end, or the news of all ranges."""
+    late = NEW_YEAR + timedelta(seconds=2999)
+    as_format_2(path)
+    async with (
+        EventLog.open(path) as log,
+        EventLog.open(path) as second,
+        EventLog.open(path) as third,
+    ):
+        ends = {x: await third.resolve_start(x, "now") for x in (HURT, SOUND)}
+        assert await third.news(ends) == []
+        async with EventLogWriter.open(path) as writer:
+            await writer.append([*records(1000, 2000), *records(40)])
+        flip(path, "times", block_firsts(path)[-1])
+        with records_of(path) as file:
+            file.execute("UPDATE partitions SET last = last + 1 WHERE partition = 1")
+        with pytest.raises(RangeDamaged, match="changes"):
+            await log.resolve_start(HURT, late)
+        with pytest.raises(RangeDamaged, match="the end of range"):
+            await second.resolve_start(HURT, "now")
+        assert set(await third.news(ends)) == {HURT, SOUND}
+        assert HURT not in await third.lags(ends)
+        assert await third.lags(ends) == {SOUND: await third.lag(SOUND, ends[SOUND])}
 
 
 async def assert_damaged_behind(path: Path, first: int) -> None:

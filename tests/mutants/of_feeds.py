@@ -247,6 +247,22 @@ FEEDS = (
         tests=(_DAMAGE,),
     ),
     Mutant(
+        name="a log that is upgraded while it is open is never checked",
+        file="feeds/eventlog/connections.py",
+        before="if known.format.has_checksums or version in await _formats(connection):",
+        after="if True:",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a task of Spark that meets an upgrade checks nothing",
+        file="feeds/eventlog/bulk.py",
+        before="            if self._format == known:\n",
+        after="            if True:\n",
+        rule=12,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
         name="an append goes on from a damaged end",
         file="feeds/eventlog/writer.py",
         before="        if not is_sealed(sealed, *tail.numbers):",
