@@ -3,9 +3,12 @@
 import errno
 import sqlite3
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from changefeed.runtime.handles import out_of_handles
+
+FileError: TypeAlias = OSError | sqlite3.Error | UnicodeDecodeError
+"""``UnicodeDecodeError`` is SQLite's, too: its messages quote what it has found."""
 
 OUT_OF_HANDLES: Final = "is this process out of file handles (ulimit -n)?"
 _NO_ROOM: Final = "make room on the disk"
@@ -30,11 +33,16 @@ _OF_FILES: Final[Mapping[int, str]] = {
 
 def sqlite_code(error: sqlite3.Error) -> int:
     """Return what is the matter, without its details."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None and isinstance(error, sqlite3.OperationalError):
+        return sqlite3.SQLITE_CORRUPT  # Python's own error: a text that is no UTF-8
+    return (code or sqlite3.SQLITE_ERROR) & 0xFF
 
 
-def why_it_may_pass(error: OSError | sqlite3.Error) -> str | None:
+def why_it_may_pass(error: FileError) -> str | None:
     """Return what is the matter, for people, if asking again can help; else ``None``."""
+    if isinstance(error, UnicodeDecodeError):
+        return None
     if isinstance(error, OSError):
         return _OF_FILES.get(error.errno or 0)
     code = sqlite_code(error)

@@ -132,8 +132,10 @@ class OpenDatabase:
         try:
             with closing(sqlite3.connect(address, uri=True)) as connection:
                 row = connection.execute(self._statement).fetchone()
+        except UnicodeDecodeError:
+            return None  # the message of an error, which quotes what is damaged
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OTHER_FILE:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _OTHER_FILE:
                 return None
             raise
         return None if row is None else tuple(row)

@@ -262,8 +262,9 @@ class BulkReader:
         )
 
     def _end(self, partition: Partition) -> int:
-        rows, version = self._records(partition.broker).select(_END, (partition.number,))
-        (row,) = rows.fetchall()
+        with advised(self._catalog.folder(partition.broker) / RECORDS, partition.id):
+            rows, version = self._records(partition.broker).select(_END, (partition.number,))
+            (row,) = rows.fetchall()
         return end_of(row, self._catalog, version).last
 
     def close(self) -> None:

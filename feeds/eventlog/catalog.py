@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
-from changefeed.feeds.eventlog.database import opened
+from changefeed.feeds.eventlog.database import opened, typed
 from changefeed.feeds.eventlog.ids import part_in, position
 from changefeed.feeds.eventlog.schema import CATALOG, CHECKED, CHECKS, RECORDS
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
@@ -104,12 +105,13 @@ def read_catalog(home: Path) -> Catalog:
     with opened(path, "ro") as connection:
         connection.execute("BEGIN")  # one view of all tables
         identity, version, parts = _identity(connection, home)
+        brokers = connection.execute("SELECT broker, folder FROM brokers")
         return Catalog(
             home=home,
             identity=identity,
             format=version,
             parts=parts,
-            folders=dict(connection.execute("SELECT broker, folder FROM brokers")),
+            folders=dict(typed(brokers, tuple[int, str])),
             partitions=tuple(_partitions(connection)),
         )
 
@@ -135,12 +137,13 @@ class RecordsFormat:
 
 
 def check_records(records: sqlite3.Connection, catalog: Catalog, broker: int) -> RecordsFormat:
-    """Return the format that records have.
+    """Return the format that records have. To be called within ``advised``.
 
     Blocks. Refuse the records of another log, as a directory mixed from two copies has them.
     """
     path = catalog.folder(broker) / RECORDS
-    rows = records.execute("SELECT identity, broker, format FROM log").fetchall()
+    statement = "SELECT identity, broker, format FROM log"
+    rows = typed(records.execute(statement), tuple[str, int, int])
     if [x[:2] for x in rows] != [(catalog.identity, broker)]:
         raise FeedRefused(
             f"{path} holds the records of another log than its catalog says: restore the "
@@ -149,7 +152,8 @@ def check_records(records: sqlite3.Connection, catalog: Catalog, broker: int) ->
     version = known_format(rows[0][2], path)
     unchecked = {}
     if version in CHECKED:
-        unchecked = dict(records.execute("SELECT partition, last FROM unchecked"))
+        found = records.execute("SELECT partition, last FROM unchecked")
+        unchecked = dict(typed(found, tuple[int, int]))
     return RecordsFormat(format=version, unchecked=unchecked)
 
 
@@ -170,11 +174,12 @@ def _not_a_log(home: Path) -> str:
 
 def _identity(connection: sqlite3.Connection, home: Path) -> tuple[str, int, int]:
     """Check the version before anything else is read: all else may differ."""
-    row = connection.execute("SELECT format FROM log").fetchone()
-    if row is None:
+    formats = typed(connection.execute("SELECT format FROM log"), tuple[int])
+    if not formats:
         raise FeedRefused(f"{home} is no event log: its catalog is empty")
-    version = known_format(row[0], home)
-    identity, parts = connection.execute("SELECT identity, parts FROM log").fetchone()
+    version = known_format(formats[0][0], home)
+    rows = connection.execute("SELECT identity, parts FROM log")
+    identity, parts = typed(rows, tuple[str, int])[0]
     return identity, version, parts
 
 
@@ -195,22 +200,37 @@ def known_format(version: int, path: Path) -> int:
 
 def _partitions(connection: sqlite3.Connection) -> Iterator[Partition]:
     parents: dict[int, list[RangeId]] = {}
-    for child, parent in connection.execute(
+    named = connection.execute(
         "SELECT child, id FROM parents JOIN partitions ON number = parent ORDER BY number"
-    ):
-        parents.setdefault(child, []).append(parent)
-    for number, name, era, part, low, high, broker, closed in connection.execute(
+    )
+    for child, parent in typed(named, tuple[int, str]):
+        parents.setdefault(child, []).append(RangeId(parent))
+    rows = connection.execute(
         "SELECT number, id, era, part, low, high, broker, closed"
         " FROM partitions ORDER BY number"
-    ):
+    )
+    for row in typed(rows, _Row):
         yield Partition(
-            number=number,
-            id=RangeId(name),
-            era=era,
-            part=part,
-            low=low,
-            high=high,
-            broker=broker,
-            closed=bool(closed),
-            parents=tuple(parents.get(number, ())),
+            number=row.number,
+            id=RangeId(row.id),
+            era=row.era,
+            part=row.part,
+            low=row.low,
+            high=row.high,
+            broker=row.broker,
+            closed=bool(row.closed),
+            parents=tuple(parents.get(row.number, ())),
         )
+
+
+class _Row(NamedTuple):
+    """A row of partitions."""
+
+    number: int
+    id: str
+    era: int
+    part: int
+    low: int
+    high: int
+    broker: int
+    closed: int

@@ -11,7 +11,7 @@ What was written in format 2 has none, and is read without.
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 NONE: Final = bytes(40)
@@ -32,12 +32,22 @@ def seal(checks: bytes, *numbers: int) -> bytes:
     return checks + _CRC.pack(_crc(checks, numbers))
 
 
+def are_numbers(values: Iterable[object]) -> bool:
+    """Whether they are of the type of all numbers in a row. SQLite does not see to that."""
+    return all(type(x) is int for x in values)
+
+
+def are_bytes(values: Iterable[object]) -> bool:
+    """Whether they are of the type of all columns of a block."""
+    return all(type(x) is bytes for x in values)
+
+
 def is_sealed(sealed: bytes, *numbers: int) -> bool:
     """Whether numbers and the checksums beside them are as they were written."""
     return (
         type(sealed) is bytes
         and len(sealed) == _SEALED
-        and all(type(x) is int for x in numbers)
+        and are_numbers(numbers)
         and _CRC.unpack_from(sealed, 40)[0] == _crc(sealed[:40], numbers)
     )
 
@@ -46,7 +56,7 @@ def is_whole(sealed: bytes, columns: Sequence[bytes], *numbers: int) -> bool:
     """Whether a block is as it was written: its columns, their order, and its place."""
     return (
         is_sealed(sealed, *numbers)
-        and all(type(x) is bytes for x in columns)
+        and are_bytes(columns)
         and struct.unpack_from("<10I", sealed) == tuple(map(zlib.crc32, columns))
     )
 

@@ -4,15 +4,19 @@ The catalog is written once an era, so it keeps SQLite's plain rollback journal,
 reader can open without writing anything. The records use the write-ahead log: readers
 never wait for the writer. SQLite keeps that log's index in memory that processes share
 through a file, so even readers must be able to write to the directory.
+
+SQLite hands out whatever lies in a row: a number may be a text, and a text no UTF-8, if the
+bytes of the file are not those that were written. What has no checksum is taken as ``typed``.
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import aiosqlite
+import msgspec
 
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import RangeId
@@ -32,6 +36,11 @@ it outlives a killed process, but a loss of power may take the last appends, and
 _MARKS = "SELECT identity, broker, (SELECT sum(last) FROM partitions) FROM log"
 _OPEN_LOG = "PRAGMA data_version"
 """Reads, so that SQLite opens the log of writes: from then on nobody else removes it."""
+
+
+_AS_THEY_ARE = (bytes,)  # a text is not read as bytes in base64
+
+Row = TypeVar("Row")
 
 
 def address(path: Path, access: Access) -> str:
@@ -93,10 +102,22 @@ def advised(path: Path, range_id: RangeId | None = None) -> Iterator[None]:
     """Turn SQLite's errors into those of feeds; damage, to that of the range that is read."""
     try:
         yield
+    except (UnicodeDecodeError, msgspec.ValidationError) as error:
+        # A message of SQLite, which may quote what it has found; or see ``typed``.
+        raise _damaged(error, path, range_id) from error
     except sqlite3.Error as error:
         raise _feed_error(error, path, range_id) from error
 
 
+def typed(rows: Iterable[Any], row: type[Row]) -> list[Row]:
+    """Return rows whose values are of the types they were written with.
+
+    To be called within ``advised``, where any other counts as damage.
+    """
+    return [msgspec.convert(x, row, builtin_types=_AS_THEY_ARE) for x in rows]
+
+
+_DAMAGED = "The log is damaged: restore its directory from a copy"
 _ADVICE = {
     sqlite3.SQLITE_READONLY: "Give this user the right to write the log's directory",
     sqlite3.SQLITE_PERM: "Give this user the right to write the log's directory",
@@ -104,8 +125,7 @@ _ADVICE = {
         "Is it there, and may this user write its directory? Readers must be able to, too: "
         "SQLite keeps the memory that processes share there"
     ),
-    sqlite3.SQLITE_CORRUPT: "The log is damaged: restore its directory from a copy",
-    sqlite3.SQLITE_NOTADB: "The log is damaged: restore its directory from a copy",
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
 }
 _PASSING = {
     sqlite3.SQLITE_FULL: (
@@ -131,7 +151,13 @@ def _feed_error(error: sqlite3.Error, path: Path, range_id: RangeId | None) -> F
         )
     if code in _PASSING:
         return FeedUnavailable(f"{path}: {error}. {_PASSING[code]}")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return _damaged(error, path, range_id)
     advice = _ADVICE.get(code, "This does not look like an event log of this version")
-    if range_id is not None and code == sqlite3.SQLITE_CORRUPT:
-        return RangeDamaged(range_id, f"range {range_id!r} in {path}: {error}. {advice}")
     return FeedRefused(f"{path}: {error}. {advice}")
+
+
+def _damaged(error: Exception, path: Path, range_id: RangeId | None) -> FeedError:
+    if range_id is not None:
+        return RangeDamaged(range_id, f"range {range_id!r} in {path}: {error}. {_DAMAGED}")
+    return FeedRefused(f"{path}: {error}. {_DAMAGED}")

@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from changefeed.feeds.errors import RangeDamaged, RangeRefused, RangeUnknown
-from changefeed.feeds.eventlog.catalog import Catalog, RecordsFormat
+from changefeed.feeds.errors import RangeRefused, RangeUnknown
+from changefeed.feeds.eventlog.catalog import Catalog
 from changefeed.feeds.eventlog.connections import Brokers
 from changefeed.feeds.eventlog.database import advised
 from changefeed.feeds.eventlog.ids import position, sequence_in
 from changefeed.feeds.eventlog.schema import RECORDS
-from changefeed.feeds.eventlog.stored_blocks import END, End, end_of, statements
+from changefeed.feeds.eventlog.stored_blocks import END, End, sound_end, statements
 from changefeed.feeds.feed import Continuation, RangeId
 
 _ENDS = statements(END)
@@ -99,15 +99,8 @@ class Ends:
         ends = {
             number: known.ends[number]
             if known.rows.get(number) == row
-            else _sound_end(row, catalog, fetched.records)
+            else sound_end(row, fetched.records)
             for number, row in rows.items()
         }
         self._known[broker] = _Known(version=version, rows=rows, ends=ends)
         return ends
-
-
-def _sound_end(row: Sequence[Any], catalog: Catalog, records: RecordsFormat) -> End | None:
-    try:
-        return end_of(row, catalog, records)
-    except RangeDamaged:
-        return None

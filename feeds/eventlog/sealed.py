@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from changefeed.feeds.eventlog.block_format import BlockDamaged
 from changefeed.feeds.eventlog.catalog import Catalog, Partition
 from changefeed.feeds.eventlog.damage import damaged
+from changefeed.feeds.eventlog.database import typed
 from changefeed.feeds.eventlog.schema import SEGMENTED
 from changefeed.feeds.eventlog.segment_rows import (
     Segment,
@@ -52,7 +53,7 @@ def sealed_lasts(records: sqlite3.Connection) -> Sequence[tuple[int, int]]:
     """Return the partitions that have segments, each with the last sequence in them."""
     if not has_segments(records.execute(FORMAT).fetchall()):
         return ()
-    return records.execute(_LASTS).fetchall()
+    return typed(records.execute(_LASTS), tuple[int, int])
 
 
 def sealed_since(

@@ -21,7 +21,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.eventlog.catalog import Catalog, check_records
 from changefeed.feeds.eventlog.damage import damaged
-from changefeed.feeds.eventlog.database import advised, opened
+from changefeed.feeds.eventlog.database import advised, opened, typed
 from changefeed.feeds.eventlog.schema import RECORDS, SEGMENTED
 from changefeed.feeds.eventlog.sealing import Block, SealPolicy, Unsealed, goal, pieces
 from changefeed.feeds.eventlog.segment_rows import (
@@ -160,18 +160,22 @@ class Sealer:
 
     def _found(self, policy: SealPolicy, now_us: int) -> Sequence[tuple[Unsealed, int]]:
         """Return the ranges that have something to seal, and up to which sequence."""
-        with advised(self._path), opened(self._path, "ro") as records:
+        with opened(self._path, "ro") as records:
             has_room = check_records(records, self._catalog, self._broker).format == SEGMENTED
             sealed = {}
             if has_room:
-                sealed = {row[0]: row[1:] for row in records.execute(_SEALED)}
+                lasts = typed(records.execute(_SEALED), tuple[int, int, int])
+                sealed = {number: (last, stored) for number, last, stored in lasts}
             found = []
-            for number, last, stored, first, size, closed in records.execute(_STATES):
+            for state in typed(records.execute(_STATES), tuple[int, int, int, int, int, int]):
+                number, last, stored, first, size, closed = state
+                if number not in self._catalog.by_number:
+                    continue  # it is not open yet, or never was
                 before, given_up = sealed.get(number, (0, 0))
                 aged = 0
                 if policy.older_than is not None:
                     cutoff = max(MIN_TIME_US, now_us - int(policy.older_than * 1_000_000))
-                    rows = records.execute(_AGED, (number, cutoff)).fetchall()
+                    rows = typed(records.execute(_AGED, (number, cutoff)), tuple[int])
                     aged = rows[0][0] if rows else 0
                 one = Unsealed(
                     partition=number,
@@ -191,9 +195,11 @@ class Sealer:
             return check_records(records, self._catalog, self._broker).format == SEGMENTED
 
     def _pieces(self, found: Unsealed, up_to: int) -> Sequence[tuple[int, int]]:
-        with advised(self._path), opened(self._path, "ro") as records:
-            rows = records.execute(_PLACES, (found.partition, found.sealed)).fetchall()
-            before = records.execute(_STORED, (found.partition,)).fetchone()[0]
+        range_id = self._catalog.by_number[found.partition].id
+        with opened(self._path, "ro") as records, advised(self._path, range_id):
+            places = records.execute(_PLACES, (found.partition, found.sealed))
+            rows = typed(places, tuple[int, int, int])
+            ((before,),) = typed(records.execute(_STORED, (found.partition,)), tuple[int])
         blocks = (Block(first=first, last=last, stored=stored) for first, last, stored in rows)
         return list(pieces(blocks, before, up_to))
 
@@ -223,7 +229,7 @@ class Sealer:
                 self._reached("the file is begun")
                 try:
                     found = segments.write_segment(file, range_id, groups)
-                except SegmentDamaged as error:  # the disk has not kept it
+                except SegmentDamaged as error:  # or the disk has not kept it
                     raise damaged(self._catalog, range_id, first, last) from error
                 os.fsync(file.fileno())
             self._reached("the file is written")
@@ -241,7 +247,7 @@ class Sealer:
         found = self._catalog.by_number[partition]
         gathered: list[StoredBlock] = []
         size, wanted = 0, first
-        with advised(self._path, found.id), opened(self._path, "ro") as records:
+        with opened(self._path, "ro") as records, advised(self._path, found.id):
             version = check_records(records, self._catalog, self._broker)
             rows = records.execute(_BLOCKS, (partition, first, last))
             for block in whole_blocks(rows, self._catalog, found, first, version):
@@ -259,7 +265,7 @@ class Sealer:
         """Remove the files that killed processes have left: those that no segment names."""
         named: set[Path] = set()
         if self._has_room():
-            with advised(self._path), opened(self._path, "ro") as records:
+            with opened(self._path, "ro") as records:
                 try:
                     found = list(segments_of(records))
                 except SegmentDamaged as error:

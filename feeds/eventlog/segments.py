@@ -64,7 +64,8 @@ def write_segment(
     """Write a segment, read it back, and return what it holds.
 
     ``file`` is empty, and can be read. ``groups`` is called again if bodies turn out to be no
-    text. Raise ``SegmentDamaged`` if what is read back is not what was to be written.
+    text. Raise ``SegmentDamaged`` for records that cannot be written, and if what is read back
+    is not what was to be written.
     """
     try:
         with closing(groups()) as given:
@@ -161,8 +162,17 @@ def _batch(
         except pa.ArrowInvalid as error:
             if name in ("body", "previous") and bodies == "text":
                 raise _NotText from error
-            raise
+            raise _not_laid_out(records, error) from error
+        except IndexError as error:
+            raise _not_laid_out(records, error) from error
     return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _not_laid_out(records: Records, error: Exception) -> SegmentDamaged:
+    """Blocks without checksums may hold anything."""
+    return SegmentDamaged(
+        records.first, records.first + len(records.layout.kinds) - 1, str(error)
+    )
 
 
 def canonical(layout: Layout) -> Layout:

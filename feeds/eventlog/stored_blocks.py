@@ -10,7 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from changefeed.feeds.eventlog.block_format import COLUMNS, BlockDamaged, Layout, behind
 from changefeed.feeds.eventlog.catalog import Catalog, Partition, RecordsFormat
-from changefeed.feeds.eventlog.checksums import is_column, is_sealed, is_whole
+from changefeed.feeds.eventlog.checksums import (
+    are_bytes,
+    are_numbers,
+    is_column,
+    is_sealed,
+    is_whole,
+)
 from changefeed.feeds.eventlog.damage import damaged, damaged_end
 from changefeed.feeds.eventlog.records import BLOCK_RECORDS
 from changefeed.feeds.eventlog.schema import CHECKS
@@ -33,9 +39,11 @@ class StoredBlock(NamedTuple):
     columns: tuple[bytes, ...]
 
     def is_whole(self, unchecked_up_to: int) -> bool:
-        if self.checks is None:
-            return self.last <= unchecked_up_to
-        return is_whole(self.checks, self.columns, *self[:5])
+        if self.checks is not None:
+            return is_whole(self.checks, self.columns, *self[:5])
+        return (
+            are_numbers(self[:5]) and are_bytes(self.columns) and self.last <= unchecked_up_to
+        )
 
 
 def statements(template: str) -> dict[int, str]:
@@ -94,7 +102,8 @@ def sequence_since(
     *numbers, checks, times = row
     first, last = numbers[1], numbers[2]
     if checks is None:
-        is_right = last <= records.unchecked_up_to(partition.number)
+        is_typed = are_numbers(numbers) and are_bytes([times])
+        is_right = is_typed and last <= records.unchecked_up_to(partition.number)
     else:
         is_right = is_sealed(checks, *numbers) and is_column(checks, _TIMES, times)
     if not is_right:
@@ -119,7 +128,14 @@ class End(NamedTuple):
 
 def end_of(row: Sequence[Any], catalog: Catalog, records: RecordsFormat) -> End:
     """Return the end of a partition, by a row of ``END``; raise ``RangeDamaged``."""
+    end = sound_end(row, records)
+    if end is None:
+        raise damaged_end(catalog, row[0])
+    return end
+
+
+def sound_end(row: Sequence[Any], records: RecordsFormat) -> End | None:
+    """Return what a row of ``END`` says, if it is what was written."""
     *numbers, checks, closed = row
-    if records.has_checksums and not is_sealed(checks, *numbers):
-        raise damaged_end(catalog, numbers[0])
-    return End(last=numbers[1], closed=bool(closed))
+    is_sound = is_sealed(checks, *numbers) if records.has_checksums else are_numbers(numbers)
+    return End(last=numbers[1], closed=bool(closed)) if is_sound else None

@@ -12,11 +12,12 @@ the log before a block is missing in it.
 
 import sqlite3
 from collections.abc import Callable
+from typing import Any
 
-from changefeed.feeds.eventlog.block_format import COLUMNS
+from changefeed.feeds.eventlog.block_format import COLUMNS, Layout
 from changefeed.feeds.eventlog.catalog import Catalog, check_records
 from changefeed.feeds.eventlog.checksums import NONE, extend, seal
-from changefeed.feeds.eventlog.database import opened
+from changefeed.feeds.eventlog.database import opened, typed
 from changefeed.feeds.eventlog.schema import (
     CATALOG,
     CHECKED,
@@ -30,6 +31,7 @@ from changefeed.feeds.eventlog.schema import (
 _LAST_BLOCK = f"""
 SELECT first, last, latest_us, stored, {COLUMNS} FROM blocks WHERE partition = ? AND first = ?
 """  # noqa: S608 - names of our own columns
+_OF_LAST_BLOCK: Any = tuple[(*[int] * 4, *[bytes] * len(Layout._fields))]  # type: ignore[misc]
 _TAILS = "SELECT partition, last, latest_us, stored, first, size FROM partitions"
 
 
@@ -73,11 +75,10 @@ def _add_checksums(records: sqlite3.Connection) -> None:
     records.execute("ALTER TABLE partitions ADD COLUMN checks BLOB")
     records.execute(UNCHECKED_TABLE)
     records.execute("INSERT INTO unchecked SELECT partition, first - 1 FROM partitions")
-    for partition, *tail in records.execute(_TAILS).fetchall():
+    for partition, *tail in typed(records.execute(_TAILS), tuple[int, int, int, int, int, int]):
         checks = NONE
-        for first, last, latest_us, stored, *columns in records.execute(
-            _LAST_BLOCK, (partition, tail[3])
-        ).fetchall():
+        block = records.execute(_LAST_BLOCK, (partition, tail[3]))
+        for first, last, latest_us, stored, *columns in typed(block, _OF_LAST_BLOCK):
             checks = extend(NONE, columns)
             sealed = seal(checks, partition, first, last, latest_us, stored)
             records.execute(

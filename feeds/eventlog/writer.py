@@ -39,6 +39,7 @@ from changefeed.feeds.eventlog.schema import LOCK, RECORDS
 from changefeed.feeds.eventlog.sealer import Sealed, Sealer, segments_module
 from changefeed.feeds.eventlog.sealing import SealPolicy
 from changefeed.feeds.eventlog.segment_rows import Segment
+from changefeed.feeds.eventlog.stored_blocks import END
 from changefeed.feeds.eventlog.upgrade import upgrade
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.logs import get_logger
@@ -63,9 +64,7 @@ _END = """
 UPDATE partitions SET last = ?, latest_us = ?, stored = ?, first = ?, size = ?, checks = ?
 WHERE partition = ?
 """
-_TAILS = (
-    "SELECT partition, last, latest_us, stored, first, size, closed, checks FROM partitions"
-)
+_TAILS = END.format(checks="checks")
 
 _GIVE_UP = "DELETE FROM blocks WHERE partition = ? AND first BETWEEN ? AND ?"
 _SEAL_EVERY = 15.0
@@ -253,8 +252,11 @@ class EventLogWriter:
         return {row[0]: self._tail(row) for row in rows if row[0] in numbers}
 
     def _tail(self, row: Sequence[Any]) -> Tail:
-        partition, last, latest_us, stored, first, size, closed, sealed = row
-        tail = Tail(
+        *numbers, sealed, closed = row
+        if not is_sealed(sealed, *numbers):
+            raise damaged_end(self._catalog, row[0])
+        partition, last, latest_us, stored, first, size = numbers
+        return Tail(
             partition=partition,
             last=last,
             latest_us=latest_us,
@@ -264,9 +266,6 @@ class EventLogWriter:
             checks=sealed[: len(NONE)],
             closed=bool(closed),
         )
-        if not is_sealed(sealed, *tail.numbers):
-            raise damaged_end(self._catalog, partition)
-        return tail
 
     async def _store(self, ends: Sequence[Tail], additions: Sequence[Addition]) -> None:
         blocks = [(*x.numbers, x.sealed, *x.data) for x in additions]

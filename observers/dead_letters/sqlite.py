@@ -83,14 +83,23 @@ class SqliteDeadLetters:
         statement = f"select letter from dead_letters {which}"  # noqa: S608 - our own two texts
         with self._opened() as connection:
             rows = connection.execute(statement, parameters).fetchall()
-        return [_decoder.decode(letter) for (letter,) in rows]
+        return [self._letter(kept) for (kept,) in rows]
+
+    def _letter(self, kept: bytes) -> DeadLetter:
+        try:
+            return _decoder.decode(kept)
+        except (msgspec.DecodeError, TypeError) as error:
+            raise OSError(
+                f"dead letters in {self._path}: one is no dead letter ({error}); mend or move "
+                "the file"
+            ) from error
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(_connected(self._path, self._busy_timeout)) as connection:
                 yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise OSError(f"dead letters in {self._path}: {explained(error)}") from error
         except DeadLettersRefused as error:  # another file lies there by now
             raise OSError(str(error)) from error
@@ -124,7 +133,7 @@ async def open_sqlite(
     """
     try:
         await asyncio.to_thread(_prepare, Path(path), busy_timeout)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
         raise not_opened(path, error) from error
     yield SqliteDeadLetters(Path(path), busy_timeout)
 

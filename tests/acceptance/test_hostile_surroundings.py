@@ -54,6 +54,26 @@ def test_a_full_output_is_said_in_one_line(
     )
 
 
+@pytest.mark.parametrize("file", ["catalog.db", "brokers/1/records.db"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run --feed=eventlog:log --leases=sqlite:leases.db --observer=log",
+        "produce log - --key=k",
+        "log seal log",
+    ],
+)
+def test_a_log_that_is_damaged_where_it_has_no_checksums_is_refused(
+    tmp_path: Path, file: str, command: str
+) -> None:
+    a_log_of(5, tmp_path)
+    damaged = tmp_path / "log" / file
+    damaged.write_bytes(damaged.read_bytes().replace(b"TABLE log", b"TABLE \xffog"))
+    done = run(f"{command} <&0", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "The log is damaged: restore its directory from a copy" in done.stderr
+
+
 def test_a_reader_that_has_enough_is_no_failure_to_speak_of(tmp_path: Path) -> None:
     done = run("run --help | true", tmp_path)
     assert done.stderr == ""

@@ -5,6 +5,7 @@ from .mutant import Mutant
 _ON_DISK = "test_a_segment_is_on_the_disk_before_it_has_its_name_and_then_its_name_is"
 _COSMOS_FEED = "tests/unit/feeds/cosmos/test_feed.py"
 _DAMAGE = "tests/integration/test_eventlog_damage.py"
+_TYPED = "tests/integration/test_eventlog_typed.py"
 _CONTRACT = "tests/contract/test_feeds.py"
 _RACES = "tests/integration/test_eventlog_races.py"
 _SEALING = "tests/integration/test_sealing.py"
@@ -147,8 +148,8 @@ FEEDS = (
     Mutant(
         name="a block without checksums is taken for an old one",
         file="feeds/eventlog/stored_blocks.py",
-        before="            return self.last <= unchecked_up_to",
-        after="            return True",
+        before="are_bytes(self.columns) and self.last <= unchecked_up_to",
+        after="are_bytes(self.columns)",
         rule=12,
         tests=(_DAMAGE,),
     ),
@@ -265,10 +266,66 @@ FEEDS = (
     Mutant(
         name="an append goes on from a damaged end",
         file="feeds/eventlog/writer.py",
-        before="        if not is_sealed(sealed, *tail.numbers):",
+        before="        if not is_sealed(sealed, *numbers):",
         after="        if not sealed:",
         rule=12,
         tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="an end without checksums may be anything",
+        file="feeds/eventlog/stored_blocks.py",
+        before="if records.has_checksums else are_numbers(numbers)",
+        after="if records.has_checksums else True",
+        rule=10,
+        tests=(_TYPED,),
+    ),
+    Mutant(
+        name="a block without checksums may have anything in its columns",
+        file="feeds/eventlog/stored_blocks.py",
+        before="are_numbers(self[:5]) and are_bytes(self.columns) and",
+        after="are_numbers(self[:5]) and",
+        rule=10,
+        tests=(_TYPED,),
+    ),
+    Mutant(
+        name="a row of the catalog may have anything in it",
+        file="feeds/eventlog/catalog.py",
+        before="for row in typed(rows, _Row):",
+        after="for row in map(_Row._make, rows):",
+        rule=0,
+        tests=(_TYPED,),
+    ),
+    Mutant(
+        name="a text in the place of bytes is read as base64",
+        file="feeds/eventlog/database.py",
+        before="row, builtin_types=_AS_THEY_ARE)",
+        after="row)",
+        rule=0,
+        tests=("tests/unit/feeds/eventlog/test_database.py",),
+    ),
+    Mutant(
+        name="a schema that is no text ends in a traceback",
+        file="feeds/eventlog/database.py",
+        before="except (UnicodeDecodeError, msgspec.ValidationError) as error:",
+        after="except msgspec.ValidationError as error:",
+        rule=0,
+        tests=("tests/unit/feeds/eventlog/test_database.py",),
+    ),
+    Mutant(
+        name="a text that is no text is another version's",
+        file="feeds/eventlog/database.py",
+        before="if found is None and isinstance(error, sqlite3.OperationalError):",
+        after="if False:",
+        rule=0,
+        tests=("tests/unit/feeds/eventlog/test_database.py",),
+    ),
+    Mutant(
+        name="a block that cannot be laid out ends all sealing",
+        file="feeds/eventlog/segments.py",
+        before="            raise _not_laid_out(records, error) from error\n        except",
+        after="            raise\n        except",
+        rule=10,
+        tests=(_TYPED,),
     ),
     Mutant(
         name="a page stops at nothing before a damaged block",

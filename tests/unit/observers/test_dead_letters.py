@@ -212,6 +212,38 @@ async def test_a_letter_that_is_not_on_the_disk_is_not_taken_for_one_that_is(
         assert await letters.list() == []
 
 
+@pytest.mark.parametrize("kept", [None, b"{}", "no letter", b"\xff"])
+async def test_a_row_that_is_no_dead_letter_is_an_oserror_with_advice(
+    tmp_path: Path, kept: object
+) -> None:
+    path = str(tmp_path / "d.db")
+    async with open_sqlite(path) as letters:
+        await letters.put(letter(1))
+    other = sqlite3.connect(path)
+    other.execute("pragma writable_schema = on")
+    other.execute(
+        "update sqlite_master set sql = replace(sql, 'letter blob not null', 'letter')"
+    )
+    other.commit()
+    other.close()
+    other = sqlite3.connect(path)
+    with other:
+        other.execute("update dead_letters set letter = ?", (kept,))
+    other.close()
+    async with open_sqlite(path) as letters:
+        with pytest.raises(OSError, match=r"d.db: one is no dead letter .*mend or move the"):
+            await letters.list()
+
+
+async def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    async with open_sqlite(str(path)) as letters:
+        await letters.put(letter(1))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"CREATE TABLE dead", b"CREATE TABLE \xffead"))
+    assert f"dead letters cannot be kept in {path}" in await refusal(f"sqlite:{path}")
+
+
 async def test_sqlite_that_is_busy_for_too_long_is_an_oserror(tmp_path: Path) -> None:
     path = f"{tmp_path}/d.db"
     async with open_sqlite(path, busy_timeout=0.01) as letters:

@@ -169,3 +169,18 @@ def test_a_file_that_no_log_of_writes_belongs_to_yet_is_watched_alone(tmp_path: 
         file.watch_log()
         beside(path, "-shm").unlink()
         assert file.lost() == Lost(path=beside(path, "-shm"), became=Became.DELETED)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"CREATE TABLE marks", b"CREATE TABLE \xffarks"), (b"one", b"\xffne")],
+    ids=["schema", "value"],
+)
+def test_a_file_in_which_a_text_is_none_any_more_is_not_the_one_that_was_opened(
+    path: Path, before: bytes, after: bytes
+) -> None:
+    clock = FakeClock()
+    file = OpenDatabase(path, MARKS, clock)
+    path.write_bytes(path.read_bytes().replace(before, after))
+    clock.now += 1
+    assert file.lost() == Lost(path=path, became=Became.OVERWRITTEN)

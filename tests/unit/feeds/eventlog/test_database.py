@@ -2,11 +2,12 @@
 
 import sqlite3
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
-from changefeed.feeds.eventlog.database import advised, opened
+from changefeed.feeds.eventlog.database import advised, opened, typed
 from changefeed.feeds.feed import RangeId
 from tests.support.handles import out_of_handles
 
@@ -76,3 +77,41 @@ def test_a_page_that_sqlite_finds_damaged_is_damage_of_the_range_that_was_read()
     assert refused.value.range_id == "r"
     with pytest.raises(FeedRefused, match="restore its directory"), advised(FILE):
         raise failure(sqlite3.SQLITE_CORRUPT)
+
+
+class Kinds(NamedTuple):
+    number: int
+    text: str
+    data: bytes
+
+
+WRONG = [
+    "SELECT NULL, 'text', x'00'",
+    "SELECT 1.0, 'text', x'00'",
+    "SELECT '1', 'text', x'00'",
+    "SELECT 1, 2, x'00'",
+    "SELECT 1, x'00', x'00'",
+    "SELECT 1, 'text', 'aGk='",
+    "SELECT 1, 'text', x'00', 4",
+    "SELECT 1, 'text'",
+    "SELECT 1, CAST(x'ff' AS TEXT), x'00'",
+]
+
+
+@pytest.mark.parametrize("statement", WRONG)
+def test_a_row_that_was_not_written_like_that_is_damage(tmp_path: Path, statement: str) -> None:
+    said = "damaged: restore its directory from a copy"
+    with opened(tmp_path / "file.db", "rwc") as file:
+        right = file.execute("SELECT 1, 'text', x'00'")
+        assert typed(right, Kinds) == [(1, "text", b"\0")]
+        with pytest.raises(FeedRefused, match=said) as refused, advised(FILE):
+            typed(file.execute(statement), Kinds)
+        assert not isinstance(refused.value, RangeDamaged)
+        with pytest.raises(RangeDamaged, match=said) as damaged, advised(FILE, RangeId("r")):
+            typed(file.execute(statement), Kinds)
+        assert damaged.value.range_id == "r"
+
+
+def test_a_message_of_sqlite_that_cannot_be_read_is_damage() -> None:
+    with pytest.raises(FeedRefused, match="restore its directory from a copy"), advised(FILE):
+        b"malformed database schema (\xff)".decode()

@@ -1,0 +1,180 @@
+"""What lies in the tables of an event log, and cannot have been written there."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from changefeed.feeds.errors import FeedRefused, RangeDamaged
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
+from changefeed.feeds.eventlog.bulk import BulkLog
+from changefeed.feeds.feed import RangeId
+from tests.support.damaged_logs import as_format_2, read_by_pages, read_in_bulk
+
+pytestmark = pytest.mark.real_time
+
+FIRST, SECOND = RangeId("e1.p00.v00-ff"), RangeId("e1.p01.v00-ff")
+CATALOG, RECORDS = "catalog.db", "brokers/1/records.db"
+ADVICE = "damaged.*[Rr]estore .*directory from a copy"
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    await create_log(tmp_path / "log", 2)
+    async with EventLogWriter.open(tmp_path / "log", synchronous="off") as writer:
+        for begin in range(0, 600, 50):  # blocks that grew
+            await writer.append([Record(key=f"k{n}") for n in range(begin, begin + 50)])
+    return tmp_path / "log"
+
+
+def put(path: Path, table: str, column: str, value: object, where: str = "true") -> None:
+    """Write a value that the table itself would not take."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("PRAGMA writable_schema = ON")
+        file.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '')")
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value,))
+
+
+async def opened(path: Path) -> None:
+    async with EventLog.open(path) as log:
+        for one in await log.ranges():
+            await log.read(one.id, await log.resolve_start(one.id, "beginning"), 10)
+
+
+async def written_to(path: Path) -> None:
+    async with EventLogWriter.open(path) as writer:
+        await writer.append([Record(key=f"k{n}") for n in range(20)])
+
+
+async def everyone_is_refused(path: Path, said: str) -> None:
+    with pytest.raises(FeedRefused, match=said):
+        await opened(path)
+    with pytest.raises(FeedRefused, match=said):
+        await written_to(path)
+    with pytest.raises(FeedRefused, match=said):
+        BulkLog.at(path).ends()
+
+
+@pytest.mark.parametrize("file", [CATALOG, RECORDS])
+@pytest.mark.parametrize("table", [b"CREATE TABLE log", b"CREATE TABLE partitions"])
+async def test_a_schema_that_is_no_text_is_damage(path: Path, file: str, table: bytes) -> None:
+    bytes_ = (path / file).read_bytes()
+    assert bytes_.count(table) == 1
+    (path / file).write_bytes(bytes_.replace(table, b"CREATE TABLE \xff" + table[14:]))
+    await everyone_is_refused(path, f"{file}: .*{ADVICE}")
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        *(("log", x) for x in ("identity", "format", "parts")),
+        ("brokers", "folder"),
+        *(("partitions", x) for x in ("id", "era", "part", "low", "high", "broker", "closed")),
+    ],
+)
+@pytest.mark.parametrize("value", [None, b"\xff"], ids=["nothing", "bytes"])
+async def test_a_catalog_with_a_value_of_another_kind_is_refused(
+    path: Path, table: str, column: str, value: object
+) -> None:
+    where = "number = 2" if table == "partitions" else "true"
+    put(path / CATALOG, table, column, value, where)
+    await everyone_is_refused(path, f"catalog.db: Expected .*{ADVICE}")
+
+
+@pytest.mark.parametrize("column", ["identity", "format", "broker"])
+@pytest.mark.parametrize("value", [None, b"\xff"], ids=["nothing", "bytes"])
+async def test_records_with_a_value_of_another_kind_are_refused(
+    path: Path, column: str, value: object
+) -> None:
+    put(path / RECORDS, "log", column, value)
+    await everyone_is_refused(path, f"records.db: Expected .*{ADVICE}")
+
+
+async def test_a_text_that_is_no_utf_8_is_damage(path: Path) -> None:
+    with closing(sqlite3.connect(path / CATALOG, isolation_level=None)) as file:
+        file.execute("UPDATE log SET identity = CAST(x'ff' AS TEXT)")
+    await everyone_is_refused(path, f"catalog.db: Could not decode to UTF-8 .*{ADVICE}")
+
+
+@pytest.mark.parametrize("column", ["last", "latest_us", "stored", "first", "size", "checks"])
+@pytest.mark.parametrize("value", [None, "x"], ids=["nothing", "text"])
+async def test_an_end_of_another_kind_concerns_its_range(
+    path: Path, column: str, value: object
+) -> None:
+    put(path / RECORDS, "partitions", column, value, "partition = 1")
+    async with EventLog.open(path) as log, EventLogWriter.open(path) as writer:
+        with pytest.raises(RangeDamaged, match="the end of range"):
+            await log.resolve_start(FIRST, "now")
+        assert await log.lag(SECOND, await log.resolve_start(SECOND, "now")) == 0
+        with pytest.raises(RangeDamaged, match="nothing can be appended"):
+            await writer.append([Record(key=f"k{n}") for n in range(20)])
+        if column not in ("latest_us", "checks"):  # sealing does without these
+            with pytest.raises(FeedRefused, match=ADVICE):
+                await writer.seal(SealPolicy(everything=True))
+
+
+@pytest.mark.parametrize("column", ["last", "latest_us", "stored", "first", "size"])
+async def test_an_end_without_checksums_and_of_another_kind_concerns_its_range(
+    path: Path, column: str
+) -> None:
+    as_format_2(path)
+    put(path / RECORDS, "partitions", column, None, "partition = 1")
+    async with EventLog.open(path) as log:
+        with pytest.raises(RangeDamaged, match="the end of range"):
+            await log.resolve_start(FIRST, "now")
+        start = await log.resolve_start(FIRST, "beginning")
+        assert await log.news({FIRST: start}) == [FIRST]
+        assert await log.lags({FIRST: start}) == {}
+        assert await log.lag(SECOND, await log.resolve_start(SECOND, "now")) == 0
+
+
+@pytest.mark.parametrize("column", ["last", "latest_us", "stored", "kinds", "times", "keys"])
+async def test_a_block_without_checksums_and_of_another_kind_concerns_its_range(
+    path: Path, column: str
+) -> None:
+    as_format_2(path)
+    put(path / RECORDS, "blocks", column, None, "partition = 1 AND first = 1")
+    async with EventLog.open(path) as log:
+        changes, error = await read_by_pages(log, FIRST)
+        assert changes == []
+        assert isinstance(error, RangeDamaged)
+        others, none = await read_by_pages(log, SECOND)
+        assert (len(others) > 200, none) == (True, None)
+    assert isinstance(read_in_bulk(path, FIRST, 10)[1], RangeDamaged)
+
+
+async def test_a_start_at_a_time_is_not_taken_from_a_block_of_another_kind(path: Path) -> None:
+    as_format_2(path)
+    put(path / RECORDS, "blocks", "times", None, "partition = 1 AND first = 1")
+    with pytest.raises(RangeDamaged):
+        BulkLog.at(path).sequence_before(FIRST, 0)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [("partitions", "last"), ("blocks", "keys"), ("blocks", "stored")]
+)
+async def test_a_log_that_cannot_be_upgraded_as_it_is_damaged_is_refused(
+    path: Path, table: str, column: str
+) -> None:
+    as_format_2(path)
+    put(path / RECORDS, table, column, None, "partition = 1")
+    with pytest.raises(FeedRefused, match=f"records.db: Expected .*{ADVICE}"):
+        await written_to(path)
+    with closing(sqlite3.connect(path / RECORDS)) as file:
+        assert file.execute("SELECT format FROM log").fetchone() == (2,)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("keys", b"\xff" * 594), ("key_sizes", b""), ("kinds", b"\x03" * 256), ("times", b"")],
+)
+async def test_blocks_without_checksums_that_do_not_fit_are_not_sealed(
+    path: Path, column: str, value: bytes
+) -> None:
+    as_format_2(path)
+    put(path / RECORDS, "blocks", column, value, "partition = 1 AND first = 1")
+    async with EventLogWriter.open(path) as writer:
+        made = await writer.seal(SealPolicy(everything=True))
+    assert {x.range_id for x in made} == {SECOND}
