@@ -1,4 +1,9 @@
-"""The catalog of a log, read: its partitions, who keeps them, and what follows which."""
+"""The catalog of a log, read: its partitions, who keeps them, and what follows which.
+
+It has no checksums. But what a partition is called says all that else is written of it, and
+the parts there are say how many: so a byte that was not written like that is noticed, before
+a range is read under another name, or a key is put into another part.
+"""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -9,7 +14,7 @@ from typing import NamedTuple
 
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.eventlog.database import opened, typed
-from changefeed.feeds.eventlog.ids import part_in, position
+from changefeed.feeds.eventlog.ids import part_in, position, range_id
 from changefeed.feeds.eventlog.schema import CATALOG, CHECKED, CHECKS, RECORDS
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
 
@@ -106,7 +111,7 @@ def read_catalog(home: Path) -> Catalog:
         connection.execute("BEGIN")  # one view of all tables
         identity, version, parts = _identity(connection, home)
         brokers = connection.execute("SELECT broker, folder FROM brokers")
-        return Catalog(
+        catalog = Catalog(
             home=home,
             identity=identity,
             format=version,
@@ -114,6 +119,8 @@ def read_catalog(home: Path) -> Catalog:
             folders=dict(typed(brokers, tuple[int, str])),
             partitions=tuple(_partitions(connection)),
         )
+    _check(catalog)
+    return catalog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,3 +241,20 @@ class _Row(NamedTuple):
     high: int
     broker: int
     closed: int
+
+
+def _check(catalog: Catalog) -> None:
+    """Refuse what cannot have been written."""
+    for one in catalog.partitions:
+        name = range_id(era=one.era, part=one.part, low=one.low, high=one.high)
+        if one.id != name or one.broker not in catalog.folders:
+            raise _damaged(catalog, f"what it says of range {one.id!r}")
+    if len({x.part for x in catalog.partitions}) != catalog.parts:
+        raise _damaged(catalog, f"that the log has {catalog.parts} parts")
+
+
+def _damaged(catalog: Catalog, what: str) -> FeedRefused:
+    return FeedRefused(
+        f"{catalog.home / CATALOG} is damaged: {what} is not what was written there. "
+        f"Restore the directory from a copy"
+    )

@@ -1,15 +1,17 @@
 """What lies in the tables of an event log, and cannot have been written there."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from changefeed.feeds.errors import FeedRefused, RangeDamaged
+from changefeed.feeds.errors import FeedError, FeedRefused, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import Change, RangeId
 from tests.support.damaged_logs import as_format_2, read_by_pages, read_in_bulk
 
 pytestmark = pytest.mark.real_time
@@ -98,6 +100,38 @@ async def test_a_text_that_is_no_utf_8_is_damage(path: Path) -> None:
     await everyone_is_refused(path, f"catalog.db: Could not decode to UTF-8 .*{ADVICE}")
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("id", "e1.p01.v00-fe"),
+        ("id", "e1.q01.v00-ff"),
+        ("era", 2),
+        ("part", 3),
+        ("low", 1),
+        ("high", 254),
+        ("broker", 3),
+    ],
+)
+async def test_a_range_that_is_not_called_what_it_holds_is_refused(
+    path: Path, column: str, value: object
+) -> None:
+    """Under another name all its changes would be read again."""
+    put(path / CATALOG, "partitions", column, value, "number = 2")
+    name = value if column == "id" else SECOND
+    said = f"catalog.db is damaged: what it says of range '{name}' .*Restore the directory"
+    await everyone_is_refused(path, said)
+
+
+@pytest.mark.parametrize("parts", [0, 1, 3, 2**62])
+async def test_another_number_of_parts_than_there_are_is_refused(
+    path: Path, parts: int
+) -> None:
+    """With it a key would go on in another range than it began in."""
+    put(path / CATALOG, "log", "parts", parts)
+    said = f"catalog.db is damaged: that the log has {parts} parts is not what was written"
+    await everyone_is_refused(path, said)
+
+
 @pytest.mark.parametrize("column", ["last", "latest_us", "stored", "first", "size", "checks"])
 @pytest.mark.parametrize("value", [None, "x"], ids=["nothing", "text"])
 async def test_an_end_of_another_kind_concerns_its_range(
@@ -178,3 +212,27 @@ async def test_blocks_without_checksums_that_do_not_fit_are_not_sealed(
     async with EventLogWriter.open(path) as writer:
         made = await writer.seal(SealPolicy(everything=True))
     assert {x.range_id for x in made} == {SECOND}
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_of_a_catalog_with_random_damage_only_what_was_written_is_delivered(
+    path: Path, tmp_path: Path, seed: int
+) -> None:
+    """No lie, and no other error, wherever the byte is."""
+
+    async def everything(home: Path) -> dict[RangeId, list[Change]]:
+        async with EventLog.open(home) as log:
+            return {x.id: (await read_by_pages(log, x.id))[0] for x in await log.ranges()}
+
+    truth = await everything(path)
+    chance = Random(seed)
+    shutil.copytree(path, tmp_path / "copy")
+    data = bytearray((path / CATALOG).read_bytes())
+    used = [at for at, byte in enumerate(data) if byte]
+    data[chance.choice(used)] = chance.choice([0, 0xFF, chance.randrange(256)])
+    (tmp_path / "copy" / CATALOG).write_bytes(data)
+    try:
+        assert await everything(tmp_path / "copy") == truth
+        await written_to(tmp_path / "copy")
+    except FeedError:
+        pass

@@ -288,6 +288,22 @@ FEEDS = (
         tests=(_TYPED,),
     ),
     Mutant(
+        name="a range is read under the name that a flipped byte makes",
+        file="feeds/eventlog/catalog.py",
+        before="if one.id != name or one.broker not in catalog.folders:",
+        after="if one.broker not in catalog.folders:",
+        rule=12,
+        tests=(_TYPED,),
+    ),
+    Mutant(
+        name="a key goes into another part when their number is damaged",
+        file="feeds/eventlog/catalog.py",
+        before="if len({x.part for x in catalog.partitions}) != catalog.parts:",
+        after="if False:",
+        rule=9,
+        tests=(_TYPED,),
+    ),
+    Mutant(
         name="a row of the catalog may have anything in it",
         file="feeds/eventlog/catalog.py",
         before="for row in typed(rows, _Row):",
