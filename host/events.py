@@ -18,6 +18,7 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host import metrics as m
 from changefeed.host.activity import Activity
 from changefeed.host.settings import ObserverSettings
+from changefeed.host.workers.call_watch import Overdue
 from changefeed.host.workers.range_health import RangeHealths
 from changefeed.leases.lease import HostName, Lease
 from changefeed.observers.dead_letters import DeadLetter
@@ -316,17 +317,25 @@ class HostEvents(FailureLog):
         self._metrics.count(m.STUCK, range=range_id)
         self._log.error("observer.stuck", range=range_id, error=str(error))
 
-    def no_progress(self, range_id: RangeId, settings: ObserverSettings) -> None:
-        """Report a call that goes on and on; one that has no time limit may never end."""
+    def no_progress(
+        self, range_id: RangeId, settings: ObserverSettings, overdue: Overdue
+    ) -> None:
+        """Report a call that goes on and on, or what is never acknowledged. A call that has no
+        time limit may never end; acknowledgements have none.
+        """
         since = self.health.stuck(range_id, seconds=settings.stuck_after)
+        if overdue == "acknowledgement":
+            advice = "it has not acknowledged what it was given: see that it does"
+        else:
+            advice = "it was called and has not come back: look at what it waits for"
+            if settings.timeout is None:
+                advice += "; observer.timeout ends such calls"
         self._log.warning(
             "observer.no_progress",
             range=range_id,
             since=datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
             seconds=settings.stuck_after,
-            advice="it was called and has not come back, or acknowledges nothing: look at what "
-            "it waits for"
-            + ("; observer.timeout ends such calls" if settings.timeout is None else ""),
+            advice=advice,
         )
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:

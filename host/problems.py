@@ -4,7 +4,8 @@
 kind         what it says
 ===========  ===============================================================================
 failing      the observer fails on the range, again and again or for the first time
-stuck        a call of the observer does not come back, or it acknowledges nothing
+stuck        a call of the observer does not come back, or it does not acknowledge what it
+             was given
 paused       no host reads the range until it is resumed; the message is the reason
 unowned      the range could be read, and no host has its lease, or there is no lease yet
 expired      by its stamp the owner of the lease has long been dead, and none has taken it over
@@ -42,7 +43,10 @@ class Problem:
 
 def problems_of_health(range_id: str, owner: str | None, health: RangeHealth) -> list[Problem]:
     """Return what is wrong with the observer of one range, as its owner sees it."""
-    stuck = "a call of the observer does not come back, or it acknowledges nothing"
+    stuck = (
+        "a call of the observer does not come back, or it does not acknowledge what it was "
+        "given"
+    )
     signs: tuple[tuple[Kind, float | None, str], ...] = (
         ("failing", health.failing_since, health.last_error or ""),
         ("stuck", health.stuck_since, stuck),

@@ -222,9 +222,9 @@ class ObserverSettings(Section):
     """How long the observer may take for one batch (or to open) before the attempt counts
     as failed. A plain function that does not end even then stops the host."""
     stuck_after: Seconds = 300.0
-    """How long one call of the observer may take, and how long it may leave what it was given
-    unacknowledged, before the range counts as stuck: in status, health, metrics, and one
-    warning. Nothing is ended for it."""
+    """How long one call of the observer may take, and with manual checkpoints how long it may
+    leave the oldest of what it was given unacknowledged, before the range counts as stuck: in
+    status, health, metrics, and one warning. Nothing is ended for it."""
     retry: RetrySettings = Field(default_factory=RetrySettings)
     on_failure: Literal["retry", "dead-letter", "stop-range"] = "retry"
     """When the attempts are used up: open the observer again after ``reopen_delay``, again

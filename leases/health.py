@@ -14,7 +14,8 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     ``last_progress`` is when the observer was last done with a batch. ``failing_since`` is its
     first failure since then, ``last_error`` the newest, in one line. ``stuck_since`` is when
-    a call began that is still running, and takes longer than any should.
+    a call began that is still running and takes longer than any should, or since when it has
+    not acknowledged what it was given.
     """
 
     last_progress: float | None = None
@@ -32,9 +33,10 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return self.troubles != (None, None)
 
     def progressed(self, at: float) -> "RangeHealth":
-        """Be done with a batch: whatever was wrong is over."""
-        del self
-        return RangeHealth(last_progress=at)
+        """Return from a batch: it fails no more. What was given before may still not be
+        acknowledged.
+        """
+        return RangeHealth(last_progress=at, stuck_since=self.stuck_since)
 
     def caught_up(self) -> "RangeHealth":
         """Have nothing left to do: there is no batch any more that it could fail on."""
@@ -53,7 +55,7 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return replace(self, stuck_since=since)
 
     def returned(self) -> "RangeHealth":
-        """Have no call under way any more, well or not."""
+        """Have no call under way any more, well or not, and acknowledge again."""
         return replace(self, stuck_since=None)
 
 

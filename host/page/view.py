@@ -187,7 +187,10 @@ def _state(lease: Ownership, known: Known) -> tuple[State, str | None, float | N
         return *unread, None
     health = lease.health
     if health.stuck_since is not None:
-        note = "a call of the observer does not come back, or it acknowledges nothing"
+        note = (
+            "a call of the observer does not come back, or it does not acknowledge what it "
+            "was given"
+        )
         return "stuck", note, health.stuck_since
     if health.failing_since is not None:
         return "failing", health.last_error, health.failing_since

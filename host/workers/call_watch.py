@@ -1,54 +1,127 @@
-"""Notices that the observer does not come back: no call of it may go unseen for ever.
+"""Notices that the observer does not get on: neither a call of it nor what it was given may go
+unseen for ever.
 
-The time counts from the beginning of the call under way, and from the last attempt where there
-are several: an observer that fails and is tried again is failing, not stuck. While a retry
-waits for its turn, nothing is under way. To wait for an observer that does not acknowledge
-what it was given counts like a call.
+The time of a call counts from its beginning, and from the last attempt where there are
+several: an observer that fails and is tried again is failing, not stuck. While a retry
+waits for its turn, nothing is under way.
 
-Limits: nothing is ended here; ``observer.timeout`` does that. Of several partitions that are
-called at once (``observer.concurrency``) the last to begin counts.
+What was given and is not acknowledged has a time of its own, across calls and the waits
+between them. It counts from when the call returned that gave the oldest of it, and anew each
+time the oldest is acknowledged: acknowledgements that are late and keep coming are progress.
+It counts anew after an attempt that failed, too. While it counts there is one timer for all
+batches, which looks at the newest beginning when it is due.
+
+Limits: nothing is ended here; ``observer.timeout`` ends calls, and nothing ends the other. Of
+several partitions that are called at once (``observer.concurrency``) the last to begin counts.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
+
+Overdue = Literal["call", "acknowledgement"]
+"""What is waited for."""
 
 
 class CallWatch:
-    """Calls ``overdue`` once for each call that takes longer than ``longest`` seconds, and
-    ``returned`` when a call has ended of itself, and well.
+    """Calls ``overdue`` once for each call, or acknowledgement, that takes longer than
+    ``longest`` seconds, and not for the one while the other is; and ``returned`` when a call
+    has ended of itself, and well, or something is acknowledged, and neither is overdue.
     """
 
     def __init__(
-        self, longest: float, *, overdue: Callable[[], None], returned: Callable[[], None]
+        self,
+        longest: float,
+        *,
+        overdue: Callable[[Overdue], None],
+        returned: Callable[[], None],
     ) -> None:
         self._longest = longest
-        self._overdue = overdue
+        self._report = overdue
         self._returned = returned
         self._loop = asyncio.get_running_loop()
+        self._overdue: set[Overdue] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._watching = False
+        self._unacknowledged_since: float | None = None
+        self._look: asyncio.TimerHandle | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Let the time count within the block."""
+        """Let the time of a call count within the block."""
         self._watching = True
         self.attempt()
         try:
             yield
         finally:
             self._watching = False
-            self.rest()
-        self._returned()  # what was cut off has not come back
+            self._stop_timer()
+        self._over("call")  # what was cut off has not come back
 
     def attempt(self) -> None:
         """Count from now: the observer is called, or called again."""
-        self.rest()
+        self._stop_timer()
         if self._watching:
-            self._timer = self._loop.call_later(self._longest, self._overdue)
+            self._timer = self._loop.call_later(self._longest, self._become_overdue, "call")
 
     def rest(self) -> None:
-        """Do not count: nothing is under way until the next attempt."""
+        """Do not count: an attempt has failed, and nothing is under way until the next."""
+        self._stop_timer()
+        self._overdue.clear()
+        if self._unacknowledged_since is not None:
+            self._count_anew()
+
+    def unacknowledged(self) -> None:
+        """Let the time of what is not acknowledged count, if it does not yet."""
+        if self._unacknowledged_since is None:
+            self._count_anew()
+
+    def acknowledged(self, *, left: bool) -> None:
+        """Count anew, or no more if nothing is left: the oldest was acknowledged."""
+        if self._unacknowledged_since is None:
+            return
+        self._over("acknowledgement")
+        self._unacknowledged_since = None
+        if left:
+            self._count_anew()
+
+    def end(self) -> None:
+        """Count nothing more: the observer is closed."""
+        self._stop_timer()
+        self._overdue.clear()
+        self._unacknowledged_since = None
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def _count_anew(self) -> None:
+        self._unacknowledged_since = self._loop.time()
+        if self._look is None:
+            self._look = self._loop.call_later(self._longest, self._look_at_oldest)
+
+    def _look_at_oldest(self) -> None:
+        self._look = None
+        if self._unacknowledged_since is None:
+            return
+        due = self._unacknowledged_since + self._longest
+        if self._loop.time() < due:
+            self._look = self._loop.call_at(due, self._look_at_oldest)
+        else:
+            self._become_overdue("acknowledgement")
+
+    def _become_overdue(self, what: Overdue) -> None:
+        is_news = not self._overdue
+        self._overdue.add(what)
+        if is_news:
+            self._report(what)
+
+    def _over(self, what: Overdue) -> None:
+        self._overdue.discard(what)
+        if not self._overdue:
+            self._returned()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from changefeed.feeds.feed import Change, Feed, FeedRange
 from changefeed.host.workers.acknowledgements import Acknowledgements
+from changefeed.host.workers.call_watch import CallWatch
 from changefeed.host.workers.checkpointer import Checkpointer
 from changefeed.leases.lease import HostName, Lease
 from changefeed.runtime.light_event import LightEvent
@@ -22,12 +23,14 @@ class WorkerContext:
         feed: Feed,
         acknowledgements: Acknowledgements,
         checkpoints: Checkpointer,
+        watch: CallWatch,
     ) -> None:
         self._lease = lease
         self._host = host
         self._feed = feed
         self._acknowledgements = acknowledgements
         self._checkpoints = checkpoints
+        self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._handing_over = False
@@ -93,7 +96,10 @@ class WorkerContext:
         before = self._acknowledgements.unacknowledged
         watermark = count(change)
         if watermark is not None:
-            changes = before - self._acknowledgements.unacknowledged
-            self._checkpoints.done(self._feed.continuation_after(watermark), changes=changes)
+            left = self._acknowledgements.unacknowledged
+            self._checkpoints.done(
+                self._feed.continuation_after(watermark), changes=before - left
+            )
             self._checkpoints.advance()
+            self._watch.acknowledged(left=left > 0)
         self._moved.set()

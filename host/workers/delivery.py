@@ -64,13 +64,13 @@ class Delivery:
         self._meter = meter
         self._prepare_successors = prepare_successors
         self._clock = asyncio.get_running_loop().time
-        self._acknowledgements = Acknowledgements()
-        self._context = self._make_context()
         self._watch = CallWatch(
             self._settings.observer.stuck_after,
             overdue=partial(self._events.no_progress, owned.range_id, self._settings.observer),
             returned=partial(self._events.health.returned, owned.range_id),
         )
+        self._acknowledgements = Acknowledgements()
+        self._context = self._make_context()
         self._policy = CheckpointPolicy(self._settings.observer, now=self._clock())
         self._pages: Prefetcher | None = None
         self.split = HotSplit(owned, environment, checkpoints)
@@ -115,6 +115,7 @@ class Delivery:
             feed=self._environment.feed,
             acknowledgements=self._acknowledgements,
             checkpoints=self._checkpoints,
+            watch=self._watch,
         )
 
     async def _after_failure(self, failed: ObserverFailed) -> CloseReason | None:
@@ -158,8 +159,12 @@ class Delivery:
         finally:
             reading.cancel()
             self._pages = None
-            if not self.stuck:
-                await self._close(observer, reason or self._reason_of_cancellation())
+            try:
+                if not self.stuck:
+                    await self._close(observer, reason or self._reason_of_cancellation())
+            finally:
+                self._context.observer_closed()
+                self._watch.end()
         return reason
 
     def _start_reading(self) -> Prefetcher:
@@ -223,6 +228,8 @@ class Delivery:
             if self._policy.automatic:
                 last = first + size >= len(page.changes)
                 self._count_as_done(changes, page.continuation if last else None)
+            elif self._acknowledgements.unacknowledged:
+                self._watch.unacknowledged()
             self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
 
     def _count_as_done(self, changes: Sequence[Change], end: Continuation | None) -> None:
@@ -255,8 +262,7 @@ class Delivery:
             and self._acknowledgements.unacknowledged + changes > limit
             and self._drain.reason is None
         ):
-            with self._watch.watching():
-                await self._context.acknowledged()
+            await self._context.acknowledged()
         if self._drain.reason is None:
             unacknowledged = self._acknowledgements.unacknowledged
             await self._checkpoints.room_for(changes + unacknowledged, limit=limit)
@@ -266,8 +272,7 @@ class Delivery:
         with suppress(TimeoutError):
             async with self._drain.bounded():
                 while self._acknowledgements.unacknowledged:
-                    with self._watch.watching():
-                        await self._context.acknowledged()
+                    await self._context.acknowledged()
 
     def _pass_over(self, page: Page) -> None:
         """At the end for now: there is time to write what policy had put off."""
@@ -282,8 +287,6 @@ class Delivery:
                 await observer.close(self._context, reason)
         except Exception as error:  # noqa: BLE001 - the border to the user's code
             self._events.close_failed(self._owned.range_id, error)
-        finally:
-            self._context.observer_closed()
 
     def _reason_of_cancellation(self) -> CloseReason:
         if self._owned.lost:

@@ -45,13 +45,13 @@ class RangeHealths:
         self._become(range_id, self.of(range_id).failed(self._wall(), error))
 
     def stuck(self, range_id: RangeId, *, seconds: float) -> float:
-        """A call has been running for so long; return since when."""
+        """It has been waited for so long; return since when."""
         since = self._wall() - seconds
         self._become(range_id, self.of(range_id).stuck(since))
         return since
 
     def returned(self, range_id: RangeId) -> None:
-        """No call is under way any more."""
+        """It came back, or has acknowledged something."""
         health = self.of(range_id)
         if health.stuck_since is not None:
             self._become(range_id, health.returned())

@@ -12,20 +12,29 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.workers.call_watch import CallWatch
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.observer import Context
+from changefeed.observers.observer import CloseReason, Context
 from tests.support.fleet import Fleet
 from tests.support.logs import captured_logs
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
+MANUAL: dict[str, Any] = {"observer": {"checkpoint": "manual"}}
 
 
 class Moody:
-    """What the observers of a test do when they are opened and called."""
+    """What the observers of a test do when they are opened and called, and what they saw."""
+
+    context: Context
 
     def __init__(self) -> None:
+        self.seen: list[Change] = []
+        self.acknowledges_at_close = False
         self.opens: Callable[[], Awaitable[None]] = self._well
         self.processes: Callable[[], Awaitable[None]] = self._well
+
+    @property
+    def last(self) -> Change:
+        return self.seen[-1]
 
     async def fail(self) -> None:
         raise ValueError("no such table\nLINE 1: select")
@@ -40,12 +49,18 @@ class Moody:
 def observing(mood: Moody) -> type:
     class Observing:
         async def open(self, context: Context) -> None:
-            del context
+            mood.context = context
             await mood.opens()
 
         async def process(self, context: Context, changes: Sequence[Change]) -> None:
-            del context, changes
+            del context
+            mood.seen += changes
             await mood.processes()
+
+        async def close(self, context: Context, reason: CloseReason) -> None:
+            del reason
+            if mood.acknowledges_at_close:
+                context.checkpoint(mood.last)
 
     return Observing
 
@@ -269,7 +284,35 @@ async def test_an_attempt_that_does_not_come_back_after_one_that_failed_is_stuck
         assert None not in (health.failing_since, health.stuck_since)
 
 
-async def test_an_observer_that_acknowledges_nothing_is_stuck(mood: Moody) -> None:
+async def test_an_observer_that_acknowledges_nothing_is_stuck_where_there_is_room_for_more(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood, MANUAL)
+    with captured_logs() as logs:
+        async with watched.fleet as fleet:
+            host = fleet.start("a")
+            watched.feed.append("k")
+            await asyncio.sleep(290)
+            assert not (await watched.health()).in_trouble
+            await asyncio.sleep(30)
+            health = await watched.health()
+            assert health.stuck_since is not None
+            for _ in range(10):
+                watched.feed.append("k")
+                await asyncio.sleep(100)
+            later = await watched.health()
+            assert (later.stuck_since, later.last_progress is None) == (
+                health.stuck_since,
+                False,
+            )
+            assert host.range_health[R0].stuck_since == health.stuck_since
+    (warning,) = [x for x in logs if x["event"] == "observer.no_progress"]
+    assert warning["advice"] == ("it has not acknowledged what it was given: see that it does")
+
+
+async def test_an_observer_that_acknowledges_nothing_is_stuck_where_there_is_no_room(
+    mood: Moody,
+) -> None:
     watched = Watched(mood, {"observer": {"checkpoint": "manual", "max_unacknowledged": 1}})
     async with watched.fleet as fleet:
         fleet.start("a")
@@ -279,11 +322,128 @@ async def test_an_observer_that_acknowledges_nothing_is_stuck(mood: Moody) -> No
         assert (await watched.health()).stuck_since is not None
 
 
+@pytest.mark.parametrize("acknowledge", ["checkpoint", "acknowledge"])
+async def test_acknowledgements_that_are_late_and_keep_coming_are_progress(
+    mood: Moody, acknowledge: str
+) -> None:
+    watched = Watched(mood, MANUAL)
+
+    async def acknowledge_later() -> None:
+        acknowledges = getattr(mood.context, acknowledge)
+        asyncio.get_running_loop().call_later(500, acknowledges, mood.last)
+
+    mood.processes = acknowledge_later
+    async with watched.fleet as fleet:
+        host = fleet.start("a")
+        troubled = []
+        for _ in range(20):
+            watched.feed.append("k")
+            await asyncio.sleep(200)
+            troubled.append(host.range_health[R0].in_trouble)
+    assert troubled == [False, True, *(18 * [False])]  # until the first of all comes
+
+
+async def test_an_acknowledgement_ends_the_trouble_while_others_are_not_there(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood, MANUAL)
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        for _ in range(2):
+            watched.feed.append("k")
+            await asyncio.sleep(20)
+        first, last = mood.seen
+        await asyncio.sleep(320)
+        assert (await watched.health()).stuck_since is not None
+        mood.context.acknowledge(last)  # the oldest is waited for
+        await asyncio.sleep(20)
+        assert (await watched.health()).stuck_since is not None
+        watched.feed.append("k")
+        await asyncio.sleep(20)
+        mood.context.acknowledge(first)
+        await asyncio.sleep(20)
+        assert not (await watched.health()).in_trouble
+        await asyncio.sleep(290)
+        assert (await watched.health()).stuck_since is not None
+        mood.context.checkpoint(mood.last)
+        await asyncio.sleep(400)
+        assert not (await watched.health()).in_trouble
+
+
+async def test_a_batch_that_fails_is_failing_though_one_before_is_not_acknowledged(
+    mood: Moody,
+) -> None:
+    retry = {"attempts": None, "first_delay": 50, "multiplier": 1, "jitter": 0}
+    watched = Watched(mood, {"observer": {"checkpoint": "manual", "retry": retry}})
+    async with watched.fleet as fleet:
+        fleet.start("a")
+        watched.feed.append("k")
+        await asyncio.sleep(320)
+        assert (await watched.health()).stuck_since is not None
+        mood.processes = mood.fail
+        watched.feed.append("k")
+        await asyncio.sleep(400)
+        health = await watched.health()
+        assert (health.failing_since is None, health.stuck_since) == (False, None)
+        mood.processes = mood._well
+        await asyncio.sleep(100)
+        assert not (await watched.health()).in_trouble
+        await asyncio.sleep(320)  # the first is not acknowledged yet
+        assert (await watched.health()).stuck_since is not None
+
+
+async def test_a_call_that_hangs_after_what_is_not_acknowledged_is_one_trouble(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood, MANUAL)
+    with captured_logs() as logs:
+        async with watched.fleet as fleet:
+            fleet.start("a")
+            watched.feed.append("k")
+            await asyncio.sleep(20)
+            mood.processes = mood.hang
+            watched.feed.append("k")
+            await asyncio.sleep(1000)
+            mood.context.checkpoint(mood.seen[0])
+            await asyncio.sleep(20)
+            assert (await watched.health()).stuck_since is not None
+            assert len([x for x in logs if x["event"] == "observer.no_progress"]) == 1
+
+
+async def test_what_was_not_acknowledged_is_no_trouble_of_a_host_that_gave_up_its_lease(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood, MANUAL | {"host": {"stop_timeout": 5}})
+    with captured_logs() as logs:
+        async with watched.fleet as fleet:
+            host = fleet.start("a")
+            watched.feed.append("k")
+            await asyncio.sleep(20)
+            host.stop()
+            await asyncio.wait([fleet.running["a"]])
+            await asyncio.sleep(1000)
+            assert host.range_health == {}
+    assert not [x for x in logs if x["event"] == "observer.no_progress"]
+
+
+async def test_an_observer_that_acknowledges_all_as_it_closes_leaves_no_trouble(
+    mood: Moody,
+) -> None:
+    watched = Watched(mood, MANUAL | {"host": {"stop_timeout": 5}})
+    mood.acknowledges_at_close = True
+    async with watched.fleet as fleet:
+        host = fleet.start("a")
+        watched.feed.append("k")
+        await asyncio.sleep(320)
+        assert (await watched.health()).stuck_since is not None
+        host.stop()
+        await asyncio.wait([fleet.running["a"]])
+        assert not (await watched.health()).in_trouble
+
+
 async def test_each_attempt_has_the_whole_time_and_a_rest_has_none() -> None:
     seen: list[str] = []
-    watch = CallWatch(
-        10, overdue=lambda: seen.append("overdue"), returned=lambda: seen.append("returned")
-    )
+    watch = CallWatch(10, overdue=seen.append, returned=lambda: seen.append("returned"))
     with watch.watching():
         await asyncio.sleep(8)
         watch.attempt()
@@ -292,7 +452,41 @@ async def test_each_attempt_has_the_whole_time_and_a_rest_has_none() -> None:
         await asyncio.sleep(80)
         watch.attempt()
         await asyncio.sleep(12)
-    assert seen == ["overdue", "returned"]
+    assert seen == ["call", "returned"]
     watch.attempt()  # outside of a call, as when the observer is closed
     await asyncio.sleep(20)
-    assert seen == ["overdue", "returned"]
+    assert seen == ["call", "returned"]
+
+
+async def test_what_is_given_meanwhile_does_not_put_off_when_the_oldest_is_overdue() -> None:
+    seen: list[tuple[str, float]] = []
+    clock = asyncio.get_running_loop().time
+    began = clock()
+
+    def note(what: str) -> None:
+        seen.append((what, clock() - began))
+
+    watch = CallWatch(10, overdue=note, returned=lambda: note("returned"))
+    watch.unacknowledged()
+    await asyncio.sleep(6)
+    watch.unacknowledged()
+    watch.acknowledged(left=True)
+    await asyncio.sleep(6)
+    watch.unacknowledged()
+    await asyncio.sleep(6)
+    watch.acknowledged(left=False)
+    await asyncio.sleep(60)
+    assert seen == [("returned", 6), ("acknowledgement", 16), ("returned", 18)]
+
+
+async def test_at_rest_and_without_manual_checkpoints_no_time_counts() -> None:
+    seen: list[str] = []
+    watch = CallWatch(10, overdue=seen.append, returned=lambda: seen.append("returned"))
+    watch.acknowledged(left=True)
+    await asyncio.sleep(60)
+    assert seen == []
+    watch.unacknowledged()
+    watch.end()
+    watch.acknowledged(left=True)
+    await asyncio.sleep(60)
+    assert seen == []
