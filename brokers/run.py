@@ -3,11 +3,10 @@
 import asyncio
 import errno
 import os
-import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from ipaddress import ip_address
 
 from changefeed.brokers.core import BrokerCore
@@ -22,6 +21,7 @@ from changefeed.runtime.errors import UserError
 from changefeed.runtime.garbage import leave_startup_out_of_collections
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.scrape import Scrape
+from changefeed.runtime.shutdown import StopSignals
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.telemetry import Telemetry, telemetry
 from changefeed.runtime.web_server import serving, take_port
@@ -36,13 +36,16 @@ _log = get_logger()
 def run_broker(settings: BrokerSettings, *, stop_at_eof: bool = False) -> None:
     """Be a broker until asked to stop; returns after an orderly stop.
 
-    SIGTERM and SIGINT ask for one, so that others take over before this one goes; a second
-    one ends it at once, as a crash would. With ``stop_at_eof`` so does the end of standard
-    input. Raise ``UserError`` for what a person has to change first.
+    SIGTERM, SIGINT and SIGHUP ask for one, so that others take over before this one goes; a
+    second one ends it at once, as a crash would. With ``stop_at_eof`` so does the end of
+    standard input. Raise ``UserError`` for what a person has to change first.
     """
     with telemetry("changefeed-broker", settings.broker.name, os.environ) as counting:
         set_up_logs(settings.log, counting.log_handlers)
-        asyncio.run(_be_broker(settings, counting, stop_at_eof=stop_at_eof))
+        try:
+            asyncio.run(_be_broker(settings, counting, stop_at_eof=stop_at_eof))
+        except asyncio.CancelledError:  # asked to, before it had begun
+            _log.info("broker.left", name=settings.broker.name)
 
 
 async def _be_broker(
@@ -50,12 +53,14 @@ async def _be_broker(
 ) -> None:
     tls, token = settings.web.tls, settings.web.secret
     store = MeteredStore(open_store(settings.broker.cluster), counting.meters)
-    stop = Stop()
-    with _asked(stop, stop_at_eof=stop_at_eof), _listening(settings.web) as listening:
+    signals, stop = StopSignals(budget=settings.broker.stop_timeout), Stop()
+    ending = signals.end_of(sys.stdin) if stop_at_eof else nullcontext()
+    with signals.heard(), ending, _listening(settings.web) as listening:
         address = settings.web.advertise or _address(listening)
         async with open_core(
             store, settings.broker.name, address=address, settings=settings.core
         ) as core:
+            signals.tell(stop.request)
             showing = asyncio.create_task(_show(core, CoreGauges(counting.meters)))
             server = BrokerServer(
                 core,
@@ -113,29 +118,6 @@ def problems_of(core: BrokerCore, store: MeteredStore) -> list[str]:
             "it takes no records: it has no partitions in the newest era yet, or any more"
         )
     return found
-
-
-@contextmanager
-def _asked(stop: Stop, *, stop_at_eof: bool) -> Iterator[None]:
-    """Pass signals on, and the end of standard input."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.request)
-    if stop_at_eof:
-        loop.add_reader(sys.stdin.fileno(), _at_eof, loop, stop)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-        if stop_at_eof:
-            loop.remove_reader(sys.stdin.fileno())
-
-
-def _at_eof(loop: asyncio.AbstractEventLoop, stop: Stop) -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
-        loop.remove_reader(sys.stdin.fileno())
-        stop.request()
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from changefeed.host.shutdown import stop_signals
 from changefeed.host.supervisor import ChildStart, Supervisor
+from changefeed.runtime.signals import on_stop_signals
 
 INTERPRETER: Final = (sys.executable, "-P", "-m", "changefeed")
 """How a command line begins. -P: the current directory must not come before our packages, as
@@ -35,7 +35,5 @@ async def supervise(
         )
 
     supervisor = Supervisor(start, budget=stop_timeout + _SLACK)
-    loop = asyncio.get_running_loop()
-    for number in stop_signals():
-        loop.add_signal_handler(number, supervisor.stop)
-    return await supervisor.run(names)
+    with on_stop_signals(supervisor.stop):
+        return await supervisor.run(names)

@@ -8,8 +8,6 @@ what only they know: hosts need not run. Without watchers it looks each half a m
 for the picture of the last hour.
 """
 
-import asyncio
-import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +20,7 @@ from changefeed.cli.existing import existing_leases, refuse_to_create
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import ObserverFlags, with_flags
 from changefeed.cli.host_flags import FeedFlags
+from changefeed.cli.serving import serve_until_stopped
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.desk import Desk, Tools
@@ -36,6 +35,7 @@ from changefeed.host.wiring import find_observer
 from changefeed.leases.container import LeaseContainer
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
+from changefeed.runtime.shutdown import StopSignals
 
 _log = get_logger()
 _UNWATCHED = 30.0
@@ -68,14 +68,12 @@ def dashboard(
         if actions and token_of(settings.web) is None:
             raise UserError("--actions needs a token: set web.token, or web.token_file")
         set_up_logs(settings.log, ())
-        asyncio.run(_serve(settings, actions=actions, every=every))
+        serve_until_stopped(partial(_serve, settings, actions=actions, every=every))
 
 
-async def _serve(settings: Settings, *, actions: bool, every: float) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+async def _serve(
+    settings: Settings, signals: StopSignals, *, actions: bool, every: float
+) -> None:
     await refuse_to_create(settings)
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(FleetInspector.of(settings))
@@ -88,7 +86,7 @@ async def _serve(settings: Settings, *, actions: bool, every: float) -> None:
         await stack.enter_async_context(live.looking())
         await stack.enter_async_context(serving_application(listening, app))
         _log.info("web.listening", address=url_of(listening))
-        await stop.wait()
+        await signals.wait()
 
 
 def desk_of(

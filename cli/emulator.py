@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.io.report import say
 from changefeed.emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, serve
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.signals import on_stop_signals
 
 
 def emulator(
@@ -70,10 +70,8 @@ def emulator(
 
 async def _serve_until_stopped(settings: EmulatorSettings) -> None:
     serving = asyncio.create_task(serve(settings, ready=_say_ready))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, serving.cancel)
-    await asyncio.wait({serving})
+    with on_stop_signals(serving.cancel):
+        await asyncio.wait({serving})
     if not serving.cancelled():
         serving.result()
 

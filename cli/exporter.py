@@ -12,9 +12,9 @@ With a port for it, it speaks KEDA's external scaler protocol as well.
 """
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -27,6 +27,7 @@ from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import FeedFlags
 from changefeed.cli.io.prometheus import as_prometheus
 from changefeed.cli.looks import Looks
+from changefeed.cli.serving import serve_until_stopped
 from changefeed.host.scaling import DEFAULT_LAG_PER_HOST, desired_hosts
 from changefeed.host.settings import Settings
 from changefeed.host.snapshot import FleetInspector
@@ -34,6 +35,7 @@ from changefeed.host.web import listening_socket, serving_application, url_of
 from changefeed.leases.errors import ContainerError
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger, set_up_logs
+from changefeed.runtime.shutdown import StopSignals
 
 _log = get_logger()
 _SCRAPE_WITHIN, _SCALE_WITHIN = 8.0, 2.5
@@ -61,25 +63,23 @@ def exporter(
     with exit_on_error():
         settings = flags.settings()
         set_up_logs(settings.log, ())
-        asyncio.run(_export(settings, lag_per_host, scaler_port))
+        serve_until_stopped(partial(_export, settings, lag_per_host, scaler_port))
 
 
-async def _export(settings: Settings, lag_per_host: int, scaler_port: int | None) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+async def _export(
+    settings: Settings, lag_per_host: int, scaler_port: int | None, signals: StopSignals
+) -> None:
     await refuse_to_create(settings)
     async with FleetInspector.of(settings) as fleet:
         with listening_socket(settings.web) as listening:
-            looks = Looks(fleet, loop.time)
+            looks = Looks(fleet, asyncio.get_running_loop().time)
             application = exporter_application(looks, lag_per_host)
             async with (
                 serving_application(listening, application),
                 _scaler(looks, lag_per_host, settings.web.bind, scaler_port),
             ):
                 _log.info("web.listening", address=url_of(listening))
-                await stop.wait()
+                await signals.wait()
             await looks.stop()
 
 

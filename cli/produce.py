@@ -48,6 +48,7 @@ from changefeed.feeds.eventlog import (
 from changefeed.feeds.eventlog.catalog import read_catalog
 from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.signals import on_stop_signals, stop_signals
 
 
 @dataclass(kw_only=True)
@@ -286,9 +287,10 @@ def _opened(file: str) -> Iterator[int]:
 
 @contextmanager
 def _stopping(blocks: Blocks) -> Iterator[None]:
-    """Finish the batch on the first SIGINT or SIGTERM; a second one ends the process."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    """Finish the batch on the first signal that asks for the end; a second one ends the
+    process.
+    """
+    loop, numbers = asyncio.get_running_loop(), stop_signals()
 
     def stop() -> None:
         blocks.stop()
@@ -296,13 +298,8 @@ def _stopping(blocks: Blocks) -> Iterator[None]:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
-    for number in numbers:
-        loop.add_signal_handler(number, stop)
-    try:
+    with on_stop_signals(stop):
         yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 @contextmanager

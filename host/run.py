@@ -9,13 +9,13 @@ from contextlib import AsyncExitStack
 from changefeed.host.endpoints import Answers
 from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings
-from changefeed.host.shutdown import StopSignals, leave_within
 from changefeed.host.web import listening_socket, serving, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.garbage import leave_startup_out_of_collections
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
+from changefeed.runtime.shutdown import StopSignals, leave_within
 from changefeed.runtime.telemetry import Telemetry, telemetry
 
 _LAST_THREADS = 5.0

@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from changefeed.runtime.signals import stop_signals
+
 _STEP = 0.05
 
 
@@ -38,9 +40,8 @@ class Stopping:
 
     @contextmanager
     def by_signals(self) -> Iterator[None]:
-        """Take SIGTERM and SIGINT for being asked, until the block is left."""
-        signals = (signal.SIGTERM, signal.SIGINT)
-        before = {x: signal.signal(x, lambda *_: self.ask()) for x in signals}
+        """Take what asks a process to stop for being asked, until the block is left."""
+        before = {x: signal.signal(x, lambda *_: self.ask()) for x in stop_signals()}
         try:
             yield
         finally:

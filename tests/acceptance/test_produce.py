@@ -74,15 +74,16 @@ async def test_bad_lines_are_left_out_and_counted_if_that_is_wanted(tmp_path: Pa
     assert await bodies(tmp_path / "log") == list(range(10))
 
 
-async def test_slow_input_is_appended_as_it_comes_and_ctrl_c_says_how_far_it_got(
-    tmp_path: Path,
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_slow_input_is_appended_as_it_comes_and_a_stop_says_how_far_it_got(
+    tmp_path: Path, number: signal.Signals
 ) -> None:
     async with running("produce", "log", "--key=k", cwd=tmp_path) as producer:
         stdin = producer.process.stdin
         assert stdin is not None
         stdin.write(lines(range(3)).encode() + b'{"k": 1, ')
         await arrived(producer, tmp_path / "log", [0, 1, 2])
-        producer.process.send_signal(signal.SIGINT)
+        producer.process.send_signal(number)
         assert await producer.ends() == 1
     assert (
         "stopped before the end\n3 changes appended to log; go on from line 4" in producer.said

@@ -135,7 +135,7 @@ async def test_user_code_that_blocks_the_event_loop_cannot_hold_up_the_end(
 ) -> None:
     (place / "stuck.py").write_text(STUCK)
     (place / "sitecustomize.py").write_text(
-        "import changefeed.host.shutdown as it\nit._AT_ONCE = 0.5\n"  # seconds, instead of ten
+        "import changefeed.runtime.shutdown as it\nit._AT_ONCE = 0.5\n"  # seconds, not ten
     )
     monkeypatch.setenv("PYTHONPATH", str(place), prepend=os.pathsep)
     more = ("--observer=stuck:blocks_the_loop", "--set=host.stop_timeout=0.5")

@@ -21,6 +21,7 @@ from .of_page import PAGE
 from .of_parts import PARTS
 from .of_pipeline import PIPELINE
 from .of_planning import PLANNING
+from .of_signals import SIGNALS
 from .of_stops import STOPS
 from .of_stores import STORES
 
@@ -39,6 +40,7 @@ MUTANTS = (
     *EMULATOR,
     *GUARDS,
     *STORES,
+    *SIGNALS,
     *BROKERS,
     *COMPACTION,
     *HOMES,

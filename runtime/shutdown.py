@@ -22,9 +22,10 @@ from typing import TextIO
 
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.signals import stop_signals
 
 _AT_ONCE = 10.0
-"""What a host that stops at once may take: cancelling, a release, and a goodbye."""
+"""What may be needed to stop at once: a host cancels, releases, and says goodbye."""
 
 _log = get_logger()
 
@@ -47,6 +48,12 @@ class StopSignals:
     def tell(self, stop: Callable[[], object]) -> None:
         """Call ``stop`` for each signal from now on."""
         self._stop = stop
+
+    async def wait(self) -> None:
+        """Wait for the next signal, which cancels nothing."""
+        heard = asyncio.Event()
+        self.tell(heard.set)
+        await heard.wait()
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -85,14 +92,6 @@ class StopSignals:
 
     def _pass_on(self) -> None:
         self._stop()  # read only now: it may have been replaced
-
-
-def stop_signals() -> list[signal.Signals]:
-    """Return what asks a process to stop; a hang-up that is ignored (``nohup``) stays so."""
-    found = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        found.append(signal.SIGHUP)
-    return found
 
 
 def _pipe(stream: TextIO | None) -> int:

@@ -1,0 +1,85 @@
+"""Each command that runs on ends in order when its terminal hangs up, and while it starts."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from changefeed.leases.addresses import open_container
+from tests.support.commands import PLACES, QUICK, a_log_of, running
+from tests.support.silence import Silent
+
+pytestmark = pytest.mark.real_time
+
+BROKER = ("broker", "--name=anna", "--port=0", "--set=membership.heartbeat=0.2")
+SERVING = {
+    ("run", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
+    ("hosts", "2", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',
+    ("exporter", *PLACES): '"event": "web.listening"',
+    ("dashboard", *PLACES): '"event": "web.listening"',
+    (*BROKER, "--cluster=file:///{place}/cluster"): '"event": "broker.listening"',
+    ("emulator", "--port=0"): "serving Cosmos DB",
+}
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> Path:
+    a_log_of(20, tmp_path)
+    async with open_container(f"sqlite:{tmp_path / 'leases.db'}"):
+        pass  # makes the file, as a host that left has
+    return tmp_path
+
+
+@pytest.fixture
+def silent() -> Iterator[Silent]:
+    with Silent() as listening:
+        yield listening
+
+
+@pytest.mark.parametrize("command", SERVING, ids=lambda x: x[0])
+async def test_a_hang_up_is_an_orderly_stop(command: tuple[str, ...], place: Path) -> None:
+    arguments = [x.format(place=place) for x in command]
+    async with running(*arguments, cwd=place) as process:
+        await process.reaches(lambda: SERVING[command] in process.said + process.printed)
+        process.process.send_signal(signal.SIGHUP)
+        assert await process.ends() == 0
+    assert "Traceback" not in process.said
+    if command[0] == "broker":
+        assert process.events("broker.left")
+    if command[0] in ("run", "hosts"):
+        assert process.events("host.stopped")
+
+
+@pytest.mark.parametrize("command", ["exporter", "dashboard"])
+@pytest.mark.parametrize("kind", ["redis", "cosmos+http"])
+async def test_a_command_that_waits_for_a_store_ends_when_it_is_asked_to(
+    command: str, kind: str, place: Path, silent: Silent
+) -> None:
+    where = {"redis": "", "cosmos+http": "/d/c"}[kind]
+    leases = f"--leases={kind}://127.0.0.1:{silent.port}{where}"
+    async with running(command, PLACES[0], leases, cwd=place) as process:
+        await process.reaches(silent.asked.is_set)
+        asked = time.monotonic()
+        process.process.send_signal(signal.SIGTERM)
+        assert await process.ends() == 0
+        assert time.monotonic() - asked < 9  # the process is ended after ten seconds
+    assert "Traceback" not in process.said
+
+
+async def test_a_broker_that_waits_for_its_store_ends_when_it_is_asked_to(
+    tmp_path: Path, silent: Silent
+) -> None:
+    environment = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.port}",
+    }
+    command = (*BROKER, "--cluster=s3://bucket/log", "--set=log.format=json")
+    async with running(*command, cwd=tmp_path, env=environment) as process:
+        await process.reaches(silent.asked.is_set)
+        process.process.send_signal(signal.SIGTERM)
+        assert await process.ends() == 0
+    assert [x["event"] for x in process.events()] == ["broker.left"]

@@ -1,0 +1,70 @@
+"""What asks a process to stop is passed on, and what it was told to ignore stays ignored."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from changefeed.runtime.shutdown import StopSignals
+from changefeed.runtime.signals import on_stop_signals, stop_signals
+
+pytestmark = pytest.mark.real_time
+
+ALL = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.fixture(autouse=True)
+def _signals_that_are_missed_end_no_test_run() -> Iterator[None]:
+    before = {x: signal.signal(x, lambda *_: None) for x in ALL}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def _hang_ups_are_ignored() -> Iterator[None]:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", ALL)
+async def test_each_signal_is_passed_on_until_the_block_is_left(number: signal.Signals) -> None:
+    heard = asyncio.Event()
+    with on_stop_signals(heard.set):
+        os.kill(os.getpid(), number)
+        async with asyncio.timeout(10):
+            await heard.wait()
+    assert [signal.getsignal(x) for x in ALL] == [
+        signal.SIG_DFL,
+        signal.default_int_handler,
+        signal.SIG_DFL,
+    ]
+
+
+@pytest.mark.usefixtures("_hang_ups_are_ignored")
+async def test_a_hang_up_that_is_ignored_stays_so() -> None:
+    assert stop_signals() == ALL[:2]
+    with on_stop_signals(pytest.fail):
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.1)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+async def test_a_signal_cancels_what_starts_and_only_wakes_what_waits_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("changefeed.runtime.shutdown.leave_within", lambda *_: None)
+
+    async def start(*, waits: bool) -> str:
+        signals = StopSignals(budget=0.0)
+        with signals.heard():
+            asyncio.get_running_loop().call_later(0.1, os.kill, os.getpid(), signal.SIGHUP)
+            await (signals.wait() if waits else asyncio.sleep(10))
+        return "ended"
+
+    assert await asyncio.create_task(start(waits=True)) == "ended"
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(start(waits=False))
