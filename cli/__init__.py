@@ -14,10 +14,10 @@ def main() -> None:
     """Run the command line. It ends without a traceback, also if standard output is
     closed, or Ctrl-C comes during the imports.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # An exception would be lost if it came while a module is imported, now and then.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            # An exception would be lost if it came while a module is imported, now and then.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         prepare_streams()
         from changefeed.cli.app import app  # noqa: PLC0415 - it takes a while
 

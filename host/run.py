@@ -9,9 +9,11 @@ from contextlib import AsyncExitStack
 from changefeed.host.endpoints import Answers
 from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings
+from changefeed.host.supervisor import USER_ERROR
 from changefeed.host.web import listening_socket, serving, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.garbage import leave_startup_out_of_collections
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
@@ -43,6 +45,9 @@ def run_host(settings: Settings, *, stop_at_eof: bool = False) -> None:
     except asyncio.CancelledError:
         code = 0
         _log.info("host.stopped", reason="asked to, before it had started")
+    except UserError:
+        code = USER_ERROR
+        raise
     finally:
         leave_within(_LAST_THREADS, code)
         runner.close()

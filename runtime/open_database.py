@@ -25,6 +25,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from changefeed.runtime.file_errors import sqlite_code
+
 _LOOK_EVERY = 0.5
 """A look costs a tenth of a millisecond: too much for each write."""
 _TRIES = 4
@@ -135,7 +137,7 @@ class OpenDatabase:
         except UnicodeDecodeError:
             return None  # the message of an error, which quotes what is damaged
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _OTHER_FILE:
+            if sqlite_code(error) in _OTHER_FILE:
                 return None
             raise
         return None if row is None else tuple(row)

@@ -130,6 +130,15 @@ async def test_a_process_ends_though_threads_of_user_code_are_stuck(place: Path)
     assert host.events("process.stuck")[0]["still_running"] == ["forgotten"] * 4
 
 
+def test_a_process_that_only_a_person_can_mend_says_so_though_threads_are_stuck(
+    place: Path,
+) -> None:
+    thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()"
+    (place / "hanging.py").write_text(thread)
+    ended = changefeed(*RUN, "--observer=hanging:nope", cwd=place)
+    assert (ended.returncode, "nope" in ended.stderr) == (2, True), "hosts would start it again"
+
+
 async def test_user_code_that_blocks_the_event_loop_cannot_hold_up_the_end(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,4 +82,4 @@ async def test_a_broker_that_waits_for_its_store_ends_when_it_is_asked_to(
         await process.reaches(silent.asked.is_set)
         process.process.send_signal(signal.SIGTERM)
         assert await process.ends() == 0
-    assert [x["event"] for x in process.events()] == ["broker.left"]
+    assert '"event": "broker.left"' in process.said

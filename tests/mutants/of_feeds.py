@@ -329,8 +329,8 @@ FEEDS = (
     ),
     Mutant(
         name="a text that is no text is another version's",
-        file="feeds/eventlog/database.py",
-        before="if found is None and isinstance(error, sqlite3.OperationalError):",
+        file="runtime/file_errors.py",
+        before="if code is None and isinstance(error, sqlite3.OperationalError):",
         after="if False:",
         rule=0,
         tests=("tests/unit/feeds/eventlog/test_database.py",),

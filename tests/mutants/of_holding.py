@@ -285,8 +285,8 @@ HOLDING = (
     Mutant(
         name="what an observer checkpoints takes no room until it is stored",
         file="host/workers/context.py",
-        before="            changes = before - self._acknowledgements.unacknowledged\n",
-        after="            changes = 0 * before\n",
+        before="changes=before - left\n",
+        after="changes=0 * before\n",
         rule=12,
         tests=(_WORKER,),
     ),

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = (sys.executable, "-P", "-m", "changefeed")
-PATIENCE = 20.0
+PATIENCE = 60.0
+"""On a busy machine a command takes five seconds to start, and four of them twenty."""
 
 QUICK = tuple(
     f"--set={x}"
