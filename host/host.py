@@ -221,17 +221,18 @@ class Host:
             self._events.stop_incomplete(incomplete)
             raise incomplete
 
-    @property
-    def _watch_interval(self) -> float:
-        return self._settings.leases.renew_interval / 2
-
     def _beat(self, sent: float) -> None:
         if self._pool is not None and self._settings.leases.renewal == "host":
             self._pool.beat(sent)
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            lags = self._lag_meter()
+            lags = LagMeter(
+                self._feed,
+                every=self._settings.feed.lag_interval,
+                events=self._events,
+                wall=self._wall,
+            )
             pool = self._pool = WorkerPool(
                 partial(Worker, environment=self._worker_environment()),
                 group=group,
@@ -240,10 +241,11 @@ class Host:
                 ended=self._list_now.set,
             )
             ranges = self._range_synchronizer()
+            half_a_renewal = self._settings.leases.renew_interval / 2
             companions = [
                 group.create_task(self._stop_on_failure(self._membership.keep_alive())),
                 group.create_task(self._loop_lag.run()),
-                group.create_task(pool.watch_renewals(every=self._watch_interval)),
+                group.create_task(pool.watch_renewals(every=half_a_renewal)),
                 group.create_task(self._stop_on_failure(self._idle.run())),
                 group.create_task(self._stop_on_failure(lags.run(pool))),
                 group.create_task(self._stop_on_failure(ranges.run())),
@@ -300,14 +302,6 @@ class Host:
             wall=self._wall,
         )
 
-    def _lag_meter(self) -> LagMeter:
-        return LagMeter(
-            self._feed,
-            every=self._settings.feed.lag_interval,
-            events=self._events,
-            wall=self._wall,
-        )
-
     def _unread_lags(self) -> UnreadLags:
         return UnreadLags(
             self._feed,
@@ -319,7 +313,6 @@ class Host:
         )
 
     async def _balance_until_asked(self, pool: WorkerPool, ranges: RangeSynchronizer) -> None:
-        clock = self._clock
         rebalancer = Rebalancer(
             self.name,
             self.incarnation,
@@ -329,7 +322,7 @@ class Host:
             balancer=self._balancer,
             pool=pool,
             events=self._events,
-            clock=clock,
+            clock=self._clock,
             wall=self._wall,
             stopping=self._stop.requested.is_set,
             vanished=ranges.look_now,
@@ -340,9 +333,8 @@ class Host:
             jitter = self._random.uniform(0.9, 1.1)
             try:
                 left = await rebalancer.run_once()
-                self._listed_at = clock()
-                wait = self._balancer.next_listing(now=clock(), jitter=jitter)
-                wait = 0.0 if left else wait
+                now = self._listed_at = self._clock()
+                wait = 0.0 if left else self._balancer.next_listing(now=now, jitter=jitter)
             except ContainerUnavailable as error:
                 wait = self._settings.leases.balance_interval * jitter
                 self._events.retrying("balance", error, wait)
