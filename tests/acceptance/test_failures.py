@@ -27,6 +27,7 @@ import pytest
 from changefeed.feeds.eventlog import EventLogWriter, Record
 from tests.support import recorder
 from tests.support.commands import PATIENCE, QUICK, Running, a_log_of, owners, running
+from tests.support.disks import small_disk_at
 from tests.support.history import History, read_history, repeated, violations
 
 pytestmark = pytest.mark.real_time
@@ -279,11 +280,8 @@ def done(*command: str) -> bool:
 @pytest.fixture
 def small_disk(place: Path) -> Iterator[None]:
     """Keep the leases on a disk of 4 MiB."""
-    kept = str(place / "kept")
-    if not done("mount", "-t", "tmpfs", "-o", "size=4m", "none", kept):
-        pytest.skip("nothing can be mounted here")
-    yield
-    assert done("umount", kept)
+    with small_disk_at(place / "kept", "4m"):
+        yield
 
 
 Trouble = Callable[[Path], AbstractContextManager[None]]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 
 from changefeed.feeds.eventlog import EventLog
 from tests.support.commands import COMMAND, PLACES, QUICK, Running, changefeed, running
+from tests.support.disks import small_disk_at
 
 pytestmark = pytest.mark.real_time
 
@@ -103,13 +103,8 @@ async def test_a_pipe_that_closes_in_the_middle_of_a_line_loses_that_line_only(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("no file system of a given size can be mounted here")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
+    with small_disk_at(tmp_path / "disk", "2m") as disk:
+        yield disk
 
 
 async def test_on_a_full_disk_nothing_that_was_acknowledged_is_lost(small_disk: Path) -> None:

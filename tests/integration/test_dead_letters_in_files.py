@@ -1,10 +1,7 @@
 """Files of dead letters that are full, locked, out of handles, or gone."""
 
 import asyncio
-import os
-import shutil
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +14,7 @@ from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailab
 from tests.acceptance.test_operating import positions
 from tests.contract.test_dead_letters_contract import letter
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.disks import fill, small_disk_at
 from tests.support.handles import out_of_handles
 
 pytestmark = pytest.mark.real_time
@@ -27,22 +25,8 @@ KINDS = pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 200 kB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "none", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Leave no room on a disk; return what takes it."""
-    ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        room = os.statvfs(disk)
-        file.write(bytes(room.f_bavail * room.f_frsize))
-    return ballast
+    with small_disk_at(tmp_path / "disk", "200k") as disk:
+        yield disk
 
 
 async def kept_at(address: str) -> list[DeadLetter]:

@@ -22,6 +22,7 @@ from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.runtime import open_database
+from tests.support.disks import small_disk_at
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
@@ -419,15 +420,10 @@ async def test_records_overwritten_in_their_place_end_who_writes_and_who_reads(
 @pytest.fixture
 def read_only(path: Path, tmp_path: Path) -> Iterator[Path]:
     """The log on a file system that takes no writes."""
-    mounted = tmp_path / "mounted"
-    mounted.mkdir()
-    mount = ["mount", "-t", "tmpfs", "tmpfs", str(mounted)]
-    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    shutil.copytree(path, mounted / "log")
-    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
-    yield mounted / "log"
-    subprocess.run(["umount", mounted], check=True)
+    with small_disk_at(tmp_path / "mounted", "100m") as mounted:
+        shutil.copytree(path, mounted / "log")
+        subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+        yield mounted / "log"
 
 
 async def test_a_directory_that_takes_no_writes_is_named_with_advice(read_only: Path) -> None:

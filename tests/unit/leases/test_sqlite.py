@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
 from changefeed.runtime import open_database
+from tests.support.disks import small_disk_at
 from tests.support.handles import out_of_handles
 
 pytestmark = pytest.mark.real_time
@@ -199,13 +199,8 @@ async def test_a_full_disk_is_unavailable_with_advice(path: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 600 kB, less than SQLite's log of writes may grow to."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "none", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    with small_disk_at(tmp_path / "disk", "600k") as disk:
+        yield disk
 
 
 async def test_leases_on_a_disk_that_was_full_recover_once_there_is_a_little_room(
