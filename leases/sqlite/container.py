@@ -13,10 +13,11 @@ little older, and some changes are delivered again. Waiting for the disk at each
 would buy little for that.
 
 Limits: WAL needs shared memory, so all hosts must be on one machine, and the file on a
-local disk. A file that is deleted or replaced under running hosts ends them: those that
-went on in the old one would be a second fleet. So does the ``-wal`` or ``-shm`` beside it.
-So does one that is overwritten in its place (``cp``), at the next call after half a second:
-each file has a random name in it.
+local disk. One row that cannot be read ends the hosts that read it, with its name. A file
+that is deleted or replaced under running hosts ends them: those that went on in the old one
+would be a second fleet. So does the ``-wal`` or ``-shm`` beside it. So does one that is
+overwritten in its place (``cp``), at the next call after half a second: each file has a
+random name in it.
 """
 
 import sqlite3
@@ -28,7 +29,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self
 
-from changefeed.leases.errors import MemberConflict
+import msgspec
+
+from changefeed.leases.errors import ContainerRefused, MemberConflict
 from changefeed.leases.lease import Lease, Member, Version
 from changefeed.leases.listing import ListedFleet
 from changefeed.leases.sqlite.file import SqliteFile, rows
@@ -39,6 +42,7 @@ from changefeed.leases.sqlite.schema import (
     MEMBERS,
     OWNERSHIP,
     Kind,
+    Row,
 )
 from changefeed.leases.tables import (
     KEEP,
@@ -78,14 +82,14 @@ class SqliteTable(Generic[Record]):
         return await self._file.change(partial(self.write, key, decide))
 
     def select_all(self, connection: sqlite3.Connection) -> Sequence[Record]:
-        return [self._kind.from_row(row) for row in rows(connection, self._all)]
+        return [self._record(row) for row in rows(connection, self._all)]
 
     def select_changes(
         self, token: str, connection: sqlite3.Connection
     ) -> TableChanges[Record]:
         found = rows(connection, self._kind.changes, token or "0")
         total, newest = found[0]["total"], found[0]["newest"] or 0
-        written = [self._kind.from_row(x) for x in found if x["version"] is not None]
+        written = [self._record(x) for x in found if x["version"] is not None]
         return TableChanges(
             records=written, total=total, token=str(max(int(token or 0), newest))
         )
@@ -104,12 +108,31 @@ class SqliteTable(Generic[Record]):
         if wanted is None:
             connection.execute(self._kind.deletion, (key,))
             return None
-        row_id = connection.execute(self._kind.insertion, self._kind.to_row(wanted)).lastrowid
+        try:
+            row_id = connection.execute(
+                self._kind.insertion, self._kind.to_row(wanted)
+            ).lastrowid
+        except OverflowError as error:  # it counted on from what a person wrote there
+            raise self._refusal(key, "counted on", error) from error
         return replace(wanted, version=Version(str(row_id)))
 
     def _select(self, key: str, connection: sqlite3.Connection) -> Record | None:
         found = rows(connection, self._one, key)
-        return self._kind.from_row(found[0]) if found else None
+        return self._record(found[0], whole=True) if found else None
+
+    def _record(self, row: Row, *, whole: bool = False) -> Record:
+        try:
+            return self._kind.record(row, whole=whole)
+        except msgspec.ValidationError as error:
+            raise self._refusal(row[self._kind.key], "read", error) from error
+
+    def _refusal(self, key: object, done: str, error: Exception) -> ContainerRefused:
+        kind = self._kind
+        return self._file.refusal(
+            f"the row {key!r} of table {kind.table} cannot be {done} ({error}): it is damaged, "
+            f"or was changed by hand. Mend it, or delete it ({kind.deleted}), while no host "
+            "runs"
+        )
 
 
 class SqliteFleet(TableOwnership):
@@ -162,7 +185,13 @@ class _OfFeed(_InFile):
 
     async def feed_identity(self) -> str | None:
         found = await self._file.select("select identity from feed")
-        return str(found[0]["identity"]) if found else None
+        identity = found[0]["identity"] if found else None
+        if identity is not None and not isinstance(identity, str):
+            raise self._file.refusal(
+                "table feed does not say which feed its leases are about: it is damaged, or "
+                "was changed by hand. Restore the file"
+            )
+        return identity
 
     async def keep_feed_identity(self, identity: str) -> None:
         def write(connection: sqlite3.Connection) -> None:

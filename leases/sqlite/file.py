@@ -158,6 +158,10 @@ class SqliteFile:
                 "again"
             )
 
+    def refusal(self, reason: str) -> ContainerRefused:
+        """Return the error for what asking again does not change."""
+        return ContainerRefused(f"{self._path}: {reason}")
+
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._opened()
         with self._errors():
@@ -175,9 +179,13 @@ class SqliteFile:
         connection = sqlite3.connect(
             self._path, timeout=self._busy_timeout, isolation_level=None
         )
-        connection.row_factory = sqlite3.Row
-        connection.execute("pragma schema_version")  # opens the file, and makes it
-        self._file = OpenDatabase(self._path, FILE_MARKS)
+        try:
+            connection.row_factory = sqlite3.Row
+            connection.execute("pragma schema_version")  # opens the file, and makes it
+            self._file = OpenDatabase(self._path, FILE_MARKS)
+        except BaseException:
+            connection.close()  # else it stays open until Python collects garbage
+            raise
         return connection
 
     async def _prepare(self) -> None:
@@ -229,6 +237,8 @@ class SqliteFile:
     def _errors(self, *, opening: bool = False) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # a message of SQLite quotes what it has found
+            raise self.refusal(f"{error}; {_DAMAGED}") from error
         except sqlite3.Error as error:
             code = sqlite_code(error)
             hint = why_it_may_pass(error) or _MAY_PASS.get(code)
@@ -237,10 +247,12 @@ class SqliteFile:
             if hint is not None:
                 raise ContainerUnavailable(f"{self._path}: {error}; {hint}") from error
             hint = _WILL_NOT_PASS.get(code, "it cannot serve as a lease container")
-            raise ContainerRefused(f"{self._path}: {error}; {hint}") from error
+            raise self.refusal(f"{error}; {hint}") from error
         except OSError as error:
             raise ContainerUnavailable(f"{self._path}: {error.strerror}") from error
 
+
+_DAMAGED = "it is damaged; restore it, or start over in another file"
 
 _MAY_PASS = {
     sqlite3.SQLITE_READONLY: "make the file and its directory writable for this process",
@@ -248,7 +260,7 @@ _MAY_PASS = {
 _WILL_NOT_PASS = {
     sqlite3.SQLITE_NOTADB: "it is no SQLite file; give the leases their own",
     sqlite3.SQLITE_CANTOPEN: "let this process read and write the file and its directory",
-    sqlite3.SQLITE_CORRUPT: "it is damaged; restore it, or start over in another file",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
 }
 
 
@@ -290,4 +302,21 @@ def _apart(connection: sqlite3.Connection, work: _Work) -> Any:
 
 
 def rows(connection: sqlite3.Connection, statement: str, *parameters: str) -> Sequence[Row]:
-    return [dict(row) for row in connection.execute(statement, parameters)]
+    """Return what is found. A text that is no UTF-8 comes as the bytes that it is."""
+    try:
+        return [dict(row) for row in connection.execute(statement, parameters)]
+    except sqlite3.OperationalError as error:
+        if sqlite_code(error) != sqlite3.SQLITE_CORRUPT:
+            raise
+    connection.text_factory = _text_or_bytes  # so late because it takes its time
+    try:
+        return [dict(row) for row in connection.execute(statement, parameters)]
+    finally:
+        connection.text_factory = str
+
+
+def _text_or_bytes(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw

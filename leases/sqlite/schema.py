@@ -1,18 +1,23 @@
-"""How leases, checkpoints and members lie in tables: columns that a person can read."""
+"""How leases, checkpoints and members lie in tables: columns that a person can read.
+
+And change: SQLite keeps whatever it is given, in any column. So each value is read as what it
+should be, or the row is refused.
+"""
 
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.tables import Record
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 _HEALTH = RangeHealth.__struct_fields__
 _LOAD = ("load", "moved")
@@ -30,7 +35,8 @@ class Kind(Generic[Record]):
     table: str
     columns: Mapping[str, str]
     to_row: Callable[[Record], Row]
-    from_row: Callable[[Row], Record]
+    from_row: Callable[[Row], Record]  # raises ``msgspec.ValidationError``
+    deleted: str  # what becomes of it without its row, for people
     left_out: str = ""  # a column that listings do without
     added: Sequence[str] = ()  # columns that files of earlier versions lack
 
@@ -71,6 +77,16 @@ class Kind(Generic[Record]):
             f" where {self.table}.version > cast(? as integer)) on true"
         )
 
+    def record(self, row: Row, *, whole: bool) -> Record:
+        """Read a row, which is ``whole`` with what listings leave out. Raise
+        ``msgspec.ValidationError`` if it is not what was written there.
+        """
+        if whole and self.left_out and row[self.left_out] is None:
+            raise msgspec.ValidationError(
+                f"Expected `str`, got `null` - at `$.{self.left_out}`"
+            )
+        return self.from_row(row)
+
     def selection(self, *, without: str = "") -> str:
         names = ", ".join(f"null as {x}" if x == without else x for x in self.columns)
         return f"select cast(version as text) as version, {names} from {self.table}"  # noqa: S608
@@ -100,29 +116,36 @@ def _lease_row(lease: Lease) -> Row:
 
 
 def _lease(row: Row) -> Lease:
-    return Lease(
-        range=FeedRange(
-            id=row["range_id"],
-            low=row["low"],
-            high=row["high"],
-            parents=msgspec.json.decode(row["parents"], type=tuple[RangeId, ...]),
-        ),
-        owner=row["owner"],
-        incarnation=row["incarnation"],
-        epoch=row["epoch"],
-        renewals=row["renewals"],
-        next_owner=row["next_owner"],
-        ended=bool(row["ended"]),
-        paused=row["paused"],
-        health=RangeHealth(**{name: row[name] for name in _HEALTH}),
-        load=row["load"],
-        moved=bool(row["moved"]),
-        stamp=row["stamp"],
-        continuation=row["continuation"],
-        checkpoint_epoch=row["checkpoint_epoch"],
-        write_id=row["write_id"],
-        version=row["version"],
-    )
+    values = {
+        **row,
+        "range": {
+            "id": row["range_id"],
+            "low": row["low"],
+            "high": row["high"],
+            "parents": _json("parents", row["parents"], tuple[RangeId, ...]),
+        },
+        "ended": _flag(row["ended"]),
+        "moved": _flag(_or(0, row["moved"])),
+        "health": {name: row[name] for name in _HEALTH},
+    }
+    return msgspec.convert(values, Lease)
+
+
+def _json(column: str, value: object, expected: type[T]) -> T:
+    try:
+        return msgspec.json.decode(msgspec.convert(value, str), type=expected)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise msgspec.ValidationError(f"{error} - in the JSON of `{column}`") from error
+
+
+def _flag(value: object) -> object:
+    """Return a truth value, which SQLite has not. Any other stays what it is, to be refused."""
+    return bool(value) if value in (0, 1) else value
+
+
+def _or(default: object, value: object) -> object:
+    """Return what a row of an earlier version stands for."""
+    return default if value is None else value
 
 
 def _owned(row: Row) -> Lease:
@@ -134,12 +157,13 @@ def _fields(record: Checkpoint | Member) -> Row:
 
 
 def _member(row: Row) -> Member:
-    said = {name: row[name] or "" for name in _SAID_LATER}
-    return Member(**{**row, **said, "stopping": bool(row["stopping"])})
+    said = {name: _or("", row[name]) for name in _SAID_LATER}
+    _json("settings", said["settings"] or "{}", dict[str, object])
+    return msgspec.convert({**row, **said, "stopping": _flag(row["stopping"])}, Member)
 
 
 def _checkpoint(row: Row) -> Checkpoint:
-    return Checkpoint(**row)
+    return msgspec.convert(row, Checkpoint)
 
 
 FILE_CREATION = "create table if not exists file (id text not null)"
@@ -181,6 +205,7 @@ LEASES = Kind(
     columns=_LEASE_COLUMNS,
     to_row=_lease_row,
     from_row=_lease,
+    deleted="its range then begins at feed.start",
     left_out="continuation",
     added=(*_HEALTH, *_LOAD),
 )
@@ -189,6 +214,7 @@ OWNERSHIP = Kind(
     columns={name: x for name, x in _LEASE_COLUMNS.items() if name != "continuation"},
     to_row=_lease_row,
     from_row=_owned,
+    deleted="it is then created again",
     added=(*_HEALTH, *_LOAD),
 )
 CHECKPOINTS: Kind[Checkpoint] = Kind(
@@ -201,6 +227,7 @@ CHECKPOINTS: Kind[Checkpoint] = Kind(
     },
     to_row=_fields,
     from_row=_checkpoint,
+    deleted="then say where its range goes on, with: changefeed reset",
 )
 MEMBERS: Kind[Member] = Kind(
     table="members",
@@ -216,6 +243,7 @@ MEMBERS: Kind[Member] = Kind(
     },
     to_row=_fields,
     from_row=_member,
+    deleted="its host then writes another",
     added=_SAID_LATER,
 )
 

@@ -331,6 +331,33 @@ async def test_a_lock_that_lasts_less_than_the_leases_costs_nothing(place: Path)
     assert violations(handed(place), APPENDED, repeats=0) == []
 
 
+async def test_a_damaged_lease_ends_the_host_that_reads_it_and_once_mended_nothing_is_lost(
+    place: Path,
+) -> None:
+    def write(statement: str) -> None:
+        with closing(sqlite3.connect(place / "kept" / "leases.db")) as leases, leases:
+            leases.execute(statement)
+
+    async with host("anna", place) as anna:
+        await anna.reaches(lambda: owned_by(place) == {"anna": PARTS})
+        await append_the_rest(place)
+        await anna.reaches(lambda: ranges_since(place, FIRST) == PARTS)
+        write("update leases set owner = x'ff' where range_id like '%.p02.%'")
+        assert await anna.ends() == 2
+    async with host("ben", place) as ben:
+        assert await ben.ends() == 2
+    for said in (anna.said, ben.said):
+        assert "p02.v00-ff' of table leases cannot be read" in said
+        assert "Mend it, or delete it" in said
+        assert "Traceback" not in said
+    assert len(handed(place)) < CHANGES  # it met it at it
+    write("update leases set owner = null where range_id like '%.p02.%'")
+    async with host("ben", place) as ben:
+        await until_handed(ben, place)
+        await stop(ben)
+    assert violations(handed(place), APPENDED, repeats=CRASH) == []
+
+
 @pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-wal",), ("-shm",)], ids="".join)
 async def test_a_host_whose_log_of_writes_was_deleted_ends_and_the_next_one_goes_on(
     place: Path, gone: Sequence[str]

@@ -9,6 +9,7 @@ _CHECKPOINTS = "tests/contract/test_checkpoint_stores.py"
 _DELETED = "test_a_checkpoint_is_deleted_in_the_version_that_was_read"
 _LOST = "tests/unit/host/test_lost_checkpoints.py"
 _SQLITE = "tests/unit/leases/test_sqlite.py"
+_DAMAGE = "tests/unit/leases/test_sqlite_damage.py"
 _COVERAGE = "tests/unit/leases/test_coverage.py"
 _EXPIRY = "tests/unit/leases/test_expiry.py"
 _LIFE = "tests/unit/leases/test_life.py"
@@ -386,6 +387,78 @@ LEASES = (
         after="(version integer primary key, {columns})",
         rule=3,
         tests=(f"{_CONTRACT}::test_a_lease_that_was_recreated_is_another",),
+    ),
+    Mutant(
+        name="a row of leases is read as what it could mean",
+        file="leases/sqlite/schema.py",
+        before="    return msgspec.convert(values, Lease)\n",
+        after="    return msgspec.convert(values, Lease, strict=False)\n",
+        rule=3,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a number that is no truth value is one in a row of leases",
+        file="leases/sqlite/schema.py",
+        before="    return bool(value) if value in (0, 1) else value\n",
+        after="    return bool(value)\n",
+        rule=3,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="what is empty in a row of leases is of an earlier version",
+        file="leases/sqlite/schema.py",
+        before="    return default if value is None else value\n",
+        after="    return value or default\n",
+        rule=3,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a row of leases without a continuation is whole",
+        file="leases/sqlite/schema.py",
+        before="        if whole and self.left_out and row[self.left_out] is None:\n",
+        after="        if False:\n",
+        rule=3,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="settings of a host that are no JSON are none",
+        file="leases/sqlite/schema.py",
+        before='    _json("settings", said["settings"] or "{}", dict[str, object])\n',
+        after="",
+        rule=1,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a text of leases that is no UTF-8 refuses the file instead of a row",
+        file="leases/sqlite/file.py",
+        before="        if sqlite_code(error) != sqlite3.SQLITE_CORRUPT:\n            raise\n",
+        after="        raise\n",
+        rule=10,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="after a text that is no UTF-8 every text of leases is read as bytes",
+        file="leases/sqlite/file.py",
+        before="        connection.text_factory = str\n",
+        after="        connection.text_factory = bytes\n",
+        rule=10,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="a count of leases that cannot go on is a traceback",
+        file="leases/sqlite/container.py",
+        before="        except OverflowError as error:",
+        after="        except ZeroDivisionError as error:",
+        rule=10,
+        tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="leases of a feed that is not named by text are of any",
+        file="leases/sqlite/container.py",
+        before="if identity is not None and not isinstance(identity, str):",
+        after="if False:",
+        rule=9,
+        tests=(_DAMAGE,),
     ),
     Mutant(
         name="a full disk is taken for a refusal",
