@@ -278,6 +278,30 @@ async def test_a_log_of_format_2_is_read_and_checked_from_its_first_writer_on(
     await assert_damaged_behind(path, last_of_old)
 
 
+async def test_only_what_an_upgrade_left_without_checksums_is_delivered_without(
+    path: Path,
+) -> None:
+    as_format_2(path)
+    async with EventLogWriter.open(path):
+        pass  # that upgrades it
+    last = block_firsts(path)[-1]  # has got its checksums
+    before = await written(path)
+    end = len(before)
+    with records_of(path) as file:
+        left = file.execute("SELECT last FROM unchecked WHERE partition = 1").fetchall()
+        file.execute(
+            "UPDATE blocks SET checks = NULL WHERE partition = 1 AND first = ?", (last,)
+        )
+    assert left == [(last - 1,)]
+    await assert_damaged_behind(path, last)
+    assert isinstance(read_in_bulk(path, HURT, end)[1], RangeDamaged)
+    async with EventLog.open(path) as log:
+        with pytest.raises(RangeDamaged):
+            await log.resolve_start(HURT, before[-1].committed_at)
+        changes, error = await read_by_pages(log, SOUND)
+    assert (len(changes), error) == (2000 - end, None)
+
+
 async def test_a_reader_that_was_open_when_a_log_was_upgraded_checks_from_then_on(
     path: Path,
 ) -> None:

@@ -5,6 +5,7 @@ from .mutant import Mutant
 _ON_DISK = "test_a_segment_is_on_the_disk_before_it_has_its_name_and_then_its_name_is"
 _COSMOS_FEED = "tests/unit/feeds/cosmos/test_feed.py"
 _DAMAGE = "tests/integration/test_eventlog_damage.py"
+_UPGRADED = "test_only_what_an_upgrade_left_without_checksums_is_delivered_without"
 _TYPED = "tests/integration/test_eventlog_typed.py"
 _CONTRACT = "tests/contract/test_feeds.py"
 _RACES = "tests/integration/test_eventlog_races.py"
@@ -254,6 +255,30 @@ FEEDS = (
         after="if True:",
         rule=12,
         tests=(_DAMAGE,),
+    ),
+    Mutant(
+        name="an upgrade takes what it gave checksums to for what has none",
+        file="feeds/eventlog/upgrade.py",
+        before="SELECT partition, first - 1 FROM partitions",
+        after="SELECT partition, first FROM partitions",
+        rule=12,
+        tests=(f"{_DAMAGE}::{_UPGRADED}",),
+    ),
+    Mutant(
+        name="after an upgrade any block may be without checksums",
+        file="feeds/eventlog/stored_blocks.py",
+        before="are_bytes(self.columns) and self.last <= unchecked_up_to",
+        after="are_bytes(self.columns)",
+        rule=12,
+        tests=(f"{_DAMAGE}::{_UPGRADED}",),
+    ),
+    Mutant(
+        name="after an upgrade a start at a time trusts any block without checksums",
+        file="feeds/eventlog/stored_blocks.py",
+        before="is_right = is_typed and last <= records.unchecked_up_to(partition.number)",
+        after="is_right = is_typed",
+        rule=12,
+        tests=(f"{_DAMAGE}::{_UPGRADED}",),
     ),
     Mutant(
         name="a task of Spark that meets an upgrade checks nothing",

@@ -21,6 +21,22 @@ GUARDS = (
         tests=(_SQLITE, _EVENTLOG),
     ),
     Mutant(
+        name="an open file is looked at once in thirty years",
+        file="runtime/open_database.py",
+        before="_LOOK_EVERY = 0.5\n",
+        after="_LOOK_EVERY = 1e9\n",
+        rule=0,
+        tests=(f"{_OPEN}::test_a_file_is_looked_at_twice_a_second_at_the_most",),
+    ),
+    Mutant(
+        name="an open file is looked at for each write",
+        file="runtime/open_database.py",
+        before="        self._looked_at = now\n",
+        after="",
+        rule=5,
+        tests=(f"{_OPEN}::test_a_file_is_looked_at_twice_a_second_at_the_most",),
+    ),
+    Mutant(
         name="any file of the same kind is the file that was opened",
         file="runtime/open_database.py",
         before="return now is not None and before[:-1] == now[:-1] and",

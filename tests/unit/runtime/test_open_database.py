@@ -184,3 +184,15 @@ def test_a_file_in_which_a_text_is_none_any_more_is_not_the_one_that_was_opened(
     path.write_bytes(path.read_bytes().replace(before, after))
     clock.now += 1
     assert file.lost() == Lost(path=path, became=Became.OVERWRITTEN)
+
+
+def test_a_file_is_looked_at_twice_a_second_at_the_most(path: Path) -> None:
+    clock = FakeClock()
+    file = OpenDatabase(path, MARKS, clock)
+    clock.now += 0.5
+    assert file.lost() is None
+    path.write_bytes(path.read_bytes().replace(b"one", b"two"))
+    clock.now += 0.49
+    assert file.lost() is None  # a look costs too much for each write
+    clock.now += 0.01
+    assert file.lost() == Lost(path=path, became=Became.OVERWRITTEN)
