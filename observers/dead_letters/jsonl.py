@@ -2,8 +2,9 @@
 
 A letter is a line; one that was removed is a line more: ``{"removed": "5ab01c4f:r0:17"}``.
 The file only grows. A line is written under a lock, and is on the disk when ``put`` returns.
-The half line that a killed writer left behind is cut off by the next one, unread. Bodies are
-in Base64: they may be anything.
+The half line that a killed writer left behind is cut off by the next one, unread. Nothing
+else is: a line of another program stays, and is refused with its number, and a last line
+that an editor left without its end is read. Bodies are in Base64: they may be anything.
 
 Limits: every call reads the file, so it is for some thousands of letters. All processes
 must be on one machine, and the file on a local disk.
@@ -47,6 +48,7 @@ class _Line(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Line)
+_BEGINNINGS = b'{"id":"', b'{"removed":"'
 
 
 class JsonLinesDeadLetters:
@@ -80,8 +82,10 @@ class JsonLinesDeadLetters:
             if isinstance(line, _Kept) and letter_id in letters:
                 check_same_change(line.letter, letters[letter_id], str(self._path))
             if isinstance(line, _Kept) == (letter_id in letters):
+                os.fsync(file.fileno())  # who wrote it may have been killed before
                 return False
-            _write_at(file.fileno(), end, msgspec.json.encode(line) + b"\n")
+            text = msgspec.json.encode(line) + b"\n"
+            _write_at(file.fileno(), end, _line_end(file.fileno(), end) + text)
             return True
 
     @contextmanager
@@ -90,6 +94,11 @@ class JsonLinesDeadLetters:
         with os.fdopen(handle, "r+b") as file:
             fcntl.flock(file, how)
             yield file  # closing the file gives up the lock
+
+
+def _line_end(handle: int, end: int) -> bytes:
+    """Return what the last whole line lacks."""
+    return b"\n" if end and os.pread(handle, 1, end - 1) != b"\n" else b""
 
 
 def _write_at(handle: int, end: int, data: bytes) -> None:
@@ -110,22 +119,37 @@ def _letters(file: BinaryIO, path: Path) -> tuple[dict[LetterId, DeadLetter], in
     letters: dict[LetterId, DeadLetter] = {}
     end = 0
     for number, text in enumerate(file, start=1):
-        if not text.endswith(b"\n"):
-            break
-        end += len(text)
         try:
-            line = _decoder.decode(text)
-        except msgspec.DecodeError as error:
+            line = _read_line(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if _is_torn(text):
+                break
             raise OSError(
                 errno.EINVAL,
                 f"line {number} is no dead letter ({error}); mend or move the file",
                 str(path),
             ) from error
+        end += len(text)
         if line.letter is not None:
             letters[line.letter.id] = line.letter
         elif line.removed is not None:
             letters.pop(line.removed, None)
     return letters, end
+
+
+def _read_line(text: bytes) -> _Line:
+    line = _decoder.decode(text)
+    if line.letter is None and line.removed is None:
+        raise msgspec.DecodeError("another program wrote it, or a newer version of this one")
+    return line
+
+
+def _is_torn(text: bytes) -> bool:
+    """Return whether a last line is what a killed writer, or a dead machine, left of one."""
+    if text.endswith(b"\n"):
+        return False
+    ours = any(text.startswith(x) or x.startswith(text) for x in _BEGINNINGS)
+    return ours or not text.strip(b"\0")
 
 
 @asynccontextmanager

@@ -9,17 +9,18 @@ to replay it. Each fleet has a letter of its own, as each has to handle the chan
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import NewType, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, NewType, Protocol
 
 import msgspec
 
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, RangeId
 from changefeed.observers.error_text import kind_of, text_of, trace_of
 from changefeed.observers.errors import LetterConflict
 
 LetterId = NewType("LetterId", str)
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_LINES = 30
 _TRACE_LENGTH = 4000
 
@@ -64,7 +65,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     host: str
     epoch: int
-    failed_us: int
+    failed_us: Annotated[int, msgspec.Meta(ge=MIN_TIME_US, le=MAX_TIME_US)]
     feed: str = ""
     observer: str = ""
     fleet: str = ""
@@ -96,7 +97,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed_at(self) -> datetime:
-        return datetime.fromtimestamp(self.failed_us / 1_000_000, UTC)
+        return _EPOCH + timedelta(microseconds=self.failed_us)
 
 
 class DeadLetters(Protocol):

@@ -172,10 +172,99 @@ async def test_no_half_line_is_left_behind_a_letter_that_is_shorter(tmp_path: Pa
     async with open_dead_letters(f"jsonl:{path}") as letters:
         await letters.put(letter(1))
         whole = path.read_bytes()
-        path.write_bytes(whole + b"x" * 10_000)
+        path.write_bytes(whole + b'{"id":"' + b"x" * 10_000)
         await letters.put(letter(2))
         assert path.read_bytes().endswith(b"}\n")
         assert [x.sequence for x in await letters.list()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "torn", [b"{", b'{"id":"r', b'{"removed":"r1', b"\0" * 4096, b'{"id":"\xc3']
+)
+async def test_what_a_crash_left_of_a_line_is_cut_off_by_the_next_one(
+    tmp_path: Path, torn: bytes
+) -> None:
+    path = tmp_path / "d.jsonl"
+    async with open_dead_letters(f"jsonl:{path}") as letters:
+        await letters.put(letter(1))
+        whole = path.read_bytes()
+        path.write_bytes(whole + torn)
+        assert await letters.list() == [letter(1)]
+        assert await letters.remove(LetterId("r1:1"))
+        assert path.read_bytes() == whole + b'{"removed":"r1:1"}\n'
+
+
+async def test_a_last_line_that_an_editor_left_without_its_end_is_a_letter(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.jsonl"
+    async with open_dead_letters(f"jsonl:{path}") as letters:
+        await letters.put(letter(1))
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        assert await letters.list() == [letter(1)]
+        await letters.put(letter(2))
+        assert path.read_bytes().startswith(whole)
+        assert await letters.list() == [letter(1), letter(2)]
+
+
+LATE = OLD_LETTER.replace(b"1700000000123456", b"9223372036854775807")
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        b'{"level":"info","text":"hello"}\n',
+        b'{"id":"r1:2","tried":3}\n',
+        b'{"removed":null}\n',
+        b"[1, 2]\n",
+        b"\n",
+        b'{"removed":"\xff"}\n',
+        b'{"id":"r1:2","letter":{"change"\n',
+        b'{"id":"r1:1","letter":%b}\n' % LATE,
+        b'{"x":' + b"[" * 100_000 + b"\n",
+        b"x" * 5_000_000 + b"\n",
+        b"remember the milk",
+        b'{"level":"in',
+    ],
+    ids=lambda x: repr(x[:16]),
+)
+async def test_a_line_that_is_no_letter_is_refused_with_its_number_and_stays(
+    tmp_path: Path, strange: bytes
+) -> None:
+    path = tmp_path / "d.jsonl"
+    async with open_dead_letters(f"jsonl:{path}") as letters:
+        await letters.put(letter(1))
+        kept = path.read_bytes() + strange
+        path.write_bytes(kept)
+        said = (
+            re.escape("line 2 is no dead letter (")
+            + ".*"
+            + re.escape(f"); mend or move the file: '{path}'")
+        )
+        for call in (
+            letters.list(),
+            letters.get(LetterId("r1:1")),
+            letters.put(letter(2)),
+            letters.remove(LetterId("r1:1")),
+        ):
+            with pytest.raises(OSError, match=said):
+                await call
+        assert "line 2 is no dead letter" in await refusal(f"jsonl:{path}")
+        assert path.read_bytes() == kept
+
+
+async def test_a_letter_of_a_newer_version_is_read_for_what_is_known_and_kept_as_it_is(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.jsonl"
+    newer = b'{"id":"r1:1","v":2,"letter":%b}\n' % (OLD_LETTER[:-1] + b',"mood":"bad"}')
+    path.write_bytes(newer)
+    async with open_dead_letters(f"jsonl:{path}") as letters:
+        assert await letters.list() == [letter(1)]
+        await letters.put(letter(2))
+        assert await letters.remove(LetterId("r1:2"))
+        assert path.read_bytes().startswith(newer)
 
 
 async def test_a_letter_in_sqlite_is_on_the_disk_when_it_is_put(tmp_path: Path) -> None:
@@ -210,6 +299,19 @@ async def test_a_letter_that_is_not_on_the_disk_is_not_taken_for_one_that_is(
             with pytest.raises(OSError, match="disk gone"):
                 await letters.put(letter(1))
         assert await letters.list() == []
+
+
+async def test_a_letter_that_is_there_is_on_the_disk_before_it_is_taken_for_put(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_disk(_handle: int) -> None:
+        raise OSError(5, "disk gone")
+
+    async with open_dead_letters(f"jsonl:{tmp_path}/d.jsonl") as letters:
+        await letters.put(letter(1))  # by a process that was killed before the disk had it
+        monkeypatch.setattr(os, "fsync", no_disk)
+        with pytest.raises(OSError, match="disk gone"):
+            await letters.put(letter(1))
 
 
 @pytest.mark.parametrize("kept", [None, b"{}", "no letter", b"\xff"])
