@@ -34,7 +34,6 @@ from changefeed.host.health import Health
 from changefeed.host.loop_lag import LoopLag
 from changefeed.host.retries import Retrier, unwrap_single
 from changefeed.host.settings import Settings
-from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.host.workers.environment import WorkerEnvironment
 from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.host.workers.lag_meter import LagMeter
@@ -216,8 +215,8 @@ class Host:
             await self._leave()
         if self._failure is not None:
             raise self._failure
-        if self._pool is not None and (self._pool.cut_off or self._pool.left_to_expire):
-            incomplete = StopIncomplete(self._pool.cut_off, self._pool.left_to_expire)
+        incomplete = None if self._pool is None else self._pool.incomplete
+        if incomplete is not None:
             self._events.stop_incomplete(incomplete)
             raise incomplete
 

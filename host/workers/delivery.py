@@ -79,6 +79,11 @@ class Delivery:
         self.pause_reason: str | None = None
         """Why no host is to read the range any more; ``None`` while there is no reason."""
 
+    @property
+    def in_hand(self) -> bool:
+        """Whether the observer was given changes that are not done."""
+        return self._acknowledgements.unacknowledged > 0
+
     def stop(self) -> None:
         """Deliver nothing more; what was read ahead is dropped."""
         self._context.announce_handover()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Never
 
 from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.host.stop_incomplete import StopIncomplete
 from changefeed.host.workers.owned_lease import OwnedLease
 from changefeed.host.workers.worker import Worker
 from changefeed.leases.lease import Lease
@@ -46,8 +47,14 @@ class WorkerPool:
         """What has no worker any more, but perhaps a call that could not be ended."""
         self.left_to_expire: set[RangeId] = set()
         """What has no worker any more, and still our name on the lease."""
-        self.cut_off: set[RangeId] = set()
-        """What was cancelled before its worker had finished."""
+        self._cut_off: set[RangeId] = set()
+        self._not_closed: set[RangeId] = set()
+
+    @property
+    def incomplete(self) -> StopIncomplete | None:
+        """What has not ended in order; ``None`` if all has."""
+        found = self._cut_off, self.left_to_expire, self._not_closed
+        return StopIncomplete(*found) if any(found) else None
 
     @property
     def leases(self) -> Mapping[RangeId, Lease]:
@@ -147,7 +154,9 @@ class WorkerPool:
 
     async def cancel_all(self) -> None:
         """Cancel what is left; give up on calls that do not end even then."""
-        self.cut_off.update(x for x, y in self._workers.items() if not y.delivered)
+        for range_id, worker in self._workers.items():
+            if not worker.delivered:
+                (self._cut_off if worker.in_hand else self._not_closed).add(range_id)
         for attempt in range(_CANCELS):
             if not self._tasks:
                 return

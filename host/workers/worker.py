@@ -84,6 +84,11 @@ class Worker:
         return self._checkpoints.reached
 
     @property
+    def in_hand(self) -> bool:
+        """Whether the observer was given changes that are not done."""
+        return self._delivery.in_hand
+
+    @property
     def may_act(self) -> bool:
         """Whether no other host can own the lease yet."""
         return self._owned.may_act

@@ -759,9 +759,9 @@ FLEET = (
     ),
     Mutant(
         name="a stop that cut work off looks like an orderly one",
-        file="host/host.py",
-        before="(self._pool.cut_off or self._pool.left_to_expire)",
-        after="self._pool.left_to_expire",
+        file="host/workers/pool.py",
+        before="if any(found) else None",
+        after="if self.left_to_expire else None",
         rule=11,
         tests=(_STORIES,),
     ),

@@ -10,6 +10,22 @@ _FAILING = "tests/unit/host/workers/test_failing_observers.py"
 
 STOPS = (
     Mutant(
+        name="an observer that only did not close has its work cut off",
+        file="host/workers/pool.py",
+        before="(self._cut_off if worker.in_hand else self._not_closed).add(range_id)",
+        after="self._cut_off.add(range_id)",
+        rule=11,
+        tests=(_CUT_OFF,),
+    ),
+    Mutant(
+        name="an observer that does not close stops in order",
+        file="host/workers/pool.py",
+        before="if any(found) else None",
+        after="if any(found[:2]) else None",
+        rule=11,
+        tests=(_CUT_OFF,),
+    ),
+    Mutant(
         name="who is cut off repeats what the policy had put off",
         file="host/workers/worker.py",
         before="        self._checkpoints.advance()  # what policy",

@@ -67,7 +67,7 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     ContainerRefused("x"),
     CheckpointMissing(_LEASE),
     NameTaken(HostName("a"), Incarnation("1")),
-    StopIncomplete([_R0], []),
+    StopIncomplete([_R0], [], [_R0]),
     ObserverError("x"),
     ObserverRefused("x"),
     ObserverFailed(_R0, (1, 2), 3, "x"),

@@ -90,3 +90,46 @@ async def test_who_is_cut_off_stores_nothing_that_is_not_acknowledged(
         assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5]
         lease = await the_lease(container)
         assert (lease.owner, lease.continuation) == (None, stored)
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("call", ["open", "close"])
+async def test_an_observer_that_is_cut_off_with_nothing_in_hand_repeats_nothing(
+    call: str,
+) -> None:
+    feed, container, observer = filled(1, 6), MemoryLeases(), Handed()
+    setattr(observer, call, lambda *_: never())
+    async with fleet(feed, container, lambda: observer, {}) as running:
+        running.start("a")
+        await asyncio.sleep(2)
+        host, ended = running.hosts.pop("a"), running.running.pop("a")
+        host.stop()
+        await asyncio.sleep(1)
+        host.stop()
+        with pytest.raises(StopIncomplete) as incomplete:
+            await ended
+        assert str(incomplete.value) == (
+            "the host stopped, but not in order: no change was in hand, but the observer did "
+            "not open or close in time (r0); what does it wait for?"
+        )
+        done = "6" if call == "close" else "0"
+        lease = await the_lease(container)
+        assert (lease.owner, lease.continuation) == (None, done)
+
+
+async def test_an_observer_that_does_not_close_and_leaves_changes_repeats_them() -> None:
+    feed, container, observer = filled(1, 6), MemoryLeases(), Handed()
+    observer.close = lambda *_: never()  # type: ignore[method-assign]
+    manual = {"observer": {"checkpoint": "manual"}}
+    async with fleet(feed, container, lambda: observer, manual) as running:
+        running.start("a")
+        await asyncio.sleep(2)
+        host, ended = running.hosts.pop("a"), running.running.pop("a")
+        host.stop()
+        await asyncio.sleep(1)
+        host.stop()
+        with pytest.raises(StopIncomplete, match=r"work in hand was cut off \(r0\)"):
+            await ended
