@@ -3,6 +3,7 @@
 from .mutant import Mutant
 
 _TROUBLE = "tests/unit/host/workers/test_trouble_in_leases.py"
+_METRICS = "tests/unit/host/test_metrics.py"
 _HEALTH = "tests/unit/leases/test_health.py"
 _PROBLEMS = "tests/unit/host/test_problems.py"
 _HANDOFF = "tests/unit/host/balancing/test_handoff.py"
@@ -200,6 +201,40 @@ HEALTH = (
         after="lease.released() if lease.next_owner is None else lease.handed_over()",
         rule=4,
         tests=("tests/unit/host/balancing/test_rebalance.py",),
+    ),
+    Mutant(
+        name="the gauge of ranges that fail shows none that is stuck",
+        file="host/events.py",
+        before="Observation(int(health.in_trouble), ",
+        after="Observation(int(health.failing_since is not None), ",
+        rule=0,
+        tests=(
+            f"{_METRICS}::test_a_range_whose_observer_is_stuck_is_failing_until_it_comes_back",
+        ),
+    ),
+    Mutant(
+        name="the leases of a host say nothing of how observers get on",
+        file="host/endpoints.py",
+        before="                **asdict(host.range_health.get(name, NOTHING_KNOWN)),\n",
+        after="                **asdict(NOTHING_KNOWN),\n",
+        rule=0,
+        tests=(_PROBLEMS,),
+    ),
+    Mutant(
+        name="a look keeps to itself why the feed could not be opened",
+        file="host/snapshot.py",
+        before="[] if self._no_feed is None else [problem_of_feed(self._no_feed)]",
+        after="list[Problem]()",
+        rule=0,
+        tests=(_PROBLEMS,),
+    ),
+    Mutant(
+        name="a look keeps to itself that the feed does not answer",
+        file="host/snapshot.py",
+        before="            problems.append(problem_of_feed(error))\n            return []\n",
+        after="            del error\n            return []\n",
+        rule=0,
+        tests=(_PROBLEMS,),
     ),
     Mutant(
         name="a round in which nothing moved is logged",

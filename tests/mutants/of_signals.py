@@ -3,6 +3,8 @@
 from .mutant import Mutant
 
 _SIGNALS = "tests/unit/runtime/test_signals.py"
+_HOSTS = "tests/unit/cli/test_hosts.py"
+_SUPERVISOR = "tests/unit/host/test_supervisor.py"
 
 SIGNALS = (
     Mutant(
@@ -44,5 +46,38 @@ SIGNALS = (
         after="",
         rule=11,
         tests=(_SIGNALS,),
+    ),
+    Mutant(
+        name="the supervisor of hosts hears no hang-up",
+        file="cli/children.py",
+        before="    with on_stop_signals(supervisor.stop):\n",
+        after="    import signal\n\n    signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "    with on_stop_signals(supervisor.stop):\n",
+        rule=11,
+        tests=(_HOSTS,),
+    ),
+    Mutant(
+        name="a child that is started again waits for its own dead",
+        file="cli/hosts.py",
+        before="""        f"--set=host.replaces={','.join(child.dead)}",\n""",
+        after="",
+        rule=2,
+        tests=(_HOSTS,),
+    ),
+    Mutant(
+        name="a child that dies again and again has an ever longer command line",
+        file="host/supervisor.py",
+        before="[-_REMEMBERED:]",
+        after="",
+        rule=2,
+        tests=(_SUPERVISOR,),
+    ),
+    Mutant(
+        name="a child that dies before it joins forgets the one that had the leases",
+        file="host/supervisor.py",
+        before="_REMEMBERED = 10",
+        after="_REMEMBERED = 2",
+        rule=2,
+        tests=(_SUPERVISOR,),
     ),
 )

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.events import HostEvents, Lag
+from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.telemetry import own_metrics
@@ -74,6 +75,17 @@ def test_an_observer_that_used_up_its_retries_is_counted() -> None:
         found = samples(registry)
     assert found["changefeed_observer_gave_up_total", (("range", "r0"),)] == 1
     assert found["changefeed_range_failing", (("range", "r0"),)] == 1
+
+
+def test_a_range_whose_observer_is_stuck_is_failing_until_it_comes_back() -> None:
+    def shown(registry: CollectorRegistry) -> float:
+        return samples(registry)["changefeed_range_failing", (("range", "r0"),)]
+
+    with counting() as (events, registry):
+        events.no_progress(R0, ObserverSettings(), "call")
+        assert shown(registry) == 1
+        events.health.returned(R0)
+        assert shown(registry) == 0
 
 
 def test_loads_are_those_that_the_leases_of_this_host_say() -> None:

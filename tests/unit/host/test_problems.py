@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from changefeed.cli.status import rendered
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import Answers
@@ -165,3 +165,49 @@ async def test_readiness_names_the_ranges_that_fail_and_a_host_is_ready_all_the_
         assert trouble["since"].startswith("20")
         assert (trouble["range"], trouble["kind"]) == ("r0", "failing")
         assert trouble["message"] == "ValueError: no such table"
+
+
+class Away(MemoryFeed):
+    """A feed that could be opened, and does not answer."""
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        raise FeedUnavailable("no answer")
+
+
+@pytest.mark.parametrize(
+    ("no_feed", "shown_as"),
+    [
+        (FeedRefused("another one"), ("refused", "another one")),
+        (FeedUnavailable("away"), ("unavailable", "away")),
+        (None, ("unavailable", "no answer")),
+    ],
+)
+async def test_a_look_shows_why_the_feed_cannot_be_read(
+    no_feed: FeedError | None, shown_as: tuple[str, str]
+) -> None:
+    feed = None if no_feed else Away(1)
+    seen = await FleetInspector(settings("x", {}), MemoryLeases(), feed, no_feed).look()
+    assert [(x.kind, x.message) for x in seen.problems] == [shown_as]
+
+
+async def test_the_leases_of_a_host_are_shown_with_how_their_observers_get_on() -> None:
+    async with failing_fleet(MemoryLeases(), ranges=2) as fleet:
+        host = fleet.hosts["anna"]
+        answer = await Answers("anna", None, host).answer("/leases")
+        shown = {x["range"]: x for x in json.loads(answer.body)["leases"]}
+        health = {
+            name: {
+                key: x[key]
+                for key in ("last_progress", "failing_since", "stuck_since", "last_error")
+            }
+            for name, x in shown.items()
+        }
+        (troubled,) = [x for x, y in host.range_health.items() if y.in_trouble]
+        (well,) = shown.keys() - {troubled}
+        assert health[well] == dict.fromkeys(health[well])
+        assert health[troubled] == {
+            "last_progress": None,
+            "failing_since": host.range_health[troubled].failing_since,
+            "stuck_since": None,
+            "last_error": "ValueError: no such table",
+        }

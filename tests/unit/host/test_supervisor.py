@@ -169,3 +169,16 @@ async def test_a_child_that_is_started_again_knows_which_incarnations_are_dead()
     assert second.dead == (first.incarnation,)
     assert third.dead == (first.incarnation, second.incarnation)
     assert len({x.incarnation for x in nursery.starts}) == 3
+
+
+async def test_a_child_is_told_of_the_last_ten_that_died_whatever_their_number() -> None:
+    nursery = Nursery(lambda _, nth: Pretender(1, 0 if nth < 25 else FOR_EVER))
+    supervisor = Supervisor(nursery, budget=10)
+    asyncio.get_running_loop().call_later(1000, supervisor.stop)
+
+    await supervisor.run(["a"])
+
+    made = [x.incarnation for x in nursery.starts]
+    assert len(made) == 26
+    for nth, start in enumerate(nursery.starts):
+        assert start.dead == tuple(made[max(0, nth - 10) : nth])

@@ -1,0 +1,63 @@
+"""What the children of ``changefeed hosts`` are told, and what ends them."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from changefeed.cli.children import supervise
+from changefeed.cli.host_flags import HostFlags
+from changefeed.cli.hosts import command
+from changefeed.host.settings import Settings
+from changefeed.host.supervisor import ChildStart
+
+pytestmark = pytest.mark.real_time
+
+ALL = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+SLEEPS = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+open(sys.argv[1], "w")
+time.sleep(60)
+"""
+
+
+def test_a_child_is_given_its_name_and_the_incarnations_that_are_dead() -> None:
+    child = ChildStart(name="h-2", incarnation="third", dead=("first", "second"))
+    line = command(HostFlags(name="h"), Settings(), child, 1)
+    own = (
+        HostFlags(
+            name=line[-4].removeprefix("--name="),
+            sets=[x.removeprefix("--set=") for x in line if x.startswith("--set=")],
+        )
+        .settings()
+        .host
+    )
+    assert (own.name, own.incarnation) == ("h-2", "third")
+    assert own.dead_incarnations == {"first", "second"}
+    assert line[-1] == "--stop-at-eof"
+
+
+@pytest.mark.parametrize("number", ALL)
+async def test_whatever_asks_the_supervisor_to_stop_stops_its_children(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    before = {x: signal.signal(x, lambda *_: None) for x in ALL}  # missed, they end no run
+    try:
+        ready = [tmp_path / x for x in ("a", "b")]
+        line = (sys.executable, "-c", SLEEPS)
+        running = asyncio.create_task(
+            supervise(["a", "b"], lambda x: [*line, str(tmp_path / x.name)], stop_timeout=5.0)
+        )
+        async with asyncio.timeout(30):
+            for one in ready:
+                while not one.exists():  # noqa: ASYNC110 - another process makes it
+                    await asyncio.sleep(0.02)
+            os.kill(os.getpid(), number)
+            assert await running == 0
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
