@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
@@ -32,6 +33,8 @@ _MAY_PASS_AS: Final = frozenset(
 )
 _RETRY_AFTER: Final = "x-ms-retry-after-ms"
 _LONGEST_TEXT: Final = 300
+_UNREADABLE: Final = (msgspec.DecodeError, AttributeError, LookupError, TypeError)
+"""What the client raises where an answer is well-formed, and not what it should be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,16 @@ class Translator:
             # The client follows a split again and again, without a pause, as long as it lasts.
             text = f"{where} is being split or merged"
             raise self.unavailable(text, None) from error
+        except _UNREADABLE as error:
+            raise self.unavailable(no_account(where, repr(error)), None) from error
+
+
+def no_account(where: str, found: str) -> str:
+    """Say what an answer means that no account gives. It may pass: a proxy may give it."""
+    return (
+        f"{where}: what answered is no Cosmos DB account ({one_line(found)}); look at the "
+        "address, and at what is between"
+    )
 
 
 def problem_in(error: CosmosHttpResponseError) -> Problem:

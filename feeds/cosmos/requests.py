@@ -28,6 +28,7 @@ from changefeed.feeds.cosmos.errors import (
     THROTTLED,
     Problem,
     Translator,
+    no_account,
     problem_in,
     problem_of,
 )
@@ -39,6 +40,7 @@ _REPEATED: Final = (GONE, THROTTLED)  # what the client would ask for again and 
 _SPLITTING: Final = 1007
 _RECREATED: Final = 1024
 _TRIES: Final = 3
+_PROPERTIES: Final = {"_rid", "partitionKey"}  # of each container
 
 
 class RequestRefused(FeedRefused):
@@ -99,7 +101,10 @@ class Requests:
     async def container(self) -> Mapping[str, Any]:
         """Read the properties of the container."""
         async with self._bounded():
-            return await self._container.read()
+            found: Mapping[str, Any] = await self._container.read()
+        if not found.keys() >= _PROPERTIES:
+            raise FeedUnavailable(no_account(self._where, "no properties"))
+        return found
 
     async def changes(self, physical: RangeId, **query: Any) -> Answer:
         """Ask for one page: 200 with changes, or 304. ``query`` goes to the client."""

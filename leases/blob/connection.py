@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from azure.core.exceptions import ResourceExistsError
 from azure.storage.blob.aio import ContainerClient
 
 from changefeed.leases.blob.address import BlobAccess, BlobAddress
-from changefeed.leases.blob.errors import translate_errors
+from changefeed.leases.blob.errors import check_answer, translate_errors
 from changefeed.leases.errors import ContainerRefused
 
 _OPTIONS: dict[str, Any] = {
@@ -47,9 +48,10 @@ async def create_container(client: ContainerClient, address: BlobAddress) -> Non
 async def _client(
     address: BlobAddress, access: BlobAccess, stack: AsyncExitStack
 ) -> ContainerClient:
+    options = {**_OPTIONS, "raw_response_hook": partial(check_answer, str(address))}
     if access.connection_string is not None:
         named = ContainerClient.from_connection_string(
-            access.connection_string, address.container, **_OPTIONS
+            access.connection_string, address.container, **options
         )
         # The address decides where leases are; the string opens it.
         if not address.endpoint or _account_url(named) == address.endpoint:
@@ -64,7 +66,7 @@ async def _client(
         )
     credential: Any = access.key or await stack.enter_async_context(_identity())
     return ContainerClient(
-        address.endpoint, address.container, credential=credential, **_OPTIONS
+        address.endpoint, address.container, credential=credential, **options
     )
 
 

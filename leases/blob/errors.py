@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
+_ID_OF_REQUEST = "x-ms-request-id"  # each answer of a storage account has one
+_ERRORS = 400
 _MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
 _NO_CONTAINER = "ContainerNotFound"
 _BEING_DELETED = "ContainerBeingDeleted"
@@ -38,6 +41,21 @@ def translate_errors(where: str) -> Iterator[None]:
         if certificate is not None:
             raise ContainerRefused(f"{where}: {certificate}; {SYSTEM_ADVICE}") from error
         raise ContainerUnavailable(f"{where}: no answer ({_line(error)})") from error
+
+
+def check_answer(where: str, response: Any) -> None:
+    """Raise ``ContainerUnavailable`` for a success that no storage account has told of.
+
+    Not ``ContainerRefused``: a proxy may answer so for a while, and a host that runs would
+    end for it. The client would read the page of a web server as a blob without content.
+    """
+    http = response.http_response
+    if http.status_code < _ERRORS and _ID_OF_REQUEST not in http.headers:
+        kind = http.headers.get("Content-Type") or "without a content type"
+        raise ContainerUnavailable(
+            f"{where}: what answered is no storage account ({http.status_code}, {kind}); look "
+            "at the address, and at what is between"
+        )
 
 
 def _answered(error: HttpResponseError, where: str) -> ContainerError:

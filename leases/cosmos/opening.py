@@ -26,6 +26,7 @@ from changefeed.feeds.cosmos.address import (
     read_address,
 )
 from changefeed.feeds.cosmos.client import client_of, lease_options
+from changefeed.feeds.cosmos.errors import no_account
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.document_ids import Names, processor_prefix
@@ -33,7 +34,7 @@ from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL, Form
 from changefeed.leases.cosmos.errors import translate_errors
 from changefeed.leases.cosmos.items import Items
 from changefeed.leases.cosmos.stores import CosmosCheckpoints, CosmosOwnership
-from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 
 OPTIONS = ("prefix", "processor", "feed", "mode")
 DEFAULT_PREFIX = "changefeed"
@@ -103,6 +104,8 @@ async def open_container_at(
                 await create_container(client, address)
             proxy = container_of(client, address)
             properties = await proxy.read()
+            if "_rid" not in properties:
+                raise ContainerUnavailable(no_account(str(address), "no properties"))
             by_id = partitioned_by_id(properties, address)
             prefix = await prefix_of(client, account, address)
         form = Form(names=Names(prefix), partitioned_by_id=by_id, mode=mode)

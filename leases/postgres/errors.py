@@ -70,7 +70,9 @@ def _translated(error: Exception, where: str) -> ContainerError:
             return ContainerRefused(f"{where}: {_line(error)}")
     text = _line(error)
     if _WITHOUT_TLS in text:
-        return ContainerRefused(f"{where}: {text}; switch TLS on there, or leave sslmode= out")
+        return ContainerRefused(
+            f"{where}: {text}; is it PostgreSQL? Switch TLS on there, or leave sslmode= out"
+        )
     return ContainerUnavailable(f"{where}: no answer ({text})")
 
 

@@ -8,6 +8,7 @@ _CARRIED = f"{_CONTRACT}::test_a_continuation_that_is_carried_along_is_not_writt
 _LETTERS = "tests/contract/test_dead_letters_contract.py"
 _SEPARATE = "tests/unit/leases/test_separate_stores.py"
 _STORES = "tests/integration/test_store_leases.py"
+_OTHERS = "tests/integration/test_other_servers.py"
 _ACCESS = "tests/integration/test_store_access.py"
 _RELEASE = "tests/unit/leases/operations/test_release.py"
 _PAUSE = "tests/unit/leases/operations/test_pause.py"
@@ -506,5 +507,37 @@ STORES = (
         after='        "ended": False,\n',
         rule=9,
         tests=("tests/unit/leases/cosmos/test_documents.py",),
+    ),
+    Mutant(
+        name="the page of a web server is a blob without content",
+        file="leases/blob/errors.py",
+        before="if http.status_code < _ERRORS and _ID_OF_REQUEST not in http.headers:",
+        after="if False:",
+        rule=10,
+        tests=(_OTHERS,),
+    ),
+    Mutant(
+        name="an answer that no account of Cosmos DB gives is a traceback",
+        file="feeds/cosmos/errors.py",
+        before="        except _UNREADABLE as error:\n",
+        after="        except NotImplementedError as error:\n",
+        rule=10,
+        tests=(_OTHERS,),
+    ),
+    Mutant(
+        name="a feed opens what is no container",
+        file="feeds/cosmos/requests.py",
+        before="if not found.keys() >= _PROPERTIES:",
+        after="if False:",
+        rule=10,
+        tests=(_OTHERS,),
+    ),
+    Mutant(
+        name="leases open what is no container",
+        file="leases/cosmos/opening.py",
+        before='if "_rid" not in properties:',
+        after="if False:",
+        rule=10,
+        tests=(_OTHERS,),
     ),
 )
