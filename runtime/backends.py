@@ -11,12 +11,14 @@ A backend is imported when its scheme is first asked for. The schemes of the bui
 cannot be taken over.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
@@ -97,6 +99,9 @@ class BackendTable(Generic[BackendT]):
     def find(self, text: str) -> tuple[BackendT, Address]:
         """Return the backend of an address, and the address in its parts."""
         scheme, colon, place = text.partition(":")
+        unreadable = why_unreadable(text)
+        if unreadable is not None:
+            raise self._refuse(f"the address of {self._what} cannot be read: {unreadable}")
         backend = self._backend(scheme) if colon else None
         if backend is None:
             raise self._refuse(
@@ -167,6 +172,39 @@ class BackendTable(Generic[BackendT]):
 
     def _others(self) -> list[EntryPoint]:
         return list(entry_points(group=self._group))
+
+
+def why_unreadable(address: str) -> str | None:
+    """Return what no client of anything could read in an address, for people; else ``None``.
+
+    It repeats nothing of the address, which may hold a secret.
+    """
+    place = address.partition(":")[2]
+    if "\0" in address:
+        return "it has a NUL in it"
+    try:
+        if not place.startswith("//"):
+            os.fsencode(place)  # names of files may have bytes that are no text
+            return None
+        address.encode()
+        servers = urlsplit(address).netloc.rpartition("@")[2]
+    except UnicodeEncodeError:
+        return "it has bytes in it that are no text"
+    except ValueError as error:
+        return f"{error}; a server in brackets is an IPv6 address, as [::1]"
+    return next((text for x in servers.split(",") if (text := _why_no_name(x))), None)
+
+
+def _why_no_name(server: str) -> str | None:
+    """Return why no server can have this name; one with ``%XX`` may be the path of a socket."""
+    name = server.partition(":")[0]
+    if server.startswith("[") or "%" in name:
+        return None
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return "no server has such a name: each part between dots has 1 to 63 characters"
+    return None
 
 
 def _package(found: EntryPoint) -> str:

@@ -85,10 +85,13 @@ async def connect(
         )
     except (ValueError, asyncpg.ClientConfigurationError) as error:
         raise ContainerRefused(f"{address}: {error}") from error
-    with translate_errors(str(address)):
-        await pool
-        async with pool.acquire():  # or a wrong address is noticed by the first call only
-            pass
+    try:
+        with translate_errors(str(address)):
+            await pool
+            async with pool.acquire():  # or a wrong address is noticed by the first call only
+                pass
+    except ValueError as error:  # what the client reads in an address when it connects
+        raise ContainerRefused(f"{address}: {error}") from error
     try:
         yield Database(pool, str(address))
     finally:

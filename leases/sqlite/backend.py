@@ -1,16 +1,21 @@
 """SQLite among the lease containers: ``sqlite:PATH``, which opening creates."""
 
 import asyncio
+import os
 from pathlib import Path
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.leases.backend import LeaseBackend
+from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.sqlite.container import SqliteCheckpoints, SqliteLeases, SqliteOwnership
 from changefeed.runtime.backends import Address
 
 
 async def _exists(address: Address, _: OpenOptions) -> bool:
-    return await asyncio.to_thread(Path(address.place).exists)
+    try:
+        return await asyncio.to_thread(Path(address.place).exists)
+    except OSError as error:  # a path that no file can have, or a directory that is closed
+        raise ContainerRefused(f"{address.place}: {error.strerror}") from error
 
 
 BACKEND = LeaseBackend(
@@ -20,5 +25,5 @@ BACKEND = LeaseBackend(
     open_ownership=lambda address, _: SqliteOwnership(address.place),
     open_checkpoints=lambda address, _: SqliteCheckpoints(address.place),
     exists=_exists,
-    absolute=lambda place: str(Path(place).resolve()),
+    absolute=os.path.realpath,  # links in a circle are left as they are
 )

@@ -1,6 +1,7 @@
 """One connection to one SQLite file, in a thread of its own; its transactions and errors."""
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -176,6 +177,9 @@ class SqliteFile:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _connect(self) -> sqlite3.Connection:
+        # SQLite says of a pipe that its disk is broken.
+        if os.path.exists(self._path) and not os.path.isfile(self._path):  # noqa: PTH110, PTH113 - these raise nothing
+            raise ContainerRefused(f"{self._path} is no file: give the leases one of their own")
         connection = sqlite3.connect(
             self._path, timeout=self._busy_timeout, isolation_level=None
         )

@@ -17,6 +17,7 @@ from changefeed.observers.dead_letters.jsonl import open_jsonl
 from changefeed.observers.dead_letters.letter import DeadLetters
 from changefeed.observers.dead_letters.sqlite import open_sqlite
 from changefeed.observers.errors import DeadLettersRefused
+from changefeed.runtime.backends import why_unreadable
 
 Opened = AbstractAsyncContextManager[DeadLetters]
 
@@ -65,6 +66,9 @@ def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opene
     Secrets come from ``options``, or from the environment. Raise ``DeadLettersRefused`` for
     an address that cannot be one, here or when entered.
     """
+    unreadable = why_unreadable(address)
+    if unreadable is not None:
+        raise DeadLettersRefused(f"the address of dead letters cannot be read: {unreadable}")
     scheme, colon, place = address.partition(":")
     if not colon or scheme not in _KINDS:
         known = ", ".join(f"{name}:{kind.shape}" for name, kind in _KINDS.items())
@@ -78,8 +82,14 @@ def open_dead_letters(address: str, options: OpenOptions | None = None) -> Opene
 
 
 def missing_file(address: str) -> Path | None:
-    """Return the file that opening this address would make."""
+    """Return the file that opening this address would make. Raise ``DeadLettersRefused`` for a
+    path that no file can have.
+    """
     scheme, _, place = address.partition(":")
     kind = _KINDS.get(scheme)
-    path = Path(place)
-    return path if kind is not None and kind.is_file and place and not path.exists() else None
+    if kind is None or not kind.is_file or not place:
+        return None
+    try:
+        return None if Path(place).exists() else Path(place)
+    except OSError as error:
+        raise DeadLettersRefused(f"{place}: {error.strerror}") from error

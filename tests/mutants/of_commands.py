@@ -11,6 +11,7 @@ _TABLES = "tests/unit/cli/io/test_tables.py"
 _UNREAD = "tests/acceptance/test_unread_output.py"
 _HOSTILE = "tests/acceptance/test_hostile_surroundings.py"
 _FLAGS = "tests/unit/cli/test_host_flags.py"
+_BACKENDS = "tests/unit/runtime/test_backends.py"
 _POSITION_FILES = "tests/unit/cli/io/test_position_files.py"
 
 COMMANDS = (
@@ -258,5 +259,29 @@ COMMANDS = (
         after='rf"\\u{ord(x[0]):x}"',
         rule=0,
         tests=("tests/unit/cli/io/test_documents.py",),
+    ),
+    Mutant(
+        name="an address that no client can read is left to the client",
+        file="runtime/backends.py",
+        before="        if unreadable is not None:\n",
+        after="        if False:\n",
+        rule=0,
+        tests=(_BACKENDS,),
+    ),
+    Mutant(
+        name="the path of a socket is taken for the name of a server",
+        file="runtime/backends.py",
+        before='    if server.startswith("[") or "%" in name:\n',
+        after='    if server.startswith("["):\n',
+        rule=0,
+        tests=(_BACKENDS,),
+    ),
+    Mutant(
+        name="a pipe for leases is a disk that does not answer",
+        file="leases/sqlite/file.py",
+        before="if os.path.exists(self._path) and not os.path.isfile(self._path):",
+        after="if os.path.isdir(self._path):",
+        rule=0,
+        tests=("tests/unit/leases/test_sqlite.py",),
     ),
 )

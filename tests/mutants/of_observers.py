@@ -288,8 +288,8 @@ OBSERVERS = (
     Mutant(
         name="hosts that name their leases by two paths are two fleets",
         file="leases/sqlite/backend.py",
-        before="str(Path(place).resolve())",
-        after="place",
+        before="absolute=os.path.realpath,",
+        after="absolute=str,",
         rule=12,
         tests=(_PLACES,),
     ),

@@ -1,10 +1,11 @@
 """What is SQLite's own: the file, its errors, and readable columns."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.addresses import leases_exist
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
@@ -441,12 +443,6 @@ async def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ContainerRefused, match="let this process read and write"):
-        async with SqliteLeases(tmp_path):
-            pass
-
-
 @pytest.fixture
 def no_database(path: Path) -> Path:
     path.write_text("these are not the leases you are looking for\n" * 100)
@@ -480,3 +476,19 @@ async def test_a_container_that_is_not_open_says_so(path: Path) -> None:
     leases = SqliteLeases(path)
     with pytest.raises(ContainerRefused, match="is not open: use it within `async with`"):
         await leases.list()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+async def test_what_is_no_file_is_refused_as_that(
+    path: Path, make: Callable[[Path], None]
+) -> None:
+    make(path)
+    with pytest.raises(ContainerRefused) as refused:
+        async with SqliteLeases(path):
+            pass
+    assert str(refused.value) == f"{path} is no file: give the leases one of their own"
+
+
+async def test_a_path_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(ContainerRefused, match=r"x: File name too long$"):
+        await leases_exist(f"sqlite:{'x' * 5000}")

@@ -17,6 +17,7 @@ from changefeed.observers.dead_letters import (
     DeadLetter,
     LetterId,
     MemoryDeadLetters,
+    missing_file,
     open_dead_letters,
     replay,
 )
@@ -39,6 +40,20 @@ pytestmark = pytest.mark.real_time
 def test_an_address_that_is_none_is_refused_with_advice(address: str, advice: str) -> None:
     with pytest.raises(DeadLettersRefused, match=re.escape(advice)):
         open_dead_letters(address)
+
+
+@pytest.mark.parametrize("address", ["sqlite:a\0b", "jsonl:\ud800", "postgresql://[/d"])
+def test_an_address_that_nothing_could_read_is_refused(address: str) -> None:
+    with pytest.raises(
+        DeadLettersRefused, match=r"^the address of dead letters cannot be read"
+    ):
+        open_dead_letters(address)
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "jsonl"])
+def test_a_path_that_no_file_can_have_is_refused_and_not_missing(scheme: str) -> None:
+    with pytest.raises(DeadLettersRefused, match=r"x: File name too long$"):
+        missing_file(f"{scheme}:{'x' * 5000}")
 
 
 async def refusal(address: str) -> str:

@@ -56,6 +56,41 @@ def test_an_address_without_a_place_is_refused_with_its_form() -> None:
         table(here=BuiltIn(target=HERE)).find("here:")
 
 
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("here:a\0b", "it has a NUL in it"),
+        ("here://\udcff/x", "it has bytes in it that are no text"),
+        ("here:\ud800", "it has bytes in it that are no text"),
+        ("here://[", "Invalid IPv6 URL; a server in brackets is an IPv6 address, as [::1]"),
+        ("here://u:p@a..b:1,c/x", "no server has such a name"),
+        (f"here://ok,{'a' * 64}/x", "no server has such a name"),
+        ("elsewhere://[", "Invalid IPv6 URL"),
+    ],
+)
+def test_an_address_that_no_client_could_read_is_refused_with_the_reason(
+    address: str, why: str
+) -> None:
+    with pytest.raises(FeedRefused) as refused:
+        table(here=BuiltIn(target=HERE)).find(address)
+    assert str(refused.value).startswith(f"the address of a feed cannot be read: {why}")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "here:\udcff",  # a directory whose name is no text
+        f"here:{'a' * 64}",
+        "here://[::1]:1,[::2]:2/x",
+        f"here://u:p@%2Frun%2F{'a' * 64}/x",
+        f"here://{'a' * 63}.example.:1/x",
+        "here:///x",
+    ],
+)
+def test_an_address_that_a_client_may_read_is_left_to_it(address: str) -> None:
+    assert str(table(here=BuiltIn(target=HERE)).find(address)[1]) == address
+
+
 def test_an_unknown_scheme_lists_the_known_ones_and_the_extras_of_others() -> None:
     away = BuiltIn(target="no.such:BACKEND", package="no_such_client", extra="away")
     hidden = BuiltIn(target=HERE, listed=False)

@@ -2,6 +2,7 @@ import pytest
 
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres.address import read_address
+from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.tables import decode, encode
 
 
@@ -29,6 +30,13 @@ def test_an_address_is_printed_without_its_password() -> None:
 def test_a_wrong_address_is_refused_with_advice(place: str, says: str) -> None:
     with pytest.raises(ContainerRefused, match=says):
         read_address(place)
+
+
+@pytest.mark.real_time
+async def test_what_the_client_does_not_read_in_an_address_is_refused() -> None:
+    with pytest.raises(ContainerRefused, match=r"postgresql://h:five/d.*'five'"):
+        async with connect(read_address("//h:five/d")):
+            pass
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "\\0", "\\\\0\0", "c:\\x\\", "ü"])
