@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from changefeed.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.address import PLAIN, broker_urls
+from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings import (
     AllSettings,
@@ -49,6 +51,17 @@ class WebSection(Section):
     """A PEM file with the certificate, and those between it and the authority: serves TLS."""
     key_file: Path | None = None
     """A PEM file with the key of the certificate, if that is not in the same file."""
+
+    @field_validator("advertise")
+    @classmethod
+    def _can_be_reached(cls, given: str | None) -> str | None:
+        try:
+            urls = broker_urls(PLAIN, given) if given else ("none",)
+        except FeedRefused:
+            urls = ()
+        if len(urls) != 1:
+            raise ValueError("should be HOST:PORT, as others reach this broker")
+        return given
 
     @model_validator(mode="after")
     def _say_each_once(self) -> Self:

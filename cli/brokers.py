@@ -8,7 +8,7 @@ import typer
 
 from changefeed.brokers.settings import BrokerSettings
 from changefeed.cli.broker import BrokerFlags
-from changefeed.cli.children import INTERPRETER, supervise
+from changefeed.cli.children import INTERPRETER, MOST_CHILDREN, supervise
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.host.supervisor import child_names
@@ -19,7 +19,7 @@ _log = get_logger()
 
 @with_flags
 def brokers(
-    count: Annotated[int, typer.Argument(min=1, help="How many brokers.")],
+    count: Annotated[int, typer.Argument(min=1, max=MOST_CHILDREN, help="How many brokers.")],
     flags: BrokerFlags,
 ) -> None:
     """Run several brokers on this machine, NAME-1, NAME-2 and so on, under one supervisor.

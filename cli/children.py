@@ -14,6 +14,9 @@ INTERPRETER: Final = (sys.executable, "-P", "-m", "changefeed")
 it does with -m.
 """
 
+MOST_CHILDREN: Final = 1024
+"""More of them on one machine are a mistyped number."""
+
 _SLACK = 15.0
 """A child ends by itself some seconds after its own budget; only then it is killed."""
 

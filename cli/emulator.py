@@ -11,6 +11,7 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.io.report import say
 from changefeed.emulator import DEVELOPMENT_KEY, DirectoryInUse, EmulatorSettings, serve
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.paths import expanded
 from changefeed.runtime.signals import on_stop_signals
 
 
@@ -54,7 +55,7 @@ def emulator(
         settings = EmulatorSettings(
             host=host,
             port=port,
-            data=None if data is None else data.expanduser(),
+            data=None if data is None else expanded(data),
             key=key,
             tls=tls,
             split_at_items=split_at_items,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.cli.children import INTERPRETER, supervise
+from changefeed.cli.children import INTERPRETER, MOST_CHILDREN, supervise
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
 from changefeed.cli.host_flags import HostFlags
@@ -19,7 +19,7 @@ _log = get_logger()
 
 @with_flags
 def hosts(
-    count: Annotated[int, typer.Argument(min=1, help="How many hosts.")],
+    count: Annotated[int, typer.Argument(min=1, max=MOST_CHILDREN, help="How many hosts.")],
     flags: HostFlags,
 ) -> None:
     """Run several hosts on this machine, NAME-1, NAME-2 and so on, under one supervisor.

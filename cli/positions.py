@@ -85,7 +85,7 @@ def _write_file(file: Path, document: bytes) -> None:
             file.write_bytes(document)
         else:
             _replace_file(file.resolve(), document)
-    except (OSError, ValueError) as error:  # ValueError: "/" and the like, and NUL in names
+    except (OSError, ValueError, RuntimeError) as error:  # "/" and the like; links in a circle
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{str(file)!r} cannot be written: {reason}") from error
 

@@ -16,6 +16,7 @@ from changefeed.feeds.eventlog.create import DEFAULT_PARTS
 from changefeed.feeds.eventlog.producer import open_log_producer
 from changefeed.feeds.eventlog.sealing import SealPolicy
 from changefeed.feeds.producer import Producer
+from changefeed.runtime.paths import expanded
 
 _LOG = "eventlog"
 _WRITABLE = (_LOG, brokers.PLAIN, brokers.TLS)
@@ -64,7 +65,7 @@ def log_directory(address: str | Path) -> Path:
     but where two slashes follow.
     """
     if isinstance(address, Path):
-        return address.expanduser()
+        return expanded(address, FeedRefused)
     place = address.removeprefix(f"{_LOG}:")
     looks = _SCHEME.match(address) if place == address else None
     if looks is not None and (looks[2] or not Path(address.partition("/")[0]).is_dir()):
@@ -76,7 +77,7 @@ def log_directory(address: str | Path) -> Path:
         )
     if not place:
         raise FeedRefused(f"{address!r} does not say where. {_forms()}")
-    return Path(place).expanduser()
+    return expanded(place, FeedRefused)
 
 
 def _forms() -> str:

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.paths import expanded
 from changefeed.runtime.settings import MOST, AllSettings, LogSettings, Section, read_settings
 
 _NAME = r"^[a-z][a-z0-9_]*$"
@@ -190,10 +191,10 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> PipelineSettin
 def _absolute(settings: PipelineSettings) -> PipelineSettings:
     """Spark's processes may have another working directory than the user."""
     scheme, _, place = settings.observer.dead_letters.partition(":")
-    letters = f"{scheme}:{Path(place).expanduser().absolute()}" if place else scheme
+    letters = f"{scheme}:{expanded(place).absolute()}" if place else scheme
     observer = settings.observer.model_copy(update={"dead_letters": letters})
     found = settings.model_copy(update={"observer": observer})
     if "://" in settings.directory:
         return found
-    here = str(Path(settings.directory).expanduser().absolute())
+    here = str(expanded(settings.directory).absolute())
     return found.model_copy(update={"directory": here})

@@ -11,6 +11,7 @@ the time that others do not come.
 """
 
 import asyncio
+import errno
 import resource
 import socket
 import ssl
@@ -44,9 +45,12 @@ class WebLimits:
 
 def take_port(bind: str, port: int) -> socket.socket:
     """Listen at an address, with 0 on any free port. Raise ``OSError`` if it cannot be had."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except ValueError as error:  # it is no text, or longer than names are
+        raise OSError(errno.EINVAL, "no machine has such a name") from error
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -2,16 +2,17 @@
 
 import os
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.feed import Feed
 from changefeed.runtime.backends import Address
+from changefeed.runtime.paths import expanded
 
 
 def _open(address: Address, _: OpenOptions) -> AbstractAsyncContextManager[Feed]:
-    return EventLog.open(Path(address.place).expanduser())
+    return EventLog.open(expanded(address.place, FeedRefused))
 
 
 def _absolute(place: str) -> str:

@@ -81,7 +81,7 @@ async def _merge_now(
     try:
         joined = _joined(leased.parts, found, range_ids)
     except UserError:  # the feed may have split since an attempt that was cut off
-        await go_on(leased.container, range_ids, MERGING)
+        await go_on(leased.container, [x for x in range_ids if x in found], MERGING)
         raise
     begun = await _begun(leased.container, joined, found)
     if begun is not None and any(found[x].ended for x in range_ids):

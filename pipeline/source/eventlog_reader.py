@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
@@ -12,6 +11,7 @@ from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.position_order import PositionOrder
 from changefeed.pipeline.source.reader import Availability, FilePart, Slice, Step, StepResult
+from changefeed.runtime.paths import expanded
 
 
 class LogAccess:
@@ -21,7 +21,7 @@ class LogAccess:
     positions_count_changes = True
 
     def __init__(self, path: str, *, only: Collection[RangeId] = ()) -> None:
-        self._path = Path(path).expanduser()
+        self._path = expanded(path, FeedRefused)
         self._log = BulkLog.at(self._path)
         self._only = only
         self._scale = PositionOrder(order=self._log.sequence, position=self._log.position)

@@ -132,3 +132,9 @@ async def test_one_connection_too_many_closes_one_that_waits_for_its_client() ->
         hold.set()
         await answered.answer()
         await another.answer()
+
+
+@pytest.mark.parametrize("bind", ["\udcff", "a" * 300, "a..b"])
+def test_a_name_that_no_machine_has_cannot_be_listened_at(bind: str) -> None:
+    with pytest.raises(OSError, match="no machine has such a name"), take_port(bind, 0):
+        pass

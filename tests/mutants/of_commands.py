@@ -11,6 +11,7 @@ _TABLES = "tests/unit/cli/io/test_tables.py"
 _UNREAD = "tests/acceptance/test_unread_output.py"
 _HOSTILE = "tests/acceptance/test_hostile_surroundings.py"
 _FLAGS = "tests/unit/cli/test_host_flags.py"
+_ODD = "tests/unit/cli/test_odd_input.py"
 _BACKENDS = "tests/unit/runtime/test_backends.py"
 _POSITION_FILES = "tests/unit/cli/io/test_position_files.py"
 
@@ -275,6 +276,24 @@ COMMANDS = (
         after='    if server.startswith("["):\n',
         rule=0,
         tests=(_BACKENDS,),
+    ),
+    Mutant(
+        name="any number of processes is started on one machine",
+        file="cli/hosts.py",
+        before="typer.Argument(min=1, max=MOST_CHILDREN, ",
+        after="typer.Argument(min=1, max=10**6, ",
+        rule=0,
+        tests=(_ODD,),
+    ),
+    Mutant(
+        name="a broker is reached at an address that is none",
+        file="brokers/settings.py",
+        before="        if len(urls) != 1:\n",
+        after="        if False:\n",
+        rule=0,
+        tests=(
+            "tests/unit/brokers/test_settings.py::test_an_address_at_which_no_broker_can_be_reached_is_refused",
+        ),
     ),
     Mutant(
         name="a pipe for leases is a disk that does not answer",

@@ -94,3 +94,14 @@ def test_the_page_on_clusters_names_every_setting_and_every_metric() -> None:
     assert len(gauges) == 16
     told = set(re.findall(r"`(changefeed\.broker\.[a-z_.]+)`", page))
     assert told == named | {f"changefeed.broker.{x}" for x in gauges}
+
+
+@pytest.mark.parametrize("address", [None, "", "b-0.brokers:7070", "b0", "[::1]:7070"])
+def test_a_broker_may_be_reached_by_another_address(address: str | None) -> None:
+    assert given(advertise=address).web.advertise == address
+
+
+@pytest.mark.parametrize("address", ["b0:7070,b1:7070", "http://b0:7070", "\udcff", "b0:99999"])
+def test_an_address_at_which_no_broker_can_be_reached_is_refused(address: str) -> None:
+    with pytest.raises(UserError, match="should be HOST:PORT, as others reach this broker"):
+        given(advertise=address)

@@ -72,3 +72,9 @@ def test_another_address_is_refused_and_nothing_is_made(
         asyncio.run(produce())
     assert advice in str(refused.value)
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("address", ["~nobody-has-it/log", "eventlog:~nobody-has-it/log"])
+def test_a_log_in_a_home_that_nobody_has_is_refused(address: str) -> None:
+    with pytest.raises(FeedRefused, match="there is no home directory for ~nobody-has-it"):
+        log_directory(address)

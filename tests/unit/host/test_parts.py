@@ -228,6 +228,19 @@ def key_in(part: RangeId) -> str:
     return next(x for n in range(99) if low <= hash_of(x := f"k{n}") < high)
 
 
+async def test_a_range_that_there_is_not_is_not_looked_for_one_by_one() -> None:
+    class Strict(MemoryLeases):
+        async def read(self, range_id: RangeId) -> Lease | None:
+            range_id.encode()  # as stores do
+            return await super().read(range_id)
+
+    store, container = written(40), MemoryLeases()
+    await halves(container, 41, 41)
+    strict = leased(store, container, over(container, Strict))
+    with pytest.raises(UserError, match="there is no lease of a range"):
+        await merge(strict, [RangeId("\udcff"), HIGH], patience=3)
+
+
 async def test_parts_with_something_left_to_read_are_not_merged_and_not_stopped() -> None:
     store, container = written(40), MemoryLeases()
     store.append(key_in(HIGH), b"the last")
