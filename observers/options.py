@@ -1,10 +1,17 @@
 """Whether options fit the constructor of an observer: their names, and their types."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic import (
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 
 from changefeed.observers.errors import ObserverRefused
 
@@ -16,7 +23,8 @@ def check_options(
 ) -> None:
     """Raise ``ObserverRefused`` for options that the constructor does not take.
 
-    An annotation that cannot be resolved, or says nothing about values, allows all of them.
+    An annotation that cannot be resolved, or says nothing about values, allows all of them; the
+    others are checked.
     """
     try:
         bound = inspect.signature(maker).bind(**options)
@@ -31,21 +39,39 @@ def check_options(
 
 
 def _annotations(maker: Callable[..., object]) -> dict[str, Any]:
-    try:
-        parameters = inspect.signature(maker, eval_str=True).parameters.values()
-    except Exception:  # noqa: BLE001 - a name in it that only type checkers import
-        return {}
+    """Return those that can be resolved: each by itself, as one says nothing about others."""
+    names = _names_of(maker)
+    parameters = inspect.signature(maker).parameters.values()
     named = (x for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD))
-    return {x.name: x.annotation for x in named if x.annotation is not x.empty}
+    found = {x.name: _resolved(x.annotation, names) for x in named}
+    return {name: x for name, x in found.items() if x is not inspect.Parameter.empty}
+
+
+def _names_of(maker: Any) -> dict[str, Any]:
+    """Return what names mean where the constructor was written."""
+    while isinstance(maker, partial):
+        maker = maker.func
+    function = inspect.unwrap(maker.__init__ if inspect.isclass(maker) else maker)
+    module = sys.modules.get(getattr(maker, "__module__", ""))
+    fallback = {} if module is None else vars(module)
+    names: dict[str, Any] = getattr(function, "__globals__", fallback)
+    return names
+
+
+def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, names)  # noqa: S307 - as the observer's module would
+    except Exception:  # noqa: BLE001 - a name in it that only type checkers import
+        return inspect.Parameter.empty
 
 
 def _check_type(name: str, key: str, annotation: Any, value: object) -> None:
     try:
-        adapter = TypeAdapter[object](annotation)
-    except PydanticSchemaGenerationError:
-        return  # a type of the user's own
-    try:
-        adapter.validate_python(value, strict=annotation in _EXACT)
+        TypeAdapter[object](annotation).validate_python(value, strict=annotation in _EXACT)
+    except (PydanticUserError, PydanticUndefinedAnnotation):
+        return  # a type of the user's own, or one in it that only type checkers import
     except ValidationError as error:
         wrong = error.errors()[0]["msg"].removeprefix("Input ")
         quoted = ", or write it in quotes" if annotation is str else ""

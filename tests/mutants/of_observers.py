@@ -286,6 +286,22 @@ OBSERVERS = (
         tests=(_OF_FLEETS,),
     ),
     Mutant(
+        name="an option's type that cannot be resolved leaves all options unchecked",
+        file="observers/options.py",
+        before="        return inspect.Parameter.empty\n",
+        after="        raise\n",
+        rule=10,
+        tests=(_REGISTRY,),
+    ),
+    Mutant(
+        name="types of options that are text are not checked",
+        file="observers/options.py",
+        before="        return eval(annotation, names)  # noqa: S307",
+        after="        return inspect.Parameter.empty  # noqa: S307",
+        rule=10,
+        tests=(_REGISTRY,),
+    ),
+    Mutant(
         name="hosts that name their leases by two paths are two fleets",
         file="leases/sqlite/backend.py",
         before="absolute=os.path.realpath,",

@@ -302,6 +302,7 @@ def test_a_module_without_one_registered_observer_is_refused_with_what_it_has(
 
 
 TYPED = """
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
@@ -315,8 +316,13 @@ class Typed:
     async def process(self, changes): ...
 
 class Unresolved:
-    def __init__(self, *, every: "Unknown" = 1): ...
+    def __init__(self, *, every: "Unknown" = 1, many: "list[int]" = [],
+                 own: list["Unknown"] = [], at: "Path.nowhere" = 1, rate: "float" = 1.0): ...
     async def process(self, changes): ...
+
+class Inherits(Unresolved): ...
+
+made = functools.partial(Unresolved, every=2)
 """
 
 
@@ -337,6 +343,17 @@ def test_an_option_of_a_wrong_type_is_refused_by_the_observers_annotations(
     assert wrong in refusal("typed:Typed", options)
 
 
+@pytest.mark.parametrize("name", ["Unresolved", "Inherits", "made"])
+def test_an_annotation_that_cannot_be_resolved_leaves_the_others_to_be_checked(
+    here: Path, name: str
+) -> None:
+    write(here, "typed.py", TYPED)
+    wrong = refusal(f"typed:{name}", {"every": "any", "rate": "fast"})
+    assert "rate: float, and rate='fast' should be a valid number" in wrong
+    wrong = refusal(f"typed:{name}", {"own": "any", "many": ["x"]})
+    assert "many: list[int], and many=['x'] should be a valid integer" in wrong
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -344,7 +361,7 @@ def test_an_option_of_a_wrong_type_is_refused_by_the_observers_annotations(
             "Typed",
             {"every": 5, "path": "a/b", "rate": 2, "names": ["x"], "own": "any", "more": "x"},
         ),
-        ("Unresolved", {"every": "many"}),
+        ("Unresolved", {"every": "many", "own": [1], "at": "x", "many": [1], "rate": 2}),
     ],
 )
 def test_options_that_fit_or_cannot_be_checked_are_taken(
