@@ -6,7 +6,8 @@ else. The version of a lease is that etag, with what a write must know of the do
 
 The client sends a write again when its answer was lost. So on a conflict the document is
 read: if it names this very attempt, the write had got through. If another host has
-written after it, the conflict is raised, and the caller reads the lease again.
+written after it, the conflict is raised, and the caller reads the lease again. (One of
+another kind carries the name of our attempt along, but not its owner and its time.)
 
 Where hosts of this kind alone share the leases, a listing asks the container's change feed for
 what was written since (``changes_since``), leases and members. It shows no deletes; ours are of
@@ -194,7 +195,7 @@ class CosmosLeases(CosmosMembers):
             raise LeaseGone(lease, "there is no such lease") from error
         except PreconditionFailed:
             found = await self._items.read(self._name(lease))
-            if found is not None and documents.last_attempt(found) == attempt:
+            if found is not None and _was_written_last(found, attempt):
                 return of(found)
             _refuse(lease, found)
 
@@ -261,6 +262,11 @@ class CosmosLeases(CosmosMembers):
 
 def _is_ours_alone(document: Document) -> bool:
     return documents.started(document) and not documents.is_foreign(document)
+
+
+def _was_written_last(document: Document, attempt: str) -> bool:
+    """Whether it is as this attempt has left it: other processors carry along its name."""
+    return documents.last_attempt(document) == attempt and not documents.is_foreign(document)
 
 
 def _refuse(lease: Lease, found: Document | None, reason: str | None = None) -> NoReturn:

@@ -148,6 +148,14 @@ STORES = (
         tests=(_STORES,),
     ),
     Mutant(
+        name="what another processor wrote over our write in Cosmos DB is taken for ours",
+        file="leases/cosmos/container.py",
+        before="== attempt and not documents.is_foreign(document)",
+        after="== attempt",
+        rule=6,
+        tests=("tests/unit/leases/cosmos/test_container.py",),
+    ),
+    Mutant(
         name="leases in Cosmos DB are listed by changes beside a processor that deletes some",
         file="leases/cosmos/container.py",
         before="return documents.started(document) and not documents.is_foreign(document)",

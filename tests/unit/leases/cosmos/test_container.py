@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from changefeed.emulator.patching import patched
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.documents import Document, Form
-from changefeed.leases.errors import ContainerUnavailable
-from changefeed.leases.lease import Lease
+from changefeed.leases.cosmos.items import Operations, PreconditionFailed
+from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.timeouts import BoundedContainer
 
 NAMES = Names("p")
@@ -29,7 +31,7 @@ class FakeItems:
     def keyed(self, document: Document) -> Document:
         return document
 
-    async def read(self, _: str) -> None:
+    async def read(self, _: str) -> Document | None:
         return None
 
     async def create(self, document: Document) -> Document:
@@ -88,3 +90,35 @@ async def test_what_is_written_while_all_are_listed_is_shown_with_the_next_chang
     listed = await CosmosLeases(items, Form(names=NAMES), changes=changes).changes_since("")
     assert listed is not None
     assert (changes.written, listed.token) == (2, "1")
+
+
+@pytest.mark.parametrize("taken_meanwhile", [True, False])
+async def test_a_write_that_is_sent_twice_counts_only_if_no_other_processor_wrote_since(
+    *, taken_meanwhile: bool
+) -> None:
+    stored: dict[str, Document] = {}
+    taken = {"Owner": "net", "timestamp": "2026-01-01T00:00:00.0000000Z"}
+
+    class AnswersTheSecond(FakeItems):
+        async def create(self, document: Document) -> Document:
+            stored[document["id"]] = await super().create(document)
+            return stored[document["id"]]
+
+        async def read(self, name: str) -> Document | None:
+            return stored.get(name)
+
+        async def patch_whole(self, name: str, operations: Operations, _: str) -> Document:
+            stored[name] = patched(stored[name], [dict(x) for x in operations])
+            stored[name] |= taken if taken_meanwhile else {}
+            raise PreconditionFailed
+
+    items: Any = AnswersTheSecond()
+    items.well.set()
+    leases = CosmosLeases(items, Form(names=NAMES))
+    created = await leases.create(WHOLE)
+    wanted = created.taken_by(HostName("a"), Incarnation("a1"))
+    if not taken_meanwhile:
+        assert (await leases.acquire(wanted)).owner == "a"
+        return
+    with pytest.raises(LeaseConflict, match="now owned by 'net' in epoch 2"):
+        await leases.acquire(wanted)
