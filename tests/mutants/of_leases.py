@@ -509,6 +509,22 @@ LEASES = (
         tests=(_SQLITE,),
     ),
     Mutant(
+        name="a lease disk that was full once is written back to at each write",
+        file="leases/sqlite/file.py",
+        before='(truncate)")\n        self._was_full = False\n',
+        after='(truncate)")\n',
+        rule=5,
+        tests=(_SQLITE,),
+    ),
+    Mutant(
+        name="the log of writes that fills a lease disk stays as long as it is",
+        file="leases/sqlite/file.py",
+        before="pragma wal_checkpoint(truncate)",
+        after="pragma wal_checkpoint(passive)",
+        rule=10,
+        tests=(_SQLITE,),
+    ),
+    Mutant(
         name="what a part goes on in after a split is refused",
         file="leases/cosmos/documents.py",
         before="    return one.low < part.low or part.high < one.high\n",

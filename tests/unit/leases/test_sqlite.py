@@ -225,6 +225,33 @@ async def test_leases_on_a_disk_that_was_full_recover_once_there_is_a_little_roo
         await write_400_times(leases)
 
 
+async def test_after_a_full_disk_the_log_of_writes_is_emptied_once_before_the_next_write(
+    path: Path,
+) -> None:
+    said: list[str] = []
+    log = path.with_name("leases.db-wal")
+    async with SqliteLeases(path) as leases:
+        lease = await leases.create(NEW)
+        for _ in range(40):
+            lease = await leases.replace(lease.renewed())
+        await leases._file.select("pragma max_page_count = 1")
+        with pytest.raises(ContainerUnavailable, match="full"):
+            await leases.replace(lease.advanced_to(Continuation("x" * 300_000)))
+        assert log.stat().st_size > 100_000
+        await leases._file.select("pragma max_page_count = 1000")
+        await leases._file._run(lambda connection: connection.set_trace_callback(said.append))
+        lease = await leases.replace(lease.renewed())
+        first, said[:] = [*said], []
+        assert first[:3] == [
+            "pragma wal_autocheckpoint = 16",
+            "pragma wal_checkpoint(truncate)",
+            "begin immediate",
+        ]
+        assert log.stat().st_size < 16 * 4096
+        await leases.replace(lease.renewed())
+        assert said[0] == "begin immediate"
+
+
 @pytest.mark.parametrize(
     "code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_NOMEM]
 )
