@@ -18,6 +18,7 @@ from changefeed.leases.addresses import LEASES, check_leases
 from changefeed.leases.coverage import check_coverage
 from changefeed.leases.errors import ContainerError
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
+from changefeed.runtime.errors import UserError
 
 _LONGEST = 60.0
 
@@ -69,7 +70,7 @@ async def _feed(settings: Settings) -> AsyncIterator[Diagnostic]:
             ranges = await feed.ranges()
             found = [x async for x in check_feed(address, options)]
     except FeedError as error:
-        yield problem("feed", str(error))
+        yield _failed("feed", error)
     except TimeoutError:
         yield problem("feed", f"{address} does not answer", "look at the network")
     else:
@@ -102,10 +103,16 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
             found = check_coverage(feed, container, start=settings.feed.start_at)
             wrong = [x async for x in found]
     except (ContainerError, FeedError) as error:
-        yield problem("leases", str(error))
+        yield _failed("leases", error)
     except TimeoutError:
         yield problem("leases", "the container does not answer", "look at the network")
     else:
         yield fine("leases", f"{len(leases)} leases, {len(members)} hosts")
         for one in wrong:
             yield one
+
+
+def _failed(about: str, error: Exception) -> Diagnostic:
+    """The text of what a person has to change is the advice; that of a silence is none."""
+    advice = "" if isinstance(error, UserError) else "look at the network and at the address"
+    return problem(about, str(error), advice)

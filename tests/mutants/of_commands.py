@@ -11,6 +11,7 @@ _TABLES = "tests/unit/cli/io/test_tables.py"
 _UNREAD = "tests/acceptance/test_unread_output.py"
 _HOSTILE = "tests/acceptance/test_hostile_surroundings.py"
 _FLAGS = "tests/unit/cli/test_host_flags.py"
+_DIAGNOSTICS = "tests/unit/cli/io/test_diagnostics.py"
 _ODD = "tests/unit/cli/test_odd_input.py"
 _BACKENDS = "tests/unit/runtime/test_backends.py"
 _POSITION_FILES = "tests/unit/cli/io/test_position_files.py"
@@ -294,6 +295,22 @@ COMMANDS = (
         tests=(
             "tests/unit/brokers/test_settings.py::test_an_address_at_which_no_broker_can_be_reached_is_refused",
         ),
+    ),
+    Mutant(
+        name="what check and doctor found is cut where no terminal is",
+        file="cli/io/diagnostics.py",
+        before="        print_whole(_table(found))\n",
+        after="        typer.echo(_table(found))\n",
+        rule=0,
+        tests=(_DIAGNOSTICS,),
+    ),
+    Mutant(
+        name="check leaves alone with a feed that does not answer",
+        file="cli/check.py",
+        before='advice = "" if isinstance(error, UserError) else ',
+        after='advice = "" if isinstance(error, Exception) else ',
+        rule=0,
+        tests=(_DIAGNOSTICS,),
     ),
     Mutant(
         name="a pipe for leases is a disk that does not answer",
