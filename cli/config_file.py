@@ -19,7 +19,8 @@ def write_config(file: Path, text: str, *, force: bool) -> None:
         with file.open("w" if force else "x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
-        raise UserError(f"{file} is there already; --force overwrites it") from None
+        more = " already; --force overwrites it" if file.is_file() else ", and is no file"
+        raise UserError(f"{file} is there{more}") from None
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from error
     say(f"wrote {file}")

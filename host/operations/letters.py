@@ -49,9 +49,8 @@ def meant_letters(
     known = {x.id: x for x in letters}
     for wanted in ids:
         if wanted not in known:
-            raise UserError(
-                f"there is no dead letter {wanted!r}; changefeed dead-letters list names them"
-            )
+            others = "; changefeed dead-letters list names them" if known else ", nor any other"
+            raise UserError(f"there is no dead letter {wanted!r}{others}")
     return [x for x in letters if (not ids or x.id in ids) and of in (None, x.observer)]
 
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed, RangeId
-from changefeed.host.operations.phrases import counted, repeats
+from changefeed.host.operations.phrases import counted, no_lease, repeats
 from changefeed.host.reset import Move, RangeInUse, carry_out, planned, start_in
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
@@ -49,9 +48,7 @@ def named(leases: Collection[Lease], names: Sequence[str]) -> list[Lease]:
     for name in dict.fromkeys(names):
         lease = known.get(RangeId(name))
         if lease is None:
-            near = get_close_matches(name, known, n=1)
-            advice = f"did you mean {near[0]}?" if near else "changefeed status lists them"
-            raise UserError(f"there is no lease of a range {name!r}; {advice}")
+            raise UserError(no_lease(name, known))
         if lease.ended:
             raise UserError(f"range {name} has ended: its successors have its keys now")
         found.append(lease)

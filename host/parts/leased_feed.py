@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Feed, RangeId, ReadsParts, RemembersRanges
+from changefeed.host.operations.phrases import no_lease
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
@@ -53,9 +54,7 @@ def leases_of(known: Mapping[RangeId, Lease], range_ids: Sequence[RangeId]) -> S
     """Return those of these ranges. Raise ``UserError`` for a range that has none."""
     for name in range_ids:
         if name not in known:
-            raise UserError(
-                f"there is no lease of a range {name!r}; changefeed status lists them"
-            )
+            raise UserError(no_lease(name, known))
     return [known[x] for x in range_ids]
 
 

@@ -12,6 +12,7 @@ _UNREAD = "tests/acceptance/test_unread_output.py"
 _HOSTILE = "tests/acceptance/test_hostile_surroundings.py"
 _FLAGS = "tests/unit/cli/test_host_flags.py"
 _DIAGNOSTICS = "tests/unit/cli/io/test_diagnostics.py"
+_OF_OPERATIONS = "tests/unit/host/test_operations.py"
 _ODD = "tests/unit/cli/test_odd_input.py"
 _BACKENDS = "tests/unit/runtime/test_backends.py"
 _POSITION_FILES = "tests/unit/cli/io/test_position_files.py"
@@ -311,6 +312,22 @@ COMMANDS = (
         after='advice = "" if isinstance(error, Exception) else ',
         rule=0,
         tests=(_DIAGNOSTICS,),
+    ),
+    Mutant(
+        name="leases without any are asked for by their names",
+        file="host/operations/phrases.py",
+        before="    if not known:\n",
+        after="    if False:\n",
+        rule=0,
+        tests=(_OF_OPERATIONS,),
+    ),
+    Mutant(
+        name="a range that has ended is paused with all the others",
+        file="host/operations/ranges.py",
+        before="    return sorted((x for x in leases if not x.ended), key=",
+        after="    return sorted((x for x in leases), key=",
+        rule=0,
+        tests=(_OF_OPERATIONS,),
     ),
     Mutant(
         name="a pipe for leases is a disk that does not answer",

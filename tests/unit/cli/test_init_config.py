@@ -54,3 +54,9 @@ def test_a_file_that_is_there_is_overwritten_by_force_only(
     file.write_text("mine")
     assert CliRunner().invoke(app, ["init-config", str(file), *more]).exit_code == code
     assert (file.read_text() == "mine") == bool(code)
+
+
+def test_force_is_no_advice_for_what_is_no_file(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["init-config", str(tmp_path)])
+    assert found.exit_code == 2
+    assert f"changefeed: {tmp_path} is there, and is no file\n" in found.stderr
