@@ -42,7 +42,7 @@ def doctor(
     Hosts that give no sign of life, ranges that fail, rest or do not get on; clocks, settings
     and versions that differ; processors of another kind, uneven loads, endpoints that do not
     answer, disks that fill up. It changes nothing. Ends with 1 if there is a problem.
-    `changefeed check` tries feed and leases themselves.
+    changefeed check tries feed and leases themselves.
     """
     with exit_on_error():
         found = asyncio.run(_found(flags.settings(), watch))

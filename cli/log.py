@@ -62,7 +62,7 @@ def seal(
     Without an option all changes are sealed; each option names some. Hosts and pipelines
     read on as before, from any position. It may be killed at any moment. A writer of the
     log must not run meanwhile: one that runs on can seal by itself (produce --seal).
-    Needs pyarrow: pip install 'changefeed-host[segments]'
+    Needs pyarrow: pip install 'changefeed-host\\[segments]'
     """
     with exit_on_error():
         made = asyncio.run(

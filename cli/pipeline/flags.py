@@ -54,7 +54,7 @@ class QueryFlags(PipelineFlags):
     from_leases: Annotated[str | None, FROM_LEASES] = None
     metrics_port: Annotated[
         int | None,
-        typer.Option("--metrics-port", help="Serve metrics and health there (web.port)"),
+        typer.Option("--metrics-port", help="Serve metrics and health there (web.port)."),
         Sets(("web", "port")),
     ] = None
     submitted: Annotated[

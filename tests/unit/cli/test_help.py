@@ -1,0 +1,18 @@
+"""The help of commands, as it is shown."""
+
+import pytest
+from typer.testing import CliRunner
+
+from changefeed.cli.app import app
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("log seal", "pip install 'changefeed-host[segments]'"),
+        ("doctor", " changefeed check tries feed and leases themselves."),
+    ],
+)
+def test_no_text_of_a_help_is_taken_for_markup(command: str, said: str) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
+    assert said in shown.output
