@@ -13,6 +13,7 @@ _HOSTILE = "tests/acceptance/test_hostile_surroundings.py"
 _FLAGS = "tests/unit/cli/test_host_flags.py"
 _DIAGNOSTICS = "tests/unit/cli/io/test_diagnostics.py"
 _OF_OPERATIONS = "tests/unit/host/test_operations.py"
+_DECISIONS = "tests/unit/cli/test_decisions.py"
 _ODD = "tests/unit/cli/test_odd_input.py"
 _BACKENDS = "tests/unit/runtime/test_backends.py"
 _POSITION_FILES = "tests/unit/cli/io/test_position_files.py"
@@ -328,6 +329,46 @@ COMMANDS = (
         after="    return sorted((x for x in leases), key=",
         rule=0,
         tests=(_OF_OPERATIONS,),
+    ),
+    Mutant(
+        name="status sorts by rates that it does not have",
+        file="cli/status.py",
+        before="    if view.sort is Sort.RATE and not watch:\n",
+        after="    if False:\n",
+        rule=0,
+        tests=(_DECISIONS,),
+    ),
+    Mutant(
+        name="records are kept for no time at all",
+        file="cli/collections.py",
+        before=" or not int(found[1]):",
+        after=" or False:",
+        rule=0,
+        tests=(_DECISIONS,),
+    ),
+    Mutant(
+        name="all is sealed though only some was named",
+        file="cli/log.py",
+        before="everything=not closed and older_than is None",
+        after="everything=not closed or older_than is None",
+        rule=0,
+        tests=(_DECISIONS,),
+    ),
+    Mutant(
+        name="letters of earlier versions are of no observer",
+        file="host/operations/letters.py",
+        before='own = [x for x in letters if x.observer in ("", observer)]',
+        after="own = [x for x in letters if x.observer in (observer,)]",
+        rule=0,
+        tests=(_DECISIONS,),
+    ),
+    Mutant(
+        name="many ranges are moved to a position in one",
+        file="host/operations/ranges.py",
+        before="    if start is None and len(names) != 1:\n",
+        after="    if start is None and not names:\n",
+        rule=0,
+        tests=(_DECISIONS,),
     ),
     Mutant(
         name="a pipe for leases is a disk that does not answer",

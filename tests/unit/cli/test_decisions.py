@@ -1,0 +1,117 @@
+"""What commands make of their flags before they do anything."""
+
+import pytest
+
+from changefeed.cli.collections import _BYTES, _SECONDS, _quantity
+from changefeed.cli.dead_letters import _check_choice
+from changefeed.cli.io.lease_view import LeaseView, Sort
+from changefeed.cli.log import _policy
+from changefeed.cli.reset import _check
+from changefeed.cli.status import StatusRefused, _refuse_contradictions
+from changefeed.feeds.eventlog import SealPolicy
+from changefeed.host.operations.letters import left_to_others, own_and_others
+from changefeed.host.operations.ranges import check_position
+from changefeed.runtime.errors import UserError
+from tests.contract.test_dead_letters_contract import letter
+
+ALL = LeaseView()
+BY_RATE = LeaseView(sort=Sort.RATE)
+BY_LAG = LeaseView(sort=Sort.LAG)
+
+
+@pytest.mark.parametrize(
+    ("view", "flags", "said"),
+    [
+        (ALL, "prometheus json", "--prometheus goes with neither"),
+        (ALL, "prometheus watch", "--prometheus goes with neither"),
+        (BY_LAG, "prometheus", "--sort and --filter are for tables"),
+        (BY_LAG, "json", "--sort and --filter are for tables"),
+        (LeaseView(pattern="a*"), "json", "--sort and --filter are for tables"),
+        (BY_RATE, "", "rates take two looks"),
+    ],
+)
+def test_flags_of_status_that_contradict_each_other_are_refused(
+    view: LeaseView, flags: str, said: str
+) -> None:
+    given = {x: x in flags.split() for x in ("json", "prometheus", "watch")}
+    with pytest.raises(StatusRefused, match=said):
+        _refuse_contradictions(view, **given)
+
+
+@pytest.mark.parametrize(
+    ("view", "flags"),
+    [(ALL, "prometheus"), (ALL, "json watch"), (BY_LAG, ""), (BY_RATE, "watch"), (ALL, "")],
+)
+def test_flags_of_status_that_go_together_are_taken(view: LeaseView, flags: str) -> None:
+    given = {x: x in flags.split() for x in ("json", "prometheus", "watch")}
+    _refuse_contradictions(view, **given)
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "number"),
+    [
+        ("7d", _SECONDS, 7 * 86400),
+        (" 90S ", _SECONDS, 90),
+        ("500m", _BYTES, 500 * 2**20),
+        ("5", _BYTES, 5),
+    ],
+)
+def test_a_quantity_is_a_number_and_a_unit(
+    text: str, units: dict[str, int], number: int
+) -> None:
+    assert _quantity(text, units, "--for") == number
+
+
+@pytest.mark.parametrize("text", ["", "0d", "5", "7w", "-1d", "1.5d", "9" * 16 + "d"])
+def test_what_is_no_time_to_keep_records_for_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(UserError, match=r"write it as one of 7s, 7m, 7h, 7d$"):
+        _quantity(text, _SECONDS, "--for")
+
+
+def test_all_is_sealed_where_nothing_is_named_and_else_what_is() -> None:
+    assert _policy(closed=False, older_than=None, larger_than=None) == SealPolicy(
+        everything=True
+    )
+    assert _policy(closed=True, older_than=None, larger_than=None) == SealPolicy(closed=True)
+    assert _policy(closed=False, older_than="12h", larger_than=None) == SealPolicy(
+        older_than=12 * 3600
+    )
+    assert _policy(closed=False, older_than="0s", larger_than="64MiB") == SealPolicy(
+        older_than=0, larger_than=64 * 2**20
+    )
+
+
+def test_letters_of_no_observer_belong_to_any_and_others_are_left_with_what_replays_them() -> (
+    None
+):
+    old, own, other = letter(1), letter(2, observer="me"), letter(3, observer="you")
+    assert own_and_others([old, own, other], "me") == ([old, own], [other])
+    (said,) = left_to_others([other, other])
+    assert said.startswith("2 letters of observer you, left: for that one, or for any other")
+    assert said.endswith("with changefeed dead-letters replay --all --of=you")
+
+
+@pytest.mark.parametrize(
+    ("names", "all_", "of"), [([], False, None), (["a"], True, None), (["a"], False, "me")]
+)
+def test_letters_are_named_or_all_meant_and_not_both(
+    *, names: list[str], all_: bool, of: str | None
+) -> None:
+    with pytest.raises(UserError):
+        _check_choice("discard", names, all_=all_, of=of)
+
+
+@pytest.mark.parametrize(("names", "all_"), [([], False), (["r0"], True)])
+def test_ranges_to_reset_are_named_or_all_meant_and_not_both(
+    *, names: list[str], all_: bool
+) -> None:
+    with pytest.raises(UserError, match="name the ranges to reset, or all of them with --all"):
+        _check(names, "now", all_=all_)
+
+
+def test_a_continuation_is_a_position_of_one_range_that_is_named() -> None:
+    check_position(["r0"], "12/34")
+    check_position([], "now")
+    for names in ([], ["r0", "r1"]):
+        with pytest.raises(UserError, match="which is a position in one range: name that one"):
+            check_position(names, "12/34")
