@@ -1,12 +1,7 @@
 """Live through many seeds: ``make simulate SEEDS=10000``, or one: ``make simulate SEED=7``.
 
-A seed says what happens; over which feed, in which lease container, and whether people
-interfere, is said apart. Two of three are lived through over the feed in memory, the third
-over one whose ranges come and go as those of Cosmos DB; every second world is wild; half of
-them keep their leases in memory, a quarter each in documents of Cosmos DB and in SQLite. In
-two of 38 hosts of another kind share the leases, as the .NET change feed processor does, and in
-twelve people split and merge ranges that the feed has not. Hosts split hot ranges by themselves
-where the seed says so and the feed reads parts.
+A seed says what happens; in which world (over which feed, in which lease container, and whether
+people interfere), is said apart: many seeds are lived through in a mixture of worlds.
 
 Exit code 1 if any of them violates an invariant; each is printed with its story and the
 command that tells it again.
@@ -18,11 +13,11 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from opentelemetry import metrics
@@ -30,9 +25,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .checkers import Violation
+from .mixture import MIXTURE, WorldKind
 from .outcome import Outcome
 from .renewals import Kind
-from .running import simulate
 from .sources import FeedKind
 from .stores import StoreKind
 
@@ -49,68 +44,15 @@ def _quietly() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    """What worlds are made of, beside their seeds."""
-
-    feed: FeedKind = "memory"
-    leases: StoreKind = "memory"
-    wild: bool = False
-    mixed: bool = False
-    renewal: Kind | None = None
-    splits: bool = False
-
-    def live(self, seed: int) -> Outcome:
-        return simulate(
-            seed,
-            self.feed,
-            self.leases,
-            wild=self.wild,
-            mixed=self.mixed,
-            renewal=self.renewal,
-            splits=self.splits,
-        )
-
-    @property
-    def flags(self) -> str:
-        wild = "--wild" if self.wild else "--calm"
-        mixed = " --mixed" if self.mixed else ""
-        renewal = f" --renewal={self.renewal}" if self.renewal else ""
-        splits = " --splits" if self.splits else ""
-        return f"--feed={self.feed} --leases={self.leases} {wild}{mixed}{splits}{renewal}"
-
-
-_FEEDS: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
-_LEASES: Final[Sequence[StoreKind]] = ("memory", "memory", "cosmos", "sqlite")
-_MIXTURE = [
-    _Kind(feed=feed, leases=leases, wild=wild)
-    for leases in _LEASES
-    for wild in (True, False)
-    for feed in _FEEDS
-]
-_MIXED = [_Kind(feed="cosmos", leases="cosmos", wild=x, mixed=True) for x in (True, False)]
-_SPLIT_WORLDS: Final[Sequence[tuple[FeedKind, bool]]] = (
-    ("cosmos", True),
-    ("cosmos", False),
-    ("memory", False),
-    ("memory", True),
-)
-_SPLITS = [
-    _Kind(feed=feed, leases=leases, wild=wild, splits=True)
-    for leases in ("memory", "cosmos", "sqlite")
-    for feed, wild in _SPLIT_WORLDS
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     """A seed that does not hold."""
 
     seed: int
-    kind: _Kind
+    kind: WorldKind
     text: str
 
 
-def _live_through(seeds: range, kind: _Kind) -> tuple[list[Outcome], list[_Found]]:
+def _live_through(seeds: range, kind: WorldKind) -> tuple[list[Outcome], list[_Found]]:
     lived, violations = [], []
     for seed in seeds:
         try:
@@ -123,7 +65,7 @@ def _live_through(seeds: range, kind: _Kind) -> tuple[list[Outcome], list[_Found
     return lived, violations
 
 
-def _one(seed: int, kind: _Kind) -> None:
+def _one(seed: int, kind: WorldKind) -> None:
     """Tell the story of one seed, with the log of its hosts."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
@@ -138,7 +80,7 @@ def _one(seed: int, kind: _Kind) -> None:
     )
 
 
-def _many(chunks: Iterator[tuple[range, _Kind]], jobs: int, seconds: float | None) -> None:
+def _many(chunks: Iterator[tuple[range, WorldKind]], jobs: int, seconds: float | None) -> None:
     began = time.monotonic()
     lived: list[Outcome] = []
     violations: list[_Found] = []
@@ -217,6 +159,13 @@ def main(
         bool,
         typer.Option("--splits", help="People split and merge ranges that the feed has not."),
     ] = False,
+    troubled: Annotated[
+        bool | None,
+        typer.Option(
+            "--troubled/--untroubled",
+            help="With troubles beside the events; half of them, if not said.",
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
 ) -> None:
     if mixed:
@@ -224,13 +173,14 @@ def main(
     if seed is not None:
         _one(
             seed,
-            _Kind(
+            WorldKind(
                 feed=feed or "memory",
                 leases=leases or "memory",
                 wild=wild or False,
                 mixed=mixed,
                 renewal=renewal,
                 splits=splits,
+                troubled=troubled or False,
             ),
         )
         return
@@ -238,15 +188,16 @@ def main(
     chunks = (range(x, min(x + _CHUNK, first + seeds)) for x in starts)
     said = feed or leases
     kinds = (
-        _Kind(
+        WorldKind(
             feed=feed or kind.feed,
             leases=leases or kind.leases,
             wild=kind.wild if wild is None else wild,
             mixed=mixed or (kind.mixed and not said),
             renewal=renewal,
             splits=splits or (kind.splits and not (said or mixed)),
+            troubled=kind.troubled if troubled is None else troubled,
         )
-        for kind in cycle([*_MIXTURE, *_MIXED, *_SPLITS])
+        for kind in cycle(MIXTURE)
     )
     _many(zip(chunks, kinds, strict=False), jobs, seconds)
 

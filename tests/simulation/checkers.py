@@ -70,6 +70,8 @@ class Checker:
         self._suspended = set[str]()  # processes whose clocks stood still
         self.neighbours = set[str]()
         """The processes of another kind: they steal at once, and know no ended ranges."""
+        self._failed = set[Call]()  # whose observers have failed for good, and stop the range
+        self._exhausted = set[Call]()  # those that leave it to a fresh process
         self._active: Counter[Call] = Counter()
         self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
         self.most_unstored: int | None = None
@@ -93,6 +95,8 @@ class Checker:
     def began(self, call: Call, changes: Sequence[Change]) -> None:
         self.events += 1
         self.calls[call.process] += 1
+        if self._is_stopped(call):
+            raise Violation(f"{call} began, and its observer has failed for good")
         for other in self._active:
             same = (other.range_id, other.epoch) == (call.range_id, call.epoch)
             if call.range_id in self._begun_anew:
@@ -136,6 +140,19 @@ class Checker:
         self._active[call] -= 1
         if self._active[call] <= 0:
             del self._active[call]
+
+    def failed_for_good(self, call: Call, *, without_memory: bool) -> None:
+        """An observer was closed as failed where that is to stop its range. Of several that
+        were made for the range, one may be what ran out of memory.
+        """
+        self.events += 1
+        (self._exhausted if without_memory else self._failed).add(call)
+
+    def _is_stopped(self, call: Call) -> bool:
+        return call in self._failed and call not in self._exhausted
+
+    def is_under_way(self, call: Call) -> bool:
+        return bool(self._active[call])
 
     def died(self, process: str) -> None:
         """A process was killed, and its calls with it."""
@@ -309,21 +326,44 @@ class Checker:
         if after.epoch or not may_come_back:
             self._epoch_grows(after, writer)
             self._epoch[range_id] = after.epoch
-        if before is None or before.sign_of_life != after.sign_of_life:
-            still = self.now() - self._moved_at.get(range_id, self.now())
-            self._moved_at[range_id] = self.now()
-            begins = before is not None and before.epoch < after.epoch
-            if begins and self._wrong_clocks and still >= _TWO_RENEWALS:
-                self._taken[range_id] = after.epoch - 1  # stamps made it look older
-        if before is None or before.owner is None or before.owner == after.owner:
+        self._see_signs_of_life(before, after)
+        if before is None:
             return
-        if before.incarnation is not None and writer.startswith(f"{before.owner}/"):
-            for call in self._active:
-                own = call.process == writer
-                if own and (call.range_id, call.epoch) == (range_id, before.epoch):
-                    raise Violation(f"{writer} gave up {range_id} while {call} was under way")
+        if writer not in {OPERATOR, *self.neighbours}:
+            self._stays_paused(before, after, writer)
+        if before.owner is not None and before.owner != after.owner:
+            self._given_up(before, after, writer)
+
+    def _see_signs_of_life(self, before: Lease | None, after: Lease) -> None:
+        if before is not None and before.sign_of_life == after.sign_of_life:
+            return
+        range_id = after.range_id
+        still = self.now() - self._moved_at.get(range_id, self.now())
+        self._moved_at[range_id] = self.now()
+        begins = before is not None and before.epoch < after.epoch
+        if begins and self._wrong_clocks and still >= _TWO_RENEWALS:
+            self._taken[range_id] = after.epoch - 1  # stamps made it look older
+
+    def _given_up(self, before: Lease, after: Lease, writer: str) -> None:
+        """A lease is its owner's no more, whoever has written that."""
+        range_id = before.range_id
+        own = Call(process=writer, range_id=range_id, epoch=before.epoch)
+        of_owner = before.incarnation is not None and writer.startswith(f"{before.owner}/")
+        if of_owner and self._is_stopped(own) and after.paused is None:
+            raise Violation(f"{own} is over as its observer has failed, and it is not paused")
+        if of_owner and self.is_under_way(own):
+            raise Violation(f"{writer} gave up {range_id} while {own} was under way")
         if before.ended and writer not in self.neighbours:
             raise Violation(f"the ended range {range_id} was written by {writer}")
+
+    def _stays_paused(self, before: Lease, after: Lease, writer: str) -> None:
+        """What is paused, by whomever and for whatever, waits for an operator."""
+        if before.paused is None:
+            return
+        if after.paused is None:
+            raise Violation(f"{writer} resumed {after.range_id}: {before.paused}")
+        if after.epoch > before.epoch and after.incarnation is not None:
+            raise Violation(f"{writer} took {after.range_id}, which is paused: {before.paused}")
 
     def _epoch_grows(self, after: Lease, writer: str) -> None:
         fell = after.epoch < self._epoch[after.range_id]

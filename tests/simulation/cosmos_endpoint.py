@@ -30,7 +30,7 @@ from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import Lease
 from changefeed.leases.stores import OwnershipStore
 
-from .network import Replicas, Server
+from .network import Replicas, Server, listing
 from .stores import Surroundings
 
 T = TypeVar("T")
@@ -187,7 +187,8 @@ class CosmosStores:
         """Return the documents as one process has them, of whatever kind it is."""
         items = SimulatedItems(self._endpoint, self._around, process_id)
         server = Server(items, self._replicas)
-        link = self._around.link(server, process_id, listings=("query",))
+        members = listing("query", begin=_FORM.names.records("host"))
+        link = self._around.link(server, process_id, listings=("query",), members=members)
         return cast("Items", link)
 
     def close(self) -> None:

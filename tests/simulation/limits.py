@@ -1,8 +1,9 @@
 """What must hold for the whole of a story, in trouble too: limits in time and in number.
 
 A range may be without a reader for as long as its owner takes to expire and another host to
-notice; each host that is lost meanwhile may have been the next to take it. That counts only
-while some host could have read it all the time: it ran, was connected, and so was the store.
+notice; a host that joins meanwhile may be the one to take it, and has seen no owner yet; each
+host that is lost meanwhile may have been the next. That counts only while some host could have
+read it all the time: it was a member, was connected, and so was the store.
 
 No host asks or writes in a loop: each thing it does has an interval, or a change as its reason.
 """
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from .world import World
 
 _LOOK = 5.0
-LONGEST_UNREAD = 75.0
-"""An expiration, one more in which a host waits for its own name, and some looks at leases."""
+LONGEST_UNREAD = 45.0
+"""An expiration, and some looks at leases."""
+WITH_JOINS = 30.0
+"""The expiration of owners for whoever joins meanwhile."""
 EACH_LOSS = 45.0
 """An expiration, and the looks until it is noticed."""
 
@@ -39,6 +42,7 @@ class UnreadWatch:
         self._unread: dict[RangeId, float] = {}
         self._able: dict[str, float] = {}
         self._losses: list[float] = []
+        self._joins: list[float] = []
 
     def look(
         self,
@@ -53,6 +57,7 @@ class UnreadWatch:
         """
         now_able = {*able, *others}
         self._losses += [now for x in self._able if x not in now_able]
+        self._joins += [now for x in now_able if x not in self._able]
         self._able = {x: self._able.get(x, now) for x in now_able}
         self._unread = {x: self._unread.get(x, now) for x in unread}
         if not able:
@@ -61,7 +66,8 @@ class UnreadWatch:
         for range_id, since in self._unread.items():
             begin = max(since, since_when)
             lost = sum(x > begin for x in self._losses)
-            if now - begin > LONGEST_UNREAD + EACH_LOSS * lost:
+            joined = any(x > begin for x in self._joins)
+            if now - begin > LONGEST_UNREAD + WITH_JOINS * joined + EACH_LOSS * lost:
                 raise Violation(
                     f"nobody has read {range_id} for {now - since:.0f} s, and for "
                     f"{now - begin:.0f} s of them a host could have; {lost} were lost meanwhile"
@@ -120,8 +126,9 @@ class Limits:
     def _look(self) -> None:
         world = self._world
         able, others = {}, set[str]()
-        if world.weather == Weather():
-            able = {x.id: x.name for x in world.processes.values() if not x.task.done()}
+        if world.weather == Weather() and not world.troubles.lagging:
+            hosts = [x for x in world.processes.values() if not x.task.done()]
+            able = {x.id: x.name for x in hosts if x.host.health.joined}
             able = {x: y for x, y in able.items() if self._is_well(x)}
             others = {x for x in world.neighbours.ids if self._is_well(x)}
         readers = {*able.values(), *world.stopping, *(x.split("/")[0] for x in others)}

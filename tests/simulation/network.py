@@ -5,12 +5,13 @@ frozen, killed, or has lost its patience, and may take effect long after that.
 """
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from random import Random
 from typing import Any
 
@@ -19,10 +20,13 @@ from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.listing import ListedFleet
 
 _SNAPSHOTS = 8
-_WRITES = frozenset(
-    {"create", "replace", "acquire", "checkpoint", "write", "delete"}
-    | {"put_member", "list_fleet", "remove_member", "patch", "patch_whole"}
+_OF_ONE_RECORD = frozenset(
+    {"create", "replace", "acquire", "checkpoint", "write", "delete", "patch", "patch_whole"}
 )
+_WRITES = _OF_ONE_RECORD | {"put_member", "list_fleet", "remove_member"}
+LATENCY = 0.002
+_LONGEST_LAG = 5.0
+"""Seconds. What waits for a replica that may lag waits for twice as long."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,52 +61,105 @@ class Weather:
 _FINE = Weather()
 
 
-class Replicas:
-    """What one store has answered to reads, for replicas that lag behind.
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """What one record was, from the write of that number to ``until``."""
 
-    Answers are numbered, so that a client never reads what is older than its own last write
-    or read: a session, as clients of Cosmos DB have it.
+    number: int
+    record: Any
+    until: float = inf
+
+
+class Replicas:
+    """What the records of one store were lately, for replicas that lag behind.
+
+    Each write of a record makes a state of it, with a number. A client is shown none that is
+    older than its own last write of the record that was answered, or than what it was shown of
+    it last: a session, as clients of Cosmos DB have it, where each record lies in a partition
+    of its own. What others have written since it may be shown or not. Nothing is remembered
+    until replicas lag for the first time.
     """
 
     def __init__(self) -> None:
-        self._answers: dict[str, deque[tuple[int, Any]]] = defaultdict(
-            lambda: deque(maxlen=_SNAPSHOTS)
-        )
-        self.number = 0
+        self._states: dict[str, deque[_State]] = {}
+        self._number = 0
 
-    def remember(self, key: str, answer: Any) -> int:
-        self.number += 1
-        self._answers[key].append((self.number, answer))
-        return self.number
+    def remembers(self, key: str) -> bool:
+        return key in self._states
 
-    def since(self, key: str, number: int) -> list[tuple[int, Any]]:
-        return [x for x in self._answers[key] if x[0] >= number]
+    def newest(self, key: str) -> int:
+        """Return the number of the state that a record is in, as far as it is known."""
+        states = self._states.get(key)
+        return states[-1].number if states else 0
+
+    def written(self, key: str, before: Any, after: Any, now: float) -> None:
+        """Take in a write of a record, which may have changed nothing."""
+        if before == after:
+            return
+        states = self._states.setdefault(key, deque(maxlen=_SNAPSHOTS))
+        if not states or states[-1].record != before:  # written while nothing lagged
+            states.clear()
+            states.append(_State(number=self._next(), record=before))
+        states[-1].until = now
+        states.append(_State(number=self._next(), record=after))
+
+    def shown(self, key: str, session: int, now: float) -> list[tuple[int, Any]]:
+        """Return what a client may be shown of a record, with numbers, the newest last."""
+        return [
+            (x.number, x.record)
+            for x in self._states.get(key, ())
+            if x.number >= session and x.until > now - _LONGEST_LAG
+        ]
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
 
 
 class Server:
     """One store and what it remembers of its past, for listings that lag behind."""
 
-    def __init__(self, store: object, replicas: Replicas | None = None) -> None:
+    def __init__(self, store: Any, replicas: Replicas | None = None) -> None:
         self.store = store
         self.past: dict[str, deque[Any]] = {}
         self.replicas = replicas or Replicas()
+        self.held: Any = None
+        """The members that a replica shows which stands still."""
 
     def remember(self, name: str, answer: Any) -> None:
         self.past.setdefault(name, deque(maxlen=_SNAPSHOTS)).append(answer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Request:
+    """``on_answer`` is called when an answer of the store has reached the client."""
+
     name: str
     method: "partial[Any]"
     weather: Weather
     answer: "asyncio.Future[Any]"
+    on_answer: Callable[[], None] = lambda: None
+
+    @property
+    def key(self) -> str | None:
+        """The one record that it reads or writes; ``None`` for what is about several."""
+        args = self.method.args
+        one = self.name in _OF_ONE_RECORD or (self.name == "read" and len(args) == 1)
+        return _key_of(args) if one else None
 
     def resolve(self, result: object) -> None:
         if not self.answer.done():
+            self.on_answer()
             self.answer.set_result(result)
 
+    def refuse(self, error: Exception) -> None:
+        """Raise what the store has answered."""
+        if not self.answer.done():
+            self.on_answer()
+            self.answer.set_exception(error)
+
     def reject(self, error: Exception) -> None:
+        """Raise that no answer came."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -110,25 +167,48 @@ class _Request:
         self.answer.cancel()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """What the way of one process to a server is like, whatever the weather.
+
+    ``latency`` is how long a message takes, in seconds. ``stale_reads`` is the least that the
+    weather has of it. With ``lags`` its listings of members come from a replica that stands
+    still. ``comes_late`` says how much later a request arrives that got stuck; ``None`` for
+    never. ``on_stale`` is told of each read that was answered from the past.
+    """
+
+    down: Callable[[], bool]
+    on_call: Callable[[str], None] = lambda _: None
+    latency: float = LATENCY
+    stale_reads: Callable[[], float] = lambda: 0.0
+    lags: Callable[[], bool] = lambda: False
+    comes_late: Callable[[str], float | None] = lambda _: None
+    on_stale: Callable[[], None] = lambda: None
+
+
 class Link:
-    """One host's way to one server: every method of the store, with weather in between."""
+    """One host's way to one server: every method of the store, with weather in between.
+
+    ``listings`` are the calls that list what there is, and ``members`` is the ``listing`` of
+    them that lists members.
+    """
 
     def __init__(
         self,
         server: Server,
         weather: Weather,
         random: Random,
+        way: Way,
         *,
-        down: Callable[[], bool],
-        on_call: Callable[[str], None] = lambda _: None,
         listings: tuple[str, ...] = ("list", "members"),
+        members: str = "members",
     ) -> None:
         self._server = server
         self._weather = weather
         self._random = random
-        self._down = down
-        self._on_call = on_call
+        self._way = way
         self._listings = listings
+        self._members = members
         self._session: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -141,7 +221,7 @@ class Link:
     async def _call(
         self, name: str, method: Callable[..., Any], *args: Any, **more: Any
     ) -> Any:
-        self._on_call(name)
+        self._way.on_call(name)
         request = _Request(
             name=name,
             method=partial(method, *args, **more),
@@ -153,32 +233,45 @@ class Link:
 
     def _arrive(self, request: _Request) -> None:
         chance, weather = self._random.random, request.weather
-        if self._down() or chance() < weather.stall:
+        if self._way.down():
             return  # no answer, ever
-        if chance() < weather.throttle:
+        if chance() < weather.stall:
+            self._stuck(request)
+        elif chance() < weather.throttle:
             request.reject(self._unavailable("throttled", retry_after=chance() * 3))
         elif chance() < weather.fail_before:
             request.reject(self._unavailable("lost on its way there"))
         elif weather.repeat and request.name in _WRITES and chance() < weather.repeat:
             with suppress(Exception):
-                _at_once(request.method())
+                self._perform(request)
             self._travel(weather, self._serve, request)
         else:
             self._serve(request)
 
+    def _stuck(self, request: _Request) -> None:
+        """Give no answer; but what was asked may be done long after it was given up."""
+        seconds = self._way.comes_late(request.name)
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(seconds, self._serve, request, context=Context())
+
     def _serve(self, request: _Request) -> None:
         weather = request.weather
         try:
-            result = _at_once(request.method())
+            result = self._perform(request)
         except Exception as error:  # noqa: BLE001 - carried to the caller
-            self._travel(weather, request.reject, error)
+            self._in_session(request, None)
+            self._travel(weather, request.refuse, error)
             return
         if request.name in self._listings:
-            result = self._perhaps_stale(f"{request.name} {request.method.keywords}", result)
+            name = listing(request.name, **request.method.keywords)
+            result = self._perhaps_stale(name, result)
+            if name == self._members:
+                result = self._perhaps_held(result)
         if isinstance(result, ListedFleet):
             members = self._perhaps_stale(request.name, result.members)
-            result = replace(result, members=members)
-        result = self._in_session(weather, request.name, request.method.args, result)
+            result = replace(result, members=self._perhaps_held(members))
+        result = self._in_session(request, result)
         if self._random.random() < weather.fail_after:
             self._travel(weather, request.reject, self._unavailable("lost on its way back"))
         elif weather.give_up and self._random.random() < weather.give_up:
@@ -193,25 +286,43 @@ class Link:
     def _travel(self, weather: Weather, then: Callable[..., None], what: Any) -> None:
         """Go on after a while, in nobody's context: it is not frozen with the host."""
         slow = self._random.random() < weather.slow
-        delay = self._random.uniform(0.5, 14.0) if slow else 0.002
+        delay = self._random.uniform(0.5, 14.0) if slow else self._way.latency
         asyncio.get_running_loop().call_later(delay, then, what, context=Context())
 
-    def _in_session(
-        self, weather: Weather, name: str, args: tuple[Any, ...], result: Any
-    ) -> Any:
+    def _perform(self, request: _Request) -> Any:
+        """Do what is asked; while replicas lag, remember what it has made of the record."""
+        server, key = self._server, request.key
+        if key is None or request.name == "read" or not self._stale_reads(self._weather):
+            return _at_once(request.method())
+        before = _at_once(server.store.read(key))
+        try:
+            return _at_once(request.method())
+        finally:
+            now = asyncio.get_running_loop().time()
+            server.replicas.written(key, before, _at_once(server.store.read(key)), now)
+
+    def _in_session(self, request: _Request, result: Any) -> Any:
         """Answer a read from a replica that lags behind, but not behind this client."""
-        replicas = self._server.replicas
-        if name in _WRITES:
-            self._session[_key_of(args)] = replicas.number + 1
-        if name != "read" or len(args) != 1:
+        key, replicas = request.key, self._server.replicas
+        stale_reads = self._stale_reads(request.weather)
+        if key is None or not (stale_reads or replicas.remembers(key)):
             return result
-        key = _key_of(args)
-        replicas.remember(key, result)
-        if not weather.stale_reads or self._random.random() >= weather.stale_reads:
-            return result
-        answers = replicas.since(key, self._session.get(key, 0))
-        self._session[key], stale = self._random.choice(answers)
-        return stale
+        number = replicas.newest(key)
+        if request.name == "read" and stale_reads and self._random.random() < stale_reads:
+            now = asyncio.get_running_loop().time()
+            shown = replicas.shown(key, self._session.get(key, 0), now)
+            if len(shown) > 1:
+                number, result = self._random.choice(shown)
+                if number != replicas.newest(key):
+                    self._way.on_stale()
+        request.on_answer = partial(self._saw, key, number)
+        return result
+
+    def _stale_reads(self, weather: Weather) -> float:
+        return max(weather.stale_reads, self._way.stale_reads())
+
+    def _saw(self, key: str, number: int) -> None:
+        self._session[key] = max(number, self._session.get(key, 0))
 
     def _perhaps_stale(self, name: str, result: Any) -> Any:
         """Answer from the past, or torn: some of it from the past, some from now."""
@@ -226,6 +337,15 @@ class Link:
             for before, now in zip(old, result, strict=False)
         ]
 
+    def _perhaps_held(self, members: Any) -> Any:
+        """Show members as they were when the replica that is asked stood still."""
+        server = self._server
+        if not self._way.lags():
+            server.held = None
+        elif server.held is None:
+            server.held = members
+        return members if server.held is None else server.held
+
     def _unavailable(self, reason: str, retry_after: float | None = None) -> Exception:
         return ContainerUnavailable(reason, retry_after)
 
@@ -233,6 +353,11 @@ class Link:
 class FeedLink(Link):
     def _unavailable(self, reason: str, retry_after: float | None = None) -> Exception:
         return FeedUnavailable(reason, retry_after)
+
+
+def listing(call: str, **arguments: object) -> str:
+    """Return the name of what a call lists with these arguments."""
+    return f"{call} {arguments}" if arguments else call
 
 
 def _key_of(args: tuple[Any, ...]) -> str:

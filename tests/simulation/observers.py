@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from changefeed.feeds.feed import Change
+from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.dead_letters.letter import DeadLetter
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
+from changefeed.observers.error_text import kind_of
 from changefeed.observers.observer import CloseReason, Context
 
 from .checkers import Call, Checker, Violation
@@ -56,6 +57,22 @@ HARD_ERRORS: Final[Sequence[Callable[[], BaseException]]] = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stubborn:
+    """Raises one error at every call that is about a range, or a key."""
+
+    error: Callable[[], BaseException]
+    range_id: RangeId | None
+    key: str | None
+
+    def strikes(self, range_id: RangeId, changes: Sequence[Change]) -> bool:
+        return range_id == self.range_id or any(x.key == self.key for x in changes)
+
+    def __str__(self) -> str:
+        where = f"range {self.range_id}" if self.key is None else f"key {self.key}"
+        return f"{kind_of(self.error())} at every call on {where}"
+
+
 @dataclass(slots=True, kw_only=True)
 class Moods:
     """How observers are, as probabilities for one call. Times are in seconds.
@@ -70,11 +87,13 @@ class Moods:
     blocks: float = 0.0
     late: float = 0.0
     poison: bool = False
+    stubborn: Stubborn | None = None
     errors: Sequence[Callable[[], BaseException]] = ERRORS[:1]
 
     def calm(self) -> None:
         self.raises = self.hangs = self.blocks = self.late = 0.0
         self.poison = False
+        self.stubborn = None
 
 
 class CheckedLetters(MemoryDeadLetters):
@@ -95,7 +114,8 @@ class CheckedLetters(MemoryDeadLetters):
 
 class SimulatedObserver:
     """One observer of ``process``. ``check`` keeps the first violation that a claim raises;
-    ``block`` lets nothing of the process run for some seconds.
+    ``block`` lets nothing of the process run for some seconds. With ``stops_range`` one that
+    has failed for good is the last to be called until an operator resumes its range.
     """
 
     def __init__(
@@ -107,6 +127,7 @@ class SimulatedObserver:
         *,
         check: Callable[[Callable[[], None]], None],
         block: Callable[[float], None],
+        stops_range: bool,
     ) -> None:
         self._process = process
         self._moods = moods
@@ -114,6 +135,8 @@ class SimulatedObserver:
         self._random = random
         self._check = check
         self._block = block
+        self._stops_range = stops_range
+        self._raised: BaseException | None = None
         self._closed = False
 
     async def open(self, context: Context) -> None:
@@ -133,20 +156,35 @@ class SimulatedObserver:
                 await asyncio.sleep(chance() * 120)
             if moods.blocks and chance() < moods.blocks:
                 self._block(chance() * 45)
-            if chance() < moods.raises:
-                raise self._error()
-            if moods.poison and any(int(x.body) % _POISON == 0 for x in changes):
-                raise ValueError("a change that no attempt helps")
+            self._fail(call.range_id, changes)
             self._check(lambda: self._checker.finished(changes))
+        except BaseException as error:
+            self._raised = error
+            raise
+        else:
+            self._raised = None
         finally:
             self._checker.ended(call)
         if moods.manual:
             await self._acknowledge(context, list(changes))
 
     async def close(self, context: Context, reason: CloseReason) -> None:
-        del context, reason
         self._closed = True
+        if self._stops_range and reason is CloseReason.FAILED:
+            call = Call(process=self._process, range_id=context.range.id, epoch=context.epoch)
+            without_memory = isinstance(self._raised, MemoryError)
+            self._checker.failed_for_good(call, without_memory=without_memory)
         await asyncio.sleep(0.01)
+
+    def _fail(self, range_id: RangeId, changes: Sequence[Change]) -> None:
+        """Raise what the mood says for these changes, if anything."""
+        moods = self._moods
+        if self._random.random() < moods.raises:
+            raise self._error()
+        if moods.stubborn is not None and moods.stubborn.strikes(range_id, changes):
+            raise moods.stubborn.error()
+        if moods.poison and any(int(x.body) % _POISON == 0 for x in changes):
+            raise ValueError("a change that no attempt helps")
 
     def _error(self) -> BaseException:
         errors = self._moods.errors

@@ -1,13 +1,13 @@
 """What people do to a fleet from outside: with our commands, or with their own hands."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange
+from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.host.parts.leased_feed import LeasedFeed
 from changefeed.host.parts.merging import merge
@@ -65,8 +65,13 @@ class Operators:
         with suppress(ContainerUnavailable, LeaseConflict):
             await pause(container, chosen, "an operator says so")
         await asyncio.sleep(self._random.uniform(1, 60))
+        await self.resume(chosen)
+
+    async def resume(self, chosen: Collection[RangeId] | None) -> None:
+        """Resume some ranges, or all, and again until that worked."""
+        container = self.container()
         while True:
-            world.tell(f"resume {chosen or 'everything'}")
+            self._world.tell(f"resume {chosen or 'everything'}")
             try:
                 await resume(container, chosen)
             except (ContainerUnavailable, LeaseConflict):

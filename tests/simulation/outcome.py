@@ -13,4 +13,5 @@ class Outcome:
     events: int
     deliveries: int
     duplicates: int
+    stale_reads: int
     story: list[str] = field(default_factory=list)

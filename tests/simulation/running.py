@@ -24,6 +24,7 @@ def simulate(
     mixed: bool = False,
     renewal: Kind | None = None,
     splits: bool = False,
+    troubled: bool = False,
 ) -> Outcome:
     """Live through one seed, from a fresh loop to its end."""
     global_random.seed(seed)  # libraries draw from it
@@ -38,6 +39,7 @@ def simulate(
                 wild=wild,
                 mixed=mixed,
                 splits=splits,
+                troubled=troubled,
                 renewal=renewal,
             )
             return loop.run_until_complete(_bounded(world, after))

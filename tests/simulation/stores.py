@@ -19,7 +19,7 @@ from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stores import CheckpointStore, OwnershipStore
 
 from .checkers import Checker
-from .network import Link, Replicas, Server, Weather
+from .network import LATENCY, Link, Replicas, Server, Way, Weather
 
 StoreKind = Literal["memory", "sqlite", "cosmos"]
 _WRITES = ("create", "replace", "acquire", "checkpoint", "write")
@@ -29,7 +29,8 @@ _WRITES = ("create", "replace", "acquire", "checkpoint", "write")
 class Surroundings:
     """What the stores of a world know of it. Processes are named by their ids.
 
-    ``created`` is told of each new lease, ``called`` of each call.
+    ``created`` is told of each new lease, ``called`` of each call; the rest is as a ``Way``
+    has it.
     """
 
     weather: Weather
@@ -38,18 +39,25 @@ class Surroundings:
     created: Callable[[str, FeedRange], None]
     is_down: Callable[[str], bool]
     called: Callable[[str, str], None]
+    latency: float = LATENCY
+    stale_reads: Callable[[], float] = lambda: 0.0
+    lags: Callable[[str], bool] = lambda _: False
+    comes_late: Callable[[str], float | None] = lambda _: None
+    on_stale: Callable[[], None] = lambda: None
 
     def link(
         self, server: Server, process_id: str, kind: type[Link] = Link, **more: Any
     ) -> Link:
-        return kind(
-            server,
-            self.weather,
-            self.random,
+        way = Way(
             down=partial(self.is_down, process_id),
             on_call=partial(self.called, process_id),
-            **more,
+            latency=self.latency,
+            stale_reads=self.stale_reads,
+            lags=partial(self.lags, process_id),
+            comes_late=self.comes_late,
+            on_stale=self.on_stale,
         )
+        return kind(server, self.weather, self.random, way, **more)
 
 
 class Stores(Protocol):

@@ -211,6 +211,60 @@ def test_a_change_may_not_come_before_an_earlier_one_of_its_key() -> None:
         checker.began(call_of(taken), found[1:])
 
 
+def test_an_observer_that_failed_for_good_begins_no_more_under_its_epoch() -> None:
+    checker, taken, found = watched(1)
+    checker.failed_for_good(call_of(taken), without_memory=False)
+    with pytest.raises(Violation, match="its observer has failed for good"):
+        checker.began(call_of(taken), found)
+    with pytest.raises(Violation, match="as its observer has failed, and it is not paused"):
+        checker.stored(taken, taken.released(), "a/1")
+    checker.stored(taken, taken.released().paused_because("it failed"), "a/1")
+
+
+def test_a_range_that_was_stopped_and_resumed_may_be_taken_by_the_host_that_stopped_it() -> (
+    None
+):
+    checker, taken, _ = watched(1)
+    checker.failed_for_good(call_of(taken), without_memory=False)
+    paused = taken.released().paused_because("it failed")
+    checker.stored(taken, paused, "a/1")
+    edited = replace(paused, owner=HostName("absent"), incarnation=Incarnation("absent-1"))
+    checker.stored(paused, edited, OPERATOR)
+    resumed = edited.paused_because(None)
+    checker.stored(edited, resumed, OPERATOR)
+    checker.stored(resumed, resumed.taken_by(HostName("a"), Incarnation("a/1")), "a/1")
+
+
+def test_what_failed_for_want_of_memory_is_left_to_any_host() -> None:
+    checker, taken, found = watched(1)
+    checker.failed_for_good(call_of(taken), without_memory=False)  # one of several keys
+    checker.failed_for_good(call_of(taken), without_memory=True)
+    checker.began(call_of(taken), found)
+    checker.ended(call_of(taken))
+    checker.stored(taken, taken.released(), "a/1")
+
+
+@pytest.mark.parametrize("writer", [OPERATOR, "b/1"])
+def test_only_an_operator_resumes_what_is_paused(writer: str) -> None:
+    checker, taken, _ = watched(1)
+    paused = taken.released().paused_because("a person says so")
+    checker.stored(taken, paused, "a/1")
+    resumed = paused.paused_because(None)
+    if writer == OPERATOR:
+        checker.stored(paused, resumed, writer)
+        return
+    with pytest.raises(Violation, match="b/1 resumed r1: a person says so"):
+        checker.stored(paused, resumed, writer)
+
+
+def test_no_host_takes_what_is_paused() -> None:
+    checker, taken, _ = watched(1)
+    paused = taken.released().paused_because("a person says so")
+    checker.stored(taken, paused, "a/1")
+    with pytest.raises(Violation, match="b/1 took r1, which is paused"):
+        checker.stored(paused, paused.taken_by(HostName("b"), Incarnation("b/1")), "b/1")
+
+
 def test_a_lease_may_not_be_given_up_in_a_call_of_its_owner() -> None:
     checker, taken, found = watched(1)
     checker.began(call_of(taken), found)

@@ -41,6 +41,7 @@ from .settings import choose_settings
 from .sources import CosmosSource, FeedKind, MemorySource, Source
 from .sqlite_file import SqliteStores
 from .stores import MemoryStores, StoreKind, Stores, Surroundings
+from .troubles import Troubles
 
 _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
     "memory": MemoryStores,
@@ -57,7 +58,8 @@ class World:
     ones know people who interfere, odd observers, and worse networks; ``mixed`` ones know
     hosts of another kind, which share the leases in Cosmos DB as long as clocks are right;
     in those that have ``splits``, people split and merge ranges that the feed has not. Hosts
-    do that by themselves in some of those whose feed reads parts, as the loads have it.
+    do that by themselves in some of those whose feed reads parts, as the loads have it. What
+    ``troubled`` ones have beside their events is said of ``Troubles``.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class World:
         mixed: bool = False,
         renewal: Kind | None = None,
         splits: bool = False,
+        troubled: bool = False,
     ) -> None:
         self.random = random = Random(seed)
         self.splits = splits
@@ -78,8 +81,10 @@ class World:
         self.wild = wild
         self.mixed = mixed
         self.graceful = random.random() < 0.2 and not mixed
-        manual = random.random() < 0.25
-        self.moods = Moods(pace=random.choice([0.0, 0.005, 0.05]), manual=manual)
+        self.troubles = Troubles(seed, troubled=troubled, wild=wild, graceful=self.graceful)
+        manual = random.random() < 0.25 or self.troubles.acknowledges
+        pace = random.choice([0.0, 0.005, 0.05])
+        self.moods = Moods(pace=pace, manual=manual, late=self.troubles.late)
         self.classic = not self.graceful and random.random() < 0.1
         large = wild and random.random() < 0.025
         self._most_hosts = _MANY_HOSTS if large else _HOSTS
@@ -102,20 +107,15 @@ class World:
         self.story: list[str] = []
         self.calls: Counter[tuple[str, str]] = Counter()
         """How often each process has called what."""
+        self.stale_reads = 0
+        """How many reads were answered with what was so before."""
         self._written = 0
         self._violation: Violation | None = None
         self.down: set[str] = set()
         self.stopping: set[str] = set()
         self._faults = Faults(self)
         self.operators = Operators(self)
-        self._around = Surroundings(
-            weather=self.weather,
-            random=random,
-            checker=self.checker,
-            created=self._faults.created,
-            is_down=self.down.__contains__,
-            called=self._count,
-        )
+        self._around = self._surroundings()
         self.stores: Stores = _STORES[leases](self._around)
         self.neighbours = Neighbours(self)
         self._limits = Limits(self)
@@ -123,14 +123,37 @@ class World:
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
-        if splits:
-            aside = Random(f"parallelism {seed}")  # without a draw: seeds keep their stories
-            self._parts["feed"]["parallelism"] = aside.choice([1, 1, 4, 9])
-        in_log = feed == "memory" and wild and not splits
-        if isinstance(self.source.reader(), ReadsParts) and not mixed and not in_log:
-            aside = Random(f"split hot {seed}")
-            self._parts["leases"]["split_hot"] = aside.random() < _SPLIT_HOT
+        self._choose_more_settings()
         self.checker.most_unstored = cast("int", self._parts["observer"]["max_unacknowledged"])
+
+    def _surroundings(self) -> Surroundings:
+        troubles = self.troubles
+        return Surroundings(
+            weather=self.weather,
+            random=self.random,
+            checker=self.checker,
+            created=self._faults.created,
+            is_down=self.down.__contains__,
+            called=self._count,
+            latency=troubles.latency,
+            stale_reads=lambda: troubles.stale_reads,
+            lags=troubles.lagging.__contains__,
+            comes_late=troubles.comes_late,
+            on_stale=self._was_stale,
+        )
+
+    def _choose_more_settings(self) -> None:
+        """Choose without a draw of the world's own: seeds keep their stories."""
+        if self.troubles.reopens_at_once:
+            again = {"reopen_delay": 0.001, "on_failure": "retry", "concurrency": 4}
+            self._parts["observer"] |= again
+        if self.splits:
+            aside = Random(f"parallelism {self.seed}")
+            self._parts["feed"]["parallelism"] = aside.choice([1, 1, 4, 9])
+        in_log = self.feed == "memory" and self.wild and not self.splits
+        if isinstance(self.source.reader(), ReadsParts) and not self.mixed and not in_log:
+            aside = Random(f"split hot {self.seed}")
+            self._parts["leases"]["split_hot"] = aside.random() < _SPLIT_HOT
 
     @property
     def lease_settings(self) -> LeaseSettings:
@@ -218,6 +241,7 @@ class World:
                 self.random,
                 check=self.check,
                 block=partial(self._faults.block, process_id),
+                stops_range=self._parts["observer"].get("on_failure") == "stop-range",
             ),
             own.observer,
             HostEvents(HostName(name)),
@@ -242,7 +266,10 @@ class World:
         return host
 
     def feed_of(self, process_id: str) -> Feed:
-        server = Server(self.source.reader())
+        reader = self.source.reader()
+        if self.troubles.refuses:
+            reader = self.troubles.refusals.through(reader, process_id, self.checker)
+        server = Server(reader)
         return cast("Feed", self._around.link(server, process_id, FeedLink))
 
     def connect(self, process_id: str) -> LeaseContainer:
@@ -251,6 +278,9 @@ class World:
     def _count(self, process_id: str, name: str) -> None:
         self.calls[process_id, name] += 1
         self._limits.called(process_id)
+
+    def _was_stale(self) -> None:
+        self.stale_reads += 1
 
     @property
     def loop(self) -> FreezingLoop:
@@ -274,6 +304,15 @@ class World:
         process.context.run(process.host.stop)
         await self._end_of(process)
         self.stopping.discard(process.name)
+        if self.graceful:
+            await self._check_left(process)
+
+    async def _check_left(self, process: Process) -> None:
+        """Where nothing fails, a host that stops gives up its leases and its requests."""
+        leases = await self.stores.records.list()
+        left = [x.range_id for x in leases if process.name in (x.owner, x.next_owner)]
+        if left and process.name not in self.processes:
+            raise Violation(f"{process.id} has stopped, and its name is on {left}")
 
     async def _end_of(self, process: Process) -> None:
         with suppress(NameTaken, ObserverExhausted, StopIncomplete):
@@ -286,11 +325,14 @@ class World:
         """Append in bursts, now more, now less."""
         while True:
             for _ in range(self.random.choice([0, 1, 5, 40])):
-                key = f"k{self.random.randrange(_KEYS)}"
+                key = self.some_key(self.random)
                 self._written += 1
                 self.source.append(key, self._written)
                 self.checker.appended(key, self._written)
             await asyncio.sleep(self.random.uniform(0.2, 4.0))
+
+    def some_key(self, random: Random) -> str:
+        return f"k{random.randrange(_KEYS)}"
 
     def somebody(self) -> Process | None:
         return self.random.choice([*self.processes.values()]) if self.processes else None
@@ -376,6 +418,7 @@ class World:
             events=self.checker.events,
             deliveries=self.checker.deliveries,
             duplicates=self.checker.duplicates,
+            stale_reads=self.stale_reads,
             story=self.story,
         )
 
@@ -392,7 +435,7 @@ class World:
             self.neighbours.start("n0")
         writing = asyncio.create_task(self.write())
         watching = asyncio.create_task(self._limits.watch())
-        events = set[asyncio.Task[None]]()
+        events = {asyncio.create_task(self.troubles.run(self))}
         for _ in range(self.random.randrange(3, 12)):
             await asyncio.sleep(self.random.choice([0.5, 3.0, 15.0, 40.0]))
             event = asyncio.create_task(cast("Any", self.event()))
@@ -412,7 +455,10 @@ class World:
         self.weather.clear()
         self.moods.calm()
         self.loads.calm()
+        self.troubles.calm()
+        ending = asyncio.create_task(self.troubles.end(self))
         await self._ending.settle_down()
+        await ending
 
     async def start_what_ended(self) -> None:
         """Start anew what was refused or gave up, as whoever supervises it would."""

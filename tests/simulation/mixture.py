@@ -1,0 +1,78 @@
+"""The worlds that seeds are lived through in, one after the other.
+
+Two of three are over the feed in memory, the third over one whose ranges come and go as those
+of Cosmos DB; every second world is wild; half of them keep their leases in memory, a quarter
+each in documents of Cosmos DB and in SQLite. In two of 38 hosts of another kind share the
+leases, as the .NET change feed processor does, and in twelve people split and merge ranges that
+the feed has not. Hosts split hot ranges by themselves where the seed says so and the feed reads
+parts. All these come twice: without troubles, and troubled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from .outcome import Outcome
+from .renewals import Kind
+from .running import simulate
+from .sources import FeedKind
+from .stores import StoreKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldKind:
+    """What worlds are made of, beside their seeds."""
+
+    feed: FeedKind = "memory"
+    leases: StoreKind = "memory"
+    wild: bool = False
+    mixed: bool = False
+    renewal: Kind | None = None
+    splits: bool = False
+    troubled: bool = False
+
+    def live(self, seed: int) -> Outcome:
+        return simulate(
+            seed,
+            self.feed,
+            self.leases,
+            wild=self.wild,
+            mixed=self.mixed,
+            renewal=self.renewal,
+            splits=self.splits,
+            troubled=self.troubled,
+        )
+
+    @property
+    def flags(self) -> str:
+        wild = "--wild" if self.wild else "--calm"
+        mixed = " --mixed" if self.mixed else ""
+        renewal = f" --renewal={self.renewal}" if self.renewal else ""
+        splits = " --splits" if self.splits else ""
+        troubled = " --troubled" if self.troubled else ""
+        stores = f"--feed={self.feed} --leases={self.leases}"
+        return f"{stores} {wild}{mixed}{splits}{renewal}{troubled}"
+
+
+_FEEDS: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
+_LEASES: Final[Sequence[StoreKind]] = ("memory", "memory", "cosmos", "sqlite")
+_WORLDS = [
+    WorldKind(feed=feed, leases=leases, wild=wild)
+    for leases in _LEASES
+    for wild in (True, False)
+    for feed in _FEEDS
+]
+_MIXED = [WorldKind(feed="cosmos", leases="cosmos", wild=x, mixed=True) for x in (True, False)]
+_SPLIT_WORLDS: Final[Sequence[tuple[FeedKind, bool]]] = (
+    ("cosmos", True),
+    ("cosmos", False),
+    ("memory", False),
+    ("memory", True),
+)
+_SPLITS = [
+    WorldKind(feed=feed, leases=leases, wild=wild, splits=True)
+    for leases in ("memory", "cosmos", "sqlite")
+    for feed, wild in _SPLIT_WORLDS
+]
+_WITHOUT_TROUBLES = [*_WORLDS, *_MIXED, *_SPLITS]
+MIXTURE = [*_WITHOUT_TROUBLES, *(replace(x, troubled=True) for x in _WITHOUT_TROUBLES)]

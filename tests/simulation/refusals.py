@@ -1,0 +1,88 @@
+"""A feed that refuses to read some range for a while: damaged, garbled, or not there.
+
+Whoever reads it must pause it, and go on with the others. What the feed does not know may be
+known to it in a moment: that is waited for first.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused, RangeUnknown
+from changefeed.feeds.feed import Continuation, Page, RangeId
+from changefeed.leases.lease import Lease
+
+from .checkers import Call, Checker, Violation
+
+KINDS: Final[Mapping[str, Callable[[RangeId], FeedError]]] = {
+    "damaged": lambda x: RangeDamaged(x, f"a block of {x} is damaged"),
+    "garbled": lambda x: RangeRefused(x, f"the position in {x} is none of this feed"),
+    "unknown": RangeUnknown,
+}
+_KNOWN_AFTER: Final = 45.0
+"""Seconds in which a host has found out that a range is unknown for good."""
+
+
+class Refusals:
+    """What is refused now, and which owners were told so."""
+
+    def __init__(self) -> None:
+        self._refused: dict[RangeId, Callable[[RangeId], FeedError]] = {}
+        self._told: dict[Call, float] = {}
+
+    def refuse(self, range_id: RangeId, kind: str) -> None:
+        self._refused[range_id] = KINDS[kind]
+
+    def mend(self, range_id: RangeId) -> None:
+        del self._refused[range_id]
+        self._told.clear()
+
+    def through(self, reader: object, process: str, checker: Checker) -> object:
+        """Return the feed as ``process`` reads it."""
+        return _RefusingReader(reader, process, checker, self)
+
+    def look(self, range_id: RangeId) -> None:
+        """Raise what the feed says of a range that it refuses."""
+        refused = self._refused.get(range_id)
+        if refused is not None:
+            raise refused(range_id)
+
+    def told(self, process: str, lease: Lease | None) -> None:
+        """A process could not read the range of a lease on, which it may own."""
+        if lease is not None and process.startswith(f"{lease.owner}/"):
+            call = Call(process=process, range_id=lease.range_id, epoch=lease.epoch)
+            self._told.setdefault(call, asyncio.get_running_loop().time())
+
+    def check_paused(self, checker: Checker) -> None:
+        """Raise ``Violation`` for a range that its owner was told about, and reads on."""
+        now = asyncio.get_running_loop().time()
+        for call, since in self._told.items():
+            lease = checker.leases.get(call.range_id)
+            unpaused = lease is not None and lease.epoch == call.epoch and not lease.paused
+            if unpaused and now - since > _KNOWN_AFTER and not checker.is_under_way(call):
+                raise Violation(f"{call}: the feed refuses the range, and it is not paused")
+
+
+class _RefusingReader:
+    def __init__(self, reader: Any, process: str, checker: Checker, refusals: Refusals) -> None:
+        self._reader = reader
+        self._process = process
+        self._checker = checker
+        self._refusals = refusals
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
+        try:
+            self._refusals.look(range_id)
+        except FeedError:
+            self._refusals.told(self._process, self._checker.leases.get(range_id))
+            raise
+        page: Page = await self._reader.read(range_id, after, limit)
+        return page
+
+    async def lag(self, range_id: RangeId, after: Continuation) -> int:
+        self._refusals.look(range_id)
+        lag: int = await self._reader.lag(range_id, after)
+        return lag

@@ -1,0 +1,151 @@
+"""What a troubled world has beside its events: it lasts, or comes while these go on.
+
+Each is chosen by a draw of its own. Events happen once and are over; what is here makes a
+seed look where they hardly ever meet: an observer that raises the same at every call, a
+replica that stands still, a store that is far away, a range that the feed refuses.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from changefeed.feeds.feed import RangeId
+
+from .checkers import Violation
+from .network import LATENCY
+from .observers import ERRORS, HARD_ERRORS, Stubborn
+from .refusals import KINDS, Refusals
+
+if TYPE_CHECKING:
+    from .process import Process
+    from .world import World
+
+T = TypeVar("T")
+_STALE = 0.3  # of the reads in a world whose replicas lag
+_SOONER = 60.0  # seconds of a calm in which what the feed refuses must be paused
+
+
+class Troubles:
+    """Those of one world. One that is not ``troubled`` has none."""
+
+    def __init__(self, seed: int, *, troubled: bool, wild: bool, graceful: bool) -> None:
+        self._random = random = Random(f"troubles {seed}")
+        self._wild = wild
+        rough = troubled and not graceful
+        self.stale_reads = _STALE if rough and wild and random.random() < 0.6 else 0.0
+        """How many of the reads of single records are answered from a replica that lags."""
+        far = troubled and random.random() < 0.3
+        self.latency = random.choice([0.05, 0.3]) if far else LATENCY
+        """How long a message to a store takes."""
+        self._creates_late = rough and wild and random.random() < 0.4
+        self.reopens_at_once = rough and random.random() < 0.3
+        """Whether an observer that gave up, as one of several keys, is opened again at once."""
+        self.late = random.choice([0.3, 1.5]) if troubled and graceful else 0.0
+        """How long acknowledgements may take where nothing may be repeated."""
+        self.acknowledges = troubled and graceful and random.random() < 0.5
+        """Whether observers say themselves what is done."""
+        self.lagging = set[str]()
+        """The processes that see the members of the fleet as they were."""
+        self.refusals = Refusals()
+        self._lasting: RangeId | None = None
+        self._chosen = self._choose() if rough else []
+
+    def _choose(self) -> "list[Callable[[World], Awaitable[None]]]":
+        happen: list[tuple[Callable[[World], Awaitable[None]], float]] = [
+            (self.stubborn_observer, 0.5),
+            (self.lagging_members, 0.4),
+            (self.refusal, 0.3),
+        ]
+        return [x for x, share in happen if self._random.random() < share]
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the feed will refuse a range."""
+        return self.refusal in self._chosen
+
+    def comes_late(self, name: str) -> float | None:
+        """Return how much later a request arrives that got stuck; ``None`` for never."""
+        if not self._creates_late or name != "create":
+            return None
+        return self._random.uniform(15, 120)
+
+    async def run(self, world: "World") -> None:
+        """Let each of them happen at some time."""
+        async with asyncio.TaskGroup() as group:
+            for trouble in self._chosen:
+                delay = self._random.uniform(0, 60)
+                group.create_task(self._later(delay, trouble, world))
+
+    async def _later(
+        self, delay: float, trouble: "Callable[[World], Awaitable[None]]", world: "World"
+    ) -> None:
+        await asyncio.sleep(delay)
+        await trouble(world)
+
+    async def stubborn_observer(self, world: "World") -> None:
+        """Let the observers of one range, or one key, raise one error at every call."""
+        random = self._random
+        errors = [*ERRORS, *HARD_ERRORS] if self._wild else ERRORS[:1]
+        error = random.choice([x for x in errors if x is not MemoryError])  # it ends hosts
+        one_range = random.random() < 0.7
+        world.moods.stubborn = Stubborn(
+            error=error,
+            range_id=self._some_range(world) if one_range else None,
+            key=None if one_range else world.some_key(random),
+        )
+        world.tell(f"observers: {world.moods.stubborn}")
+        await asyncio.sleep(random.uniform(10, 60))
+        world.moods.stubborn = None
+
+    async def lagging_members(self, world: "World") -> None:
+        """Let one host see records of members as they are now, for a while."""
+        process = self._some_process(world)
+        if process is None:
+            return
+        world.tell(f"members stand still for {process.id}")
+        self.lagging.add(process.id)
+        await asyncio.sleep(self._random.choice([20.0, 45.0, 75.0]))
+        self.lagging.discard(process.id)
+        world.tell(f"members move again for {process.id}")
+
+    async def refusal(self, world: "World") -> None:
+        """Let the feed refuse a range until it is mended, and an operator resume that."""
+        range_id = self._some_range(world)
+        if world.mixed or range_id is None:
+            return  # hosts of another kind know no pauses
+        kind = self._random.choice([*KINDS])
+        world.tell(f"the feed refuses {range_id}: {kind}")
+        self.refusals.refuse(range_id, kind)
+        if self._random.random() < 0.5:
+            self._lasting = range_id
+            return
+        await asyncio.sleep(self._random.choice([5.0, 20.0, 50.0]))
+        await self._mend(world, range_id)
+
+    def calm(self) -> None:
+        self.stale_reads = 0.0
+
+    async def end(self, world: "World") -> None:
+        """What lasts until everything else works again: see that it is paused, and mend it."""
+        if self._lasting is not None:
+            await asyncio.sleep(_SOONER)
+            with suppress(Violation):  # it is kept
+                world.check(lambda: self.refusals.check_paused(world.checker))
+            await self._mend(world, self._lasting)
+
+    async def _mend(self, world: "World", range_id: RangeId) -> None:
+        self.refusals.mend(range_id)
+        world.tell(f"the feed reads {range_id} again")
+        await world.operators.resume([range_id])
+
+    def _some_range(self, world: "World") -> RangeId | None:
+        leases = world.checker.leases.values()
+        return self._some(sorted(x.range_id for x in leases if x.epoch and not x.ended))
+
+    def _some_process(self, world: "World") -> "Process | None":
+        return self._some([*world.processes.values()])
+
+    def _some(self, found: Sequence[T]) -> T | None:
+        return self._random.choice(found) if found else None
