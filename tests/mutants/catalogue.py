@@ -24,6 +24,7 @@ from .of_planning import PLANNING
 from .of_signals import SIGNALS
 from .of_stops import STOPS
 from .of_stores import STORES
+from .of_troubles import TROUBLES
 
 MUTANTS = (
     *HOLDING,
@@ -50,4 +51,5 @@ MUTANTS = (
     *CALLS,
     *STOPS,
     *COMMANDS,
+    *TROUBLES,
 )

@@ -116,6 +116,40 @@ def test_nothing_is_lost_either_beside_them_in_a_wild_world(seed: int) -> None:
     simulate(seed, "cosmos", "cosmos", mixed=True, wild=True)
 
 
+# What lasts while other things come and go. Each notices a break of hosts that has hardly a
+# chance to show in other worlds (``tests/mutants/of_troubles.py`` has them).
+TROUBLED = {
+    0: "a range that the feed refuses is paused, and no host takes it",
+    10: "an observer that has failed for good, and is to stop its range, is called no more",
+    114: "an observer that is opened again at once begins where the last one was stored",
+}
+
+
+@pytest.mark.parametrize("seed", TROUBLED, ids="seed-{}".format)
+def test_nothing_is_lost_whatever_lasts_meanwhile(seed: int) -> None:
+    simulate(seed, wild=True, troubled=True)
+
+
+def test_nothing_is_read_twice_where_a_host_sees_the_members_of_the_fleet_as_they_were() -> (
+    None
+):
+    outcome = simulate(13, wild=True, troubled=True, renewal="host")
+    assert any("members stand still" in x for x in outcome.story)
+
+
+# Where nothing fails, and acknowledgements take their time.
+TROUBLED_AND_GRACEFUL = {
+    18: "what is acknowledged late is waited for before a lease is handed over",
+    198: "a host that stops leaves no request",
+}
+
+
+@pytest.mark.parametrize("seed", TROUBLED_AND_GRACEFUL, ids="seed-{}".format)
+def test_nothing_is_repeated_or_left_over_where_acknowledgements_are_late(seed: int) -> None:
+    outcome = simulate(seed, troubled=True)
+    assert outcome.duplicates == 0
+
+
 def test_nothing_is_lost_where_ownership_is_forgotten() -> None:
     outcome = simulate(6, wild=True)
     assert any("ownership is forgotten" in x for x in outcome.story)
