@@ -76,7 +76,8 @@ def _one(seed: int, kind: WorldKind) -> None:
     _out.print("\n".join(outcome.story), markup=False)
     _out.print(
         f"seed {seed} holds: {outcome.events:,} events, "
-        f"{outcome.deliveries:,} deliveries, {outcome.duplicates:,} duplicates"
+        f"{outcome.deliveries:,} deliveries, {outcome.duplicates:,} duplicates, "
+        f"{outcome.stale_reads:,} stale reads"
     )
 
 
