@@ -5,7 +5,7 @@ known to it in a moment: that is waited for first.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused, RangeUnknown
@@ -53,13 +53,17 @@ class Refusals:
             call = Call(process=process, range_id=lease.range_id, epoch=lease.epoch)
             self._told.setdefault(call, asyncio.get_running_loop().time())
 
-    def check_paused(self, checker: Checker) -> None:
-        """Raise ``Violation`` for a range that its owner was told about, and reads on."""
+    def check_paused(self, checker: Checker, running: Collection[str]) -> None:
+        """Raise ``Violation`` for a range that its owner was told about, and keeps, though it
+        is one of the processes that are ``running``.
+        """
         now = asyncio.get_running_loop().time()
         for call, since in self._told.items():
             lease = checker.leases.get(call.range_id)
-            unpaused = lease is not None and lease.epoch == call.epoch and not lease.paused
-            if unpaused and now - since > _KNOWN_AFTER and not checker.is_under_way(call):
+            if lease is None or lease.epoch != call.epoch or lease.owner is None:
+                continue
+            kept = call.process in running and not lease.paused
+            if kept and now - since > _KNOWN_AFTER and not checker.is_under_way(call):
                 raise Violation(f"{call}: the feed refuses the range, and it is not paused")
 
 

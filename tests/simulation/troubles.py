@@ -132,7 +132,8 @@ class Troubles:
         if self._lasting is not None:
             await asyncio.sleep(_SOONER)
             with suppress(Violation):  # it is kept
-                world.check(lambda: self.refusals.check_paused(world.checker))
+                running = {x.id for x in world.processes.values() if not x.task.done()}
+                world.check(lambda: self.refusals.check_paused(world.checker, running))
             await self._mend(world, self._lasting)
 
     async def _mend(self, world: "World", range_id: RangeId) -> None:
