@@ -141,13 +141,12 @@ def rendered(
     """Return the snapshot as tables, with what needs attention below; with ``rates``, in
     changes a second, a column for them.
     """
-    lag = [x.lag for x in seen.leases if x.lag is not None]
     states = Counter(state_of(x) for x in seen.leases)
     noted = [f"{states[x]} {x}" for x in ("without owner", "paused", "ended") if states[x]]
     leases = f"{len(seen.leases)} leases" + (f" ({', '.join(noted)})" if noted else "")
     summary = (
         f"{len(seen.members)} members, {leases}, "
-        f"{sum(lag):,} changes behind in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
+        f"{_behind(seen)} in {seen.feed}, {seen.at:%Y-%m-%d %H:%M:%S} UTC"
     )
     shown = view.of(seen.leases, rates or {})
     hidden = [Text(f"{len(shown)} of {len(seen.leases)} leases are shown")]
@@ -165,6 +164,16 @@ def rendered(
         Text(caption, style="dim"),
         *map(_note, noted_problems(seen.problems)),
     )
+
+
+def _behind(seen: Snapshot) -> str:
+    """Say how far the fleet is behind. Of a range that the feed says nothing of, or that has
+    no position yet, that is not known.
+    """
+    known = [x.lag for x in seen.leases if x.lag is not None]
+    if len(known) == sum(not x.ended for x in seen.leases):
+        return f"{sum(known):,} changes behind"
+    return f"at least {sum(known):,} changes behind" if known else "behind by an unknown number"
 
 
 def noted_problems(problems: Sequence[Problem]) -> list[tuple[Problem, Sequence[str]]]:

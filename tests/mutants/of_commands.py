@@ -378,4 +378,12 @@ COMMANDS = (
         rule=0,
         tests=("tests/unit/leases/test_sqlite.py",),
     ),
+    Mutant(
+        name="a fleet whose lag is not known is 0 changes behind",
+        file="cli/status.py",
+        before="if len(known) == sum(not x.ended for x in seen.leases):",
+        after="if known or seen.leases:",
+        rule=0,
+        tests=("tests/unit/cli/io/test_lease_view.py",),
+    ),
 )

@@ -72,6 +72,26 @@ def test_what_is_left_out_is_said_and_rates_have_a_column() -> None:
     assert "r3" not in out.getvalue()
 
 
+ENDED = replace(lease("r4", None, None, None), ended=True)
+
+
+@pytest.mark.parametrize(
+    ("leases", "behind"),
+    [
+        ([], "0 changes behind"),
+        ([*LEASES[:2], ENDED], "75 changes behind"),
+        (LEASES, "at least 80 changes behind"),
+        ([LEASES[2], ENDED], "behind by an unknown number"),
+    ],
+)
+def test_a_lag_that_is_not_known_is_not_called_none(
+    leases: list[LeaseStatus], behind: str
+) -> None:
+    out = StringIO()
+    Console(file=out, width=200).print(rendered(snapshot(leases)))
+    assert f", {behind} in " in out.getvalue()
+
+
 async def test_a_rate_is_what_was_checkpointed_between_two_looks() -> None:
     feed = MemoryFeed(3)
     for n in range(300):
