@@ -27,12 +27,12 @@ def prepare_streams() -> None:
 
 
 def output_was_closed() -> bool:
-    """Whether nobody can have what goes to standard output."""
+    """Whether standard output was closed when the process began."""
     return 1 in _closed
 
 
 def write_error(text: str) -> None:
-    """Write to standard error; where nobody can have it, to nothing."""
+    """Write to standard error; where that takes nothing, write nothing."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

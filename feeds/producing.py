@@ -61,7 +61,7 @@ def log_directory(address: str | Path) -> Path:
     """Return the directory that ``eventlog:DIRECTORY``, or a plain path, names.
 
     Raise ``FeedRefused`` for text that looks like another address: a log would be made in a
-    directory of that name, and nobody would read it. A directory that is there is no mistake,
+    directory of that name, and no host would read it. A directory that is there is no mistake,
     but where two slashes follow.
     """
     if isinstance(address, Path):

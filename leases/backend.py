@@ -42,7 +42,7 @@ class LeaseBackend:
     that cannot be one, else on entering the block. A container that is not there is created
     only where ``options.create`` says so, unless creating it costs nothing: then ``exists``
     lets commands that only look refuse to make one. ``locating`` are the options of an
-    address that say where its leases are, and not how they are reached; all, unless told.
+    address that say where its leases are, and not how they are reached; by default all are.
     ``absolute`` makes a place independent of the working directory.
     """
 

@@ -3,7 +3,7 @@
 The text of an exception may be anything. Its ``__str__`` may raise, now or the next time. It
 may be of megabytes, which to log, or to look through character by character, would hold up the
 event loop until leases are lost. And it may hold what no log, database or terminal takes: half
-of a surrogate pair, NUL, control characters. So whoever shows or keeps a text has it from
+of a surrogate pair, NUL, control characters. So what shows or keeps a text takes it from
 here: cut, and with an escape for what is not plain.
 
 Limits: the text is made whole before it is cut, by the user's own code.

@@ -1,4 +1,4 @@
-"""What a call raised that no one waits for any more: the log is told, and no one else."""
+"""What a call raised that no task waits for any more: it goes to the log."""
 
 from typing import Protocol
 

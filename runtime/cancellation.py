@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class CancelledByClient(Exception):
-    """Something that was called has cancelled the call: nobody had asked for that."""
+    """Something that was called has cancelled the call, which was not asked for."""
 
 
 @contextmanager

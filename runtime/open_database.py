@@ -7,9 +7,9 @@ notice: it trusts what it has read, and its next checkpoint mixes both files. Wh
 itself holds shows that: who made it, and a count that never goes down.
 
 The same holds for the two files beside it, ``-wal`` and ``-shm``: the log of writes, and its
-index, through which connections know of each other. Whoever opens the database once they are
-gone makes new ones, and neither sees nor waits for those that go on in the old. SQLite itself
-removes them only with the last connection, and empties the log in its place.
+index, through which connections know of each other. A process that opens the database once
+they are gone makes new ones, and neither sees nor waits for those that go on in the old. SQLite
+itself removes them only with the last connection, and empties the log in its place.
 
 Limits: a copy that is as far as the file was when it was last looked at is not distinguished
 from it. The look goes past the log of writes, so it sees what SQLite has copied into the file.

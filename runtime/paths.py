@@ -9,8 +9,8 @@ from changefeed.runtime.errors import UserError
 def expanded(place: str | Path, refuse: Callable[[str], Exception] = UserError) -> Path:
     """Return a path with the home directory for the ``~`` or ``~USER`` that it begins with.
 
-    Raise what ``refuse`` makes of a text where nobody has such a home: in a container, say,
-    whose user has none.
+    Raise what ``refuse`` makes of a text where there is no such home, as in a container whose
+    user has none.
     """
     try:
         return Path(place).expanduser()

@@ -1,7 +1,7 @@
 """Several calls at the same time, none of which goes on when one has failed.
 
-What ``asyncio.gather`` leaves running then is bounded by nobody's timeout, and what it holds, a
-lock or a connection, is lacked by whoever asks again. A ``TaskGroup`` leaves nothing running;
+What ``asyncio.gather`` leaves running then is bounded by no timeout, and what it holds, a
+lock or a connection, is missing to the next that asks. A ``TaskGroup`` leaves nothing running;
 but up to Python 3.12 a failure in it leaves a request to cancel in the task around it, which
 ``keep_cancellation`` cannot tell from one of the caller's.
 """

@@ -1,8 +1,8 @@
-"""What commands say of what they change. That nobody can have it stops none of the work.
+"""What commands say of what they change. Output that cannot be written stops none of the work.
 
 Where standard output is full, or its reader has gone, what is left of it goes to standard
-error, and the command ends as its work does: who runs it again for what was only not
-printed would do it twice. Commands that only look fail instead, as there is nothing else.
+error, and the command ends as its work does: run again for what was only not printed, it
+would do it twice. Commands that only look fail instead, as there is nothing else.
 """
 
 import sys

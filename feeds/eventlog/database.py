@@ -35,7 +35,7 @@ it outlives a killed process, but a loss of power may take the last appends, and
 
 _MARKS = "SELECT identity, broker, (SELECT sum(last) FROM partitions) FROM log"
 _OPEN_LOG = "PRAGMA data_version"
-"""Reads, so that SQLite opens the log of writes: from then on nobody else removes it."""
+"""Reads, so that SQLite opens the log of writes: from then on no other process removes it."""
 
 
 _AS_THEY_ARE = (bytes,)  # a text is not read as bytes in base64

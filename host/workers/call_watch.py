@@ -6,9 +6,9 @@ several: an observer that fails and is tried again is failing, not stuck. While 
 waits for its turn, nothing is under way.
 
 What was given and is not acknowledged has a time of its own, across calls and the waits
-between them. It counts from when the call returned that gave the oldest of it, and anew each
+between them. It counts from when the call returned that gave the oldest of it, and again each
 time the oldest is acknowledged: acknowledgements that are late and keep coming are progress.
-It counts anew after an attempt that failed, too. While it counts there is one timer for all
+It begins again after an attempt that failed, too. While it counts there is one timer for all
 batches, which looks at the newest beginning when it is due.
 
 Limits: nothing is ended here; ``observer.timeout`` ends calls, and nothing ends the other. Of
@@ -78,7 +78,7 @@ class CallWatch:
             self._count_anew()
 
     def acknowledged(self, *, left: bool) -> None:
-        """Count anew, or no more if nothing is left: the oldest was acknowledged."""
+        """Count from now, or no more if nothing is left: the oldest was acknowledged."""
         if self._unacknowledged_since is None:
             return
         self._over("acknowledgement")

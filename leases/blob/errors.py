@@ -44,7 +44,7 @@ def translate_errors(where: str) -> Iterator[None]:
 
 
 def check_answer(where: str, response: Any) -> None:
-    """Raise ``ContainerUnavailable`` for a success that no storage account has told of.
+    """Raise ``ContainerUnavailable`` for a success that no storage account has reported.
 
     Not ``ContainerRefused``: a proxy may answer so for a while, and a host that runs would
     end for it. The client would read the page of a web server as a blob without content.

@@ -5,7 +5,7 @@ isolated and put aside like any other: ``SystemExit`` of a library that calls ``
 ``KeyboardInterrupt``, ``GeneratorExit``, the panics of extensions in Rust, and a
 ``CancelledError`` that comes from the user's own tasks. So are our own errors, which mean
 something else where we raise them: an observer may call our clients, and raise what it likes.
-Nobody outside has to look at an object of the user's, which may not even let itself be printed.
+No other layer has to look at an object of the user's, which may not even let itself be printed.
 
 Each call is made in a task of its own. A cancellation from outside that task is ours; if it
 ends cancelled without one, that is the observer's doing: ``asyncio.current_task().cancel()``,
