@@ -1,4 +1,4 @@
-"""Commands whose output nobody takes do what they were asked for, and say so elsewhere."""
+"""Commands whose output is not read do what they were asked for, and say so elsewhere."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ SAID = "changefeed: standard output: Broken pipe. What it does not take is said 
 
 @contextmanager
 def unread() -> Iterator[int]:
-    """A pipe that nobody reads."""
+    """A pipe that no process reads."""
     read, write = os.pipe()
     os.close(read)
     try:

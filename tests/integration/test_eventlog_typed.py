@@ -218,7 +218,7 @@ async def test_blocks_without_checksums_that_do_not_fit_are_not_sealed(
 async def test_of_a_catalog_with_random_damage_only_what_was_written_is_delivered(
     path: Path, tmp_path: Path, seed: int
 ) -> None:
-    """No lie, and no other error, wherever the byte is."""
+    """No lie, and no other error, at any byte."""
 
     async def everything(home: Path) -> dict[RangeId, list[Change]]:
         async with EventLog.open(home) as log:

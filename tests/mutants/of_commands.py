@@ -80,7 +80,7 @@ COMMANDS = (
         ),
     ),
     Mutant(
-        name="a question that nobody can answer is asked all the same",
+        name="a question is asked of a standard input that is closed",
         file="cli/io/standard_input.py",
         before='        typer.echo(f"{question} There is no input to answer with: see --yes")\n'
         "        return False\n",
@@ -97,7 +97,7 @@ COMMANDS = (
         tests=(_INPUT,),
     ),
     Mutant(
-        name="a command that nobody reads of leaves its work half done",
+        name="a command whose output is not read leaves its work half done",
         file="cli/io/report.py",
         before="    except OSError as error:\n        print_error(",
         after="    except ZeroDivisionError as error:\n        print_error(",
@@ -113,7 +113,7 @@ COMMANDS = (
         tests=(f"{_UNREAD}::test_all_ranges_are_moved_though_nobody_reads_of_the_first",),
     ),
     Mutant(
-        name="positions that nobody has got were saved",
+        name="positions that were not written were saved",
         file="cli/io/report.py",
         before="    if output_was_closed():\n",
         after="    if False:\n",
@@ -169,7 +169,7 @@ COMMANDS = (
         tests=(f"{_HOSTILE}::test_ctrl_c_is_no_exception_as_long_as_modules_are_imported",),
     ),
     Mutant(
-        name="Python itself tells of an output that is full",
+        name="Python itself reports an output that is full",
         file="cli/__init__.py",
         before="        leave(sys.stdout)\n",
         after="",
@@ -177,7 +177,7 @@ COMMANDS = (
         tests=(f"{_HOSTILE}::test_a_full_output_is_said_in_one_line",),
     ),
     Mutant(
-        name="an output that is full is told of twice",
+        name="an output that is full is reported twice",
         file="cli/exit_codes.py",
         before="    leave_full_output()\n",
         after="",

@@ -938,7 +938,7 @@ FLEET = (
         tests=(_ROUNDS,),
     ),
     Mutant(
-        name="an observer is told that its paused range is handed over",
+        name="an observer hears that its paused range is handed over",
         file="host/balancing/rebalance.py",
         before="CloseReason.PAUSED if paused else CloseReason.HANDED_OVER",
         after="CloseReason.HANDED_OVER",

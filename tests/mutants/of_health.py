@@ -83,7 +83,7 @@ HEALTH = (
         tests=(_TROUBLE,),
     ),
     Mutant(
-        name="what is given anew puts off when the oldest is overdue",
+        name="what is given later puts off when the oldest is overdue",
         file="host/workers/call_watch.py",
         before="        if self._unacknowledged_since is None:\n            self._count_anew()",
         after="        self._count_anew()",
@@ -107,7 +107,7 @@ HEALTH = (
         tests=(_TROUBLE,),
     ),
     Mutant(
-        name="after an attempt that failed nobody waits for what is not acknowledged",
+        name="after an attempt that failed what is not acknowledged is not waited for",
         file="host/workers/call_watch.py",
         before="is not None:\n            self._count_anew()",
         after="is not None:\n            pass",

@@ -52,7 +52,7 @@ PAGE = (
         tests=(_ACTIONS,),
     ),
     Mutant(
-        name="letters of earlier versions are nobody's",
+        name="letters of earlier versions belong to no observer",
         file="host/operations/letters.py",
         before='    own = [x for x in letters if x.observer in ("", observer)]\n',
         after="    own = [x for x in letters if x.observer == observer]\n",

@@ -50,7 +50,7 @@ STOPS = (
         tests=(_DRAIN,),
     ),
     Mutant(
-        name="an observer is not told that its range is drained",
+        name="an observer does not hear that its range is drained",
         file="host/workers/delivery.py",
         before="        self._context.announce_handover()\n",
         after="",

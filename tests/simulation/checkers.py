@@ -345,7 +345,7 @@ class Checker:
             self._taken[range_id] = after.epoch - 1  # stamps made it look older
 
     def _given_up(self, before: Lease, after: Lease, writer: str) -> None:
-        """A lease is its owner's no more, whoever has written that."""
+        """A lease is its owner's no more, whichever process has written that."""
         range_id = before.range_id
         own = Call(process=writer, range_id=range_id, epoch=before.epoch)
         of_owner = before.incarnation is not None and writer.startswith(f"{before.owner}/")

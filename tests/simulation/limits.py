@@ -27,7 +27,7 @@ _LOOK = 5.0
 LONGEST_UNREAD = 45.0
 """An expiration, and some looks at leases."""
 WITH_JOINS = 30.0
-"""The expiration of owners for whoever joins meanwhile."""
+"""The expiration of owners, for hosts that join meanwhile."""
 EACH_LOSS = 45.0
 """An expiration, and the looks until it is noticed."""
 

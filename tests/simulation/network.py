@@ -174,7 +174,7 @@ class Way:
     ``latency`` is how long a message takes, in seconds. ``stale_reads`` is the least that the
     weather has of it. With ``lags`` its listings of members come from a replica that stands
     still. ``comes_late`` says how much later a request arrives that got stuck; ``None`` for
-    never. ``on_stale`` is told of each read that was answered from the past.
+    never. ``on_stale`` is called for each read that was answered from the past.
     """
 
     down: Callable[[], bool]

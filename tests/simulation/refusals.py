@@ -1,6 +1,6 @@
 """A feed that refuses to read some range for a while: damaged, garbled, or not there.
 
-Whoever reads it must pause it, and go on with the others. What the feed does not know may be
+Its owner must pause it, and go on with the others. What the feed does not know may be
 known to it in a moment: that is waited for first.
 """
 
@@ -24,18 +24,18 @@ _KNOWN_AFTER: Final = 45.0
 
 
 class Refusals:
-    """What is refused now, and which owners were told so."""
+    """What is refused now, and which owners have heard so."""
 
     def __init__(self) -> None:
         self._refused: dict[RangeId, Callable[[RangeId], FeedError]] = {}
-        self._told: dict[Call, float] = {}
+        self._heard: dict[Call, float] = {}
 
     def refuse(self, range_id: RangeId, kind: str) -> None:
         self._refused[range_id] = KINDS[kind]
 
     def mend(self, range_id: RangeId) -> None:
         del self._refused[range_id]
-        self._told.clear()
+        self._heard.clear()
 
     def through(self, reader: object, process: str, checker: Checker) -> object:
         """Return the feed as ``process`` reads it."""
@@ -47,18 +47,18 @@ class Refusals:
         if refused is not None:
             raise refused(range_id)
 
-    def told(self, process: str, lease: Lease | None) -> None:
+    def heard(self, process: str, lease: Lease | None) -> None:
         """A process could not read the range of a lease on, which it may own."""
         if lease is not None and process.startswith(f"{lease.owner}/"):
             call = Call(process=process, range_id=lease.range_id, epoch=lease.epoch)
-            self._told.setdefault(call, asyncio.get_running_loop().time())
+            self._heard.setdefault(call, asyncio.get_running_loop().time())
 
     def check_paused(self, checker: Checker, running: Collection[str]) -> None:
-        """Raise ``Violation`` for a range that its owner was told about, and keeps, though it
+        """Raise ``Violation`` for a range that its owner has heard about, and keeps, though it
         is one of the processes that are ``running``.
         """
         now = asyncio.get_running_loop().time()
-        for call, since in self._told.items():
+        for call, since in self._heard.items():
             lease = checker.leases.get(call.range_id)
             if lease is None or lease.epoch != call.epoch or lease.owner is None:
                 continue
@@ -81,7 +81,7 @@ class _RefusingReader:
         try:
             self._refusals.look(range_id)
         except FeedError:
-            self._refusals.told(self._process, self._checker.leases.get(range_id))
+            self._refusals.heard(self._process, self._checker.leases.get(range_id))
             raise
         page: Page = await self._reader.read(range_id, after, limit)
         return page

@@ -29,7 +29,7 @@ _WRITES = ("create", "replace", "acquire", "checkpoint", "write")
 class Surroundings:
     """What the stores of a world know of it. Processes are named by their ids.
 
-    ``created`` is told of each new lease, ``called`` of each call; the rest is as a ``Way``
+    ``created`` is called for each new lease, ``called`` of each call; the rest is as a ``Way``
     has it.
     """
 

@@ -1,4 +1,4 @@
-"""The command that is printed for a seed tells its story, in whatever world it was."""
+"""The command that is printed for a seed lives through the same story, in any world."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""What the children of ``changefeed hosts`` are told, and what ends them."""
+"""What the children of ``changefeed hosts`` are given, and what ends them."""
 
 import asyncio
 import os

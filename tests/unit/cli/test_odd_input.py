@@ -1,4 +1,4 @@
-"""What nobody means to type: a message and an exit code, and never a traceback."""
+"""What is only typed by mistake: a message and an exit code, and never a traceback."""
 
 from collections.abc import Sequence
 from pathlib import Path

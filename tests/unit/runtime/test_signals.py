@@ -1,4 +1,4 @@
-"""What asks a process to stop is passed on, and what it was told to ignore stays ignored."""
+"""What asks a process to stop is passed on, and what it ignored before stays ignored."""
 
 import asyncio
 import os

@@ -99,16 +99,16 @@ async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take()
 
 
 class Slow(Handed):
-    """Takes eight seconds, and notes what it is told of a drain by then."""
+    """Takes eight seconds, and notes what it has heard of a drain by then."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[bool] = []
+        self.heard: list[bool] = []
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         await super().process(context, changes)
         await asyncio.sleep(8)
-        self.told.append(context.handing_over)
+        self.heard.append(context.handing_over)
 
 
 async def test_a_stop_gives_an_observer_more_time_than_a_handoff_may_take() -> None:
@@ -118,7 +118,7 @@ async def test_a_stop_gives_an_observer_more_time_than_a_handoff_may_take() -> N
         running.start("a")
         await asyncio.sleep(3)
         await running.stop("a")
-        assert len(observer.told) == 1
+        assert len(observer.heard) == 1
         assert (await the_lease(container)).continuation == "5"
 
 
@@ -130,7 +130,7 @@ async def test_an_observer_in_mid_call_is_told_that_nothing_more_will_come() -> 
         feed.append("late")
         await asyncio.sleep(5)
         await running.stop("a")
-        assert observer.told == [False, True]
+        assert observer.heard == [False, True]
 
 
 async def test_a_close_that_hangs_holds_a_stop_up_for_ten_seconds() -> None:

@@ -105,7 +105,7 @@ async def test_a_process_that_was_frozen_between_two_attempts_does_not_call_agai
     async with fleet(feed, container, lambda: observer, parts) as running:
         running.start("a", container=proxied(container, cable))
         await asyncio.sleep(1)
-        cable.out = True  # else it might renew first: nobody else has taken the lease
+        cable.out = True  # else it might renew first: no other host has taken the lease
         cast("VirtualTimeLoop", asyncio.get_running_loop()).skip(60)
         await asyncio.sleep(1)
         cable.out = False
@@ -143,7 +143,7 @@ async def test_a_process_that_was_frozen_between_two_attempts_to_open_does_not_o
     async with fleet(feed, container, OpensLate, parts) as running:
         running.start("a", container=proxied(container, cable))
         await asyncio.sleep(1)
-        cable.out = True  # else it might renew first: nobody else has taken the lease
+        cable.out = True  # else it might renew first: no other host has taken the lease
         cast("VirtualTimeLoop", asyncio.get_running_loop()).skip(60)
         await asyncio.sleep(1)
         cable.out = False

@@ -140,7 +140,7 @@ async def test_the_deadline_of_a_caller_is_no_failure_of_the_observer() -> None:
 
 
 class Calling:
-    """Does with each batch what it is told."""
+    """Does with each batch what it was made for."""
 
     def __init__(self, *calls: Callable[[], Awaitable[None]]) -> None:
         self._calls = list(calls)
