@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
@@ -95,7 +96,9 @@ class Membership:
     async def join(self) -> None:
         """Write our record. Raise ``NameTaken`` if a living process has the name."""
         stood_still: object = None
-        while True:
+        for attempt in count(1):
+            if attempt > _TRIES:  # listings that lag behind show the same for a while
+                await asyncio.sleep(_PAUSE * self._interval)
             stored = await self._retrier.call("join", self._stored)
             if stored is not None and not self._may_take_over(stored):
                 if stored.sign_of_life != stood_still:  # else others wrote it, for the dead

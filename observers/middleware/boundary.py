@@ -11,7 +11,8 @@ Each call is made in a task of its own. A cancellation from outside that task is
 ends cancelled without one, that is the observer's doing: ``asyncio.current_task().cancel()``,
 a library that cancels to end a wait, what a ``TaskGroup`` leaves behind. Ours are passed on,
 each of them, and the call is waited for until it has ended. What it makes of them is no
-success: it may have swallowed one with its work half done.
+success: it may have swallowed one with its work half done. But a call that had returned when
+we were cancelled, as after the process was stopped for a while, has done its work.
 
 Limits: what is bound to a task does not last from one call to the next, as a cancel scope of
 anyio or a context variable. A task that the user's code starts by itself is not called from
@@ -47,12 +48,16 @@ class ErrorBoundary:
 
 
 async def _contained(call: Callable[[], Awaitable[None]]) -> None:
+    cancel_later = _cancellation_kept()
     task = asyncio.create_task(_raising(call))
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
+            if cancelled is None and _has_returned(task):
+                cancel_later()
+                return
             cancelled = error
             task.cancel()
     if cancelled is not None:
@@ -62,6 +67,25 @@ async def _contained(call: Callable[[], Awaitable[None]]) -> None:
         task.result()
     except asyncio.CancelledError as error:
         raise _raised(error) from error
+
+
+def _has_returned(task: "asyncio.Task[None]") -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _cancellation_kept() -> Callable[[], object]:
+    """Return what cancels this task again once it goes on, if it still is to be cancelled by
+    then: a timeout that is left meanwhile takes its request back.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "a coroutine is awaited in a task"
+    before = task.cancelling()
+
+    def cancel_again() -> None:
+        if task.cancelling() > before:
+            task.cancel()
+
+    return partial(loop.call_soon, cancel_again)
 
 
 async def _raising(call: Callable[[], Awaitable[None]]) -> None:

@@ -93,6 +93,14 @@ FLEET = (
         tests=(_UNREAD,),
     ),
     Mutant(
+        name="a host that joins by a listing that lags behind asks without a pause",
+        file="host/balancing/membership.py",
+        before="if attempt > _TRIES:",
+        after="if attempt < 0:",
+        rule=3,
+        tests=(f"{_MEMBERSHIP}::test_a_host_joins_a_listing_that_lags_behind_with_pauses",),
+    ),
+    Mutant(
         name="a heartbeat that is blind to another incarnation",
         file="host/balancing/membership.py",
         before="if stored is not None and stored.incarnation != self._member.incarnation:\n"

@@ -386,6 +386,30 @@ OBSERVERS = (
         tests=(_BOUNDARY,),
     ),
     Mutant(
+        name="a call that returned at the end of its time is made again",
+        file="observers/middleware/boundary.py",
+        before="if cancelled is None and _has_returned(task):",
+        after="if False:",
+        rule=11,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="a cancellation that comes when a call has returned is lost",
+        file="observers/middleware/boundary.py",
+        before="                cancel_later()\n",
+        after="",
+        rule=11,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
+        name="a timeout that was left cancels what comes behind it",
+        file="observers/middleware/boundary.py",
+        before="        if task.cancelling() > before:\n            task.cancel()\n",
+        after="        task.cancel()\n",
+        rule=11,
+        tests=(_BOUNDARY,),
+    ),
+    Mutant(
         name="the boundary is around the time limit",
         file="observers/middleware/stack.py",
         before="FencedObserver(ErrorBoundary(self.make()), gate)\n"

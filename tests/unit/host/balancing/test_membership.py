@@ -1,7 +1,7 @@
 """A host's own record: who may have a name, and what others see of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -143,6 +143,32 @@ async def test_a_namesake_that_beats_just_before_its_record_is_taken_is_watched_
 
     await membership(proxied(container, beats_first), "two").join()
     assert now() >= 2 * WATCHED
+
+
+class Lagging(MemoryLeases):
+    """Shows the members as they were, until the replica has caught up."""
+
+    shown: Sequence[Member] | None = None
+    listings = 0
+
+    async def members(self) -> Sequence[Member]:
+        self.listings += 1
+        assert self.listings < 100, "asked for again and again, without a pause"
+        return await super().members() if self.shown is None else self.shown
+
+
+@pytest.mark.parametrize("held", ["nothing", "an older record"])
+async def test_a_host_joins_a_listing_that_lags_behind_with_pauses(held: str) -> None:
+    container = Lagging()
+    if held == "an older record":
+        await membership(container, "one").join()
+    container.shown = await container.members()
+    await membership(container, "one").join()  # its process wrote on after that
+    asyncio.get_running_loop().call_later(60, setattr, container, "shown", None)
+    container.listings, began = 0, now()
+    await membership(container, "one").join()
+    assert now() - began == pytest.approx(60, abs=BEAT / 4)
+    assert container.listings <= 2 + 60 / (BEAT / 4)
 
 
 async def test_a_host_whose_own_record_was_written_unanswered_knows_it() -> None:

@@ -246,6 +246,45 @@ async def test_what_swallows_a_cancellation_of_ours_has_not_done_its_work() -> N
     assert await ended(swallows, cancelled_at=[1]) == 1
 
 
+def at_the_same_moment(seconds: float) -> tuple[asyncio.Future[None], Calling]:
+    """Return what an observer waits for, which comes just before anything else that is due."""
+    loop = asyncio.get_running_loop()
+    arrived = loop.create_future()
+    loop.call_later(seconds, arrived.set_result, None)
+
+    async def wait() -> None:
+        await arrived
+
+    return arrived, Calling(wait)
+
+
+async def test_a_call_that_has_returned_when_its_time_is_over_has_done_its_work() -> None:
+    arrived, observer = at_the_same_moment(10)
+    await TimeLimitedObserver(ErrorBoundary(observer), 10).process(CONTEXT, [])
+    assert arrived.done()
+    _, observer = at_the_same_moment(10)
+    async with asyncio.timeout(10):
+        await ErrorBoundary(observer).process(CONTEXT, [])
+    await asyncio.sleep(1)  # nothing is left of the timeout
+
+
+async def test_who_is_cancelled_when_a_call_has_returned_is_cancelled_behind_it() -> None:
+    reached: list[str] = []
+    _, observer = at_the_same_moment(10)
+
+    async def deliver() -> None:
+        await ErrorBoundary(observer).process(CONTEXT, [])
+        reached.append("counted")
+        await asyncio.sleep(0)
+        reached.append("went on")
+
+    task = asyncio.ensure_future(deliver())
+    await asyncio.sleep(10)  # it has returned, and its caller is not back yet
+    task.cancel()
+    await asyncio.wait((task,))
+    assert (task.cancelled(), reached) == (True, ["counted"])
+
+
 async def test_a_call_has_the_time_that_it_takes_to_end_and_is_cancelled_each_time() -> None:
     assert await ended(cleans_up, cancelled_at=[1]) == 11
     assert await ended(cleans_up, cancelled_at=[1, 3]) == 3
