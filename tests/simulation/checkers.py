@@ -344,12 +344,17 @@ class Checker:
         if begins and self._wrong_clocks and still >= _TWO_RENEWALS:
             self._taken[range_id] = after.epoch - 1  # stamps made it look older
 
+    def was_written(self, range_id: RangeId, *, since: float) -> bool:
+        """Whether its lease was written since then, as an owner does that has come and gone."""
+        return self._moved_at.get(range_id, since) > since
+
     def _given_up(self, before: Lease, after: Lease, writer: str) -> None:
         """A lease is its owner's no more, whichever process has written that."""
         range_id = before.range_id
         own = Call(process=writer, range_id=range_id, epoch=before.epoch)
         of_owner = before.incarnation is not None and writer.startswith(f"{before.owner}/")
-        if of_owner and self._is_stopped(own) and after.paused is None:
+        asked_for = before.next_owner is not None  # the next one finds it out
+        if of_owner and self._is_stopped(own) and after.paused is None and not asked_for:
             raise Violation(f"{own} is over as its observer has failed, and it is not paused")
         if of_owner and self.is_under_way(own):
             raise Violation(f"{writer} gave up {range_id} while {own} was under way")

@@ -93,7 +93,7 @@ def too_many_calls(
         ("ranges",): seconds + 10 + 2 * ranges,  # twice at the end of one, for its parts
         ("replace", "patch"): each + looks,
         ("acquire",): each,
-        ("create", "delete"): each,
+        ("create", "delete"): each + looks,  # with member records
         ("checkpoint", "write", "patch_whole"): observed + 2 * each,
         ("read",): 2 * observed + 10 * each,
     }
@@ -134,12 +134,15 @@ class Limits:
         readers = {*able.values(), *world.stopping, *(x.split("/")[0] for x in others)}
         readers |= self._cut_off_from_the_feed_alone()
         leases = world.checker.leases.values()
+        now = world.loop.time()
         unread = [
             x.range_id
             for x in leases
-            if x.owner not in readers and _is_open(x, [*leases] if x.range.parents else [])
+            if x.owner not in readers
+            and not world.checker.was_written(x.range_id, since=now - _LOOK)
+            and _is_open(x, [*leases] if x.range.parents else [])
         ]
-        self._watch.look(world.loop.time(), unread=unread, able=able, others=others)
+        self._watch.look(now, unread=unread, able=able, others=others)
 
     def _is_well(self, process_id: str) -> bool:
         return not (self._world.loop.is_frozen(process_id) or process_id in self._world.down)

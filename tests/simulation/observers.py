@@ -170,7 +170,7 @@ class SimulatedObserver:
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         self._closed = True
-        if self._stops_range and reason is CloseReason.FAILED:
+        if self._stops_range and reason is CloseReason.FAILED and not context.handing_over:
             call = Call(process=self._process, range_id=context.range.id, epoch=context.epoch)
             without_memory = isinstance(self._raised, MemoryError)
             self._checker.failed_for_good(call, without_memory=without_memory)
