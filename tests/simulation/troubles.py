@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _STALE = 0.3  # of the reads in a world whose replicas lag
+_IN_HAND = 40.0
+"""Seconds for which a reader that was refused may still deliver what it has, and pause then."""
 _SOONER = 60.0  # seconds of a calm in which what the feed refuses must be paused
 
 
@@ -139,6 +141,8 @@ class Troubles:
     async def _mend(self, world: "World", range_id: RangeId) -> None:
         self.refusals.mend(range_id)
         world.tell(f"the feed reads {range_id} again")
+        await world.operators.resume([range_id])
+        await asyncio.sleep(_IN_HAND)
         await world.operators.resume([range_id])
 
     def _some_range(self, world: "World") -> RangeId | None:
