@@ -268,13 +268,12 @@ class Checker:
     def _may_come_again(self, deleted: FeedRange) -> None:
         """Keys of a lease that was deleted by hand may be read again under the name of a part
         that was split or merged before, from where that was known to be. No lease is above the
-        epochs of such a part any more.
+        epochs of such a part any more, once its tombstone has gone, too.
         """
         for found in self._range.values():
             lease = self.leases.get(found.id)
-            if lease is None and found.shares_keys_with(deleted):
-                self._epoch[found.id] = 0
             if (lease is None or lease.ended) and found.shares_keys_with(deleted):
+                self._epoch[found.id] = 0
                 self._moved(found, 0)
 
     def ownership_forgotten(self) -> None:
