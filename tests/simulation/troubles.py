@@ -52,6 +52,7 @@ class Troubles:
         """The processes that see the members of the fleet as they were."""
         self.refusals = Refusals()
         self._lasting: RangeId | None = None
+        self._mended = set[RangeId]()
         self._chosen = self._choose() if rough else []
 
     def _choose(self) -> "list[Callable[[World], Awaitable[None]]]":
@@ -137,13 +138,15 @@ class Troubles:
                 running = {x.id for x in world.processes.values() if not x.task.done()}
                 world.check(lambda: self.refusals.check_paused(world.checker, running))
             await self._mend(world, self._lasting)
+        if self._mended:
+            await asyncio.sleep(_IN_HAND)
+            await world.operators.resume(sorted(self._mended))
 
     async def _mend(self, world: "World", range_id: RangeId) -> None:
         self.refusals.mend(range_id)
         world.tell(f"the feed reads {range_id} again")
         await world.operators.resume([range_id])
-        await asyncio.sleep(_IN_HAND)
-        await world.operators.resume([range_id])
+        self._mended.add(range_id)
 
     def _some_range(self, world: "World") -> RangeId | None:
         leases = world.checker.leases.values()
