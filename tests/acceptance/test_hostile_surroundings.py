@@ -114,6 +114,8 @@ def test_who_gives_no_answer_has_changed_nothing(
 WATCHED = """
 import atexit, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+
 def note(where):
     handlers = {signal.SIG_DFL: "system", signal.default_int_handler: "Python"}
     print(where, handlers[signal.getsignal(signal.SIGINT)], file=sys.stderr)
