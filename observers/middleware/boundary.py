@@ -84,6 +84,7 @@ def _cancellation_kept() -> Callable[[], object]:
     def cancel_again() -> None:
         if task.cancelling() > before:
             task.cancel()
+            task.uncancel()  # it is the same request, which a timeout counts once
 
     return partial(loop.call_soon, cancel_again)
 

@@ -268,6 +268,20 @@ async def test_a_call_that_has_returned_when_its_time_is_over_has_done_its_work(
     await asyncio.sleep(1)  # nothing is left of the timeout
 
 
+async def test_a_timeout_that_comes_when_a_call_has_returned_ends_what_comes_behind_it() -> (
+    None
+):
+    _, observer = at_the_same_moment(10)
+
+    async def deliver() -> None:
+        async with asyncio.timeout(10):
+            await ErrorBoundary(observer).process(CONTEXT, [])
+            await asyncio.sleep(1)
+
+    with pytest.raises(TimeoutError):
+        await deliver()
+
+
 async def test_who_is_cancelled_when_a_call_has_returned_is_cancelled_behind_it() -> None:
     reached: list[str] = []
     _, observer = at_the_same_moment(10)
