@@ -119,7 +119,7 @@ async def test_postgresql_that_asks_for_a_certificate_gets_one_that_it_trusts(
 async def test_postgresql_without_tls_is_refused_where_it_is_asked_for() -> None:
     with own(Postgres) as server:
         said = await refusal(f"{server.url}?sslmode=require")
-    assert "rejected SSL upgrade; switch TLS on there" in said
+    assert "rejected SSL upgrade; is it PostgreSQL? Switch TLS on there" in said
 
 
 async def test_files_that_are_missing_or_no_certificates_are_refused(tmp_path: Path) -> None:
