@@ -1,0 +1,5 @@
+"""Write the table anew: ``python -m tests.messages``."""
+
+from .catalogue import PAGE, written
+
+PAGE.write_text(written())

@@ -1,0 +1,7 @@
+"""What is said of observers."""
+
+from typing import Final
+
+from .table import Table
+
+OBSERVERS: Final = Table("Observers and dead letters")

@@ -1,0 +1,132 @@
+"""Builders: a valid value of each kind, of which a test names only what its story is about.
+
+Use them by their module: ``make.lease("r0", owner="a")``, ``make.change(3)``. A builder that a
+second file needs moves here. What a story does, or how it waits, is no builder.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
+from changefeed.feeds.feed import Change, Continuation, FeedRange, Operation, Page, RangeId
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
+from changefeed.testing.fleet import Fleet, Sections, fleet_settings
+from changefeed.testing.observers import RecordingContext
+
+settings = fleet_settings
+"""The settings of one host of a fleet: its name, and what differs from the defaults."""
+
+
+def feed_range(
+    name: str = "r0", low: str = "", high: str = "", *, parents: Iterable[str] = ()
+) -> FeedRange:
+    """Return a range; without bounds, the hashes of its keys are not known."""
+    return FeedRange(
+        id=RangeId(name), low=low, high=high, parents=tuple(RangeId(x) for x in parents)
+    )
+
+
+def lease(
+    of: str | FeedRange = "r0",
+    owner: str | None = None,
+    *,
+    at: str | None = None,
+    epoch: int | None = None,
+    parents: Iterable[str] = (),
+    **more: Any,
+) -> Lease:
+    """Return a lease of a range, given whole or by its name.
+
+    ``at`` is its checkpoint, written under ``epoch``, which is 1 for a lease that somebody owns
+    and 0 for any other. ``more`` are fields of ``Lease``.
+    """
+    found = of if isinstance(of, FeedRange) else feed_range(of, parents=parents)
+    reached = epoch if epoch is not None else int(owner is not None)
+    fields: dict[str, Any] = {"checkpoint_epoch": 0 if at is None else reached, **more}
+    return Lease(
+        range=found,
+        owner=None if owner is None else HostName(owner),
+        continuation=None if at is None else Continuation(at),
+        epoch=reached,
+        **fields,
+    )
+
+
+def checkpoint(of: str = "r0", at: str = "0", *, epoch: int = 0, **more: Any) -> Checkpoint:
+    return Checkpoint(range_id=RangeId(of), continuation=Continuation(at), epoch=epoch, **more)
+
+
+def member(name: str = "a", incarnation: str | None = None, **more: Any) -> Member:
+    """Return the record of a host; its first incarnation is ``NAME-1``."""
+    started = Incarnation(f"{name}-1" if incarnation is None else incarnation)
+    return Member(name=HostName(name), incarnation=started, **more)
+
+
+def change(
+    sequence: int = 1,
+    *,
+    key: str = "k",
+    item: str | None = None,
+    operation: Operation = Operation.INSERT,
+    body: bytes = b'{"n":1}',
+    range_id: str = "r1",
+    committed_us: int | None = None,
+    previous: bytes | None = None,
+) -> Change:
+    """Return a change of an ``item`` (its id), committed so many microseconds into a second."""
+    at = 1_700_000_000_000_000 + sequence if committed_us is None else committed_us
+    return Change(
+        range_id=RangeId(range_id),
+        sequence=sequence,
+        key=key,
+        id=f"id-{sequence}" if item is None else item,
+        operation=operation,
+        body=body,
+        committed_us=at,
+        previous=previous,
+    )
+
+
+def page(*changes: Change, at: str | None = None) -> Page:
+    """Return a page; its position is the last change's sequence, or ``at``."""
+    end = at if at is not None else str(changes[-1].sequence if changes else 0)
+    return Page(changes=changes, continuation=Continuation(end))
+
+
+def context(of: str | FeedRange = "r1") -> RecordingContext:
+    """Return the context of an observer, which remembers what it is asked for."""
+    return RecordingContext(range=of if isinstance(of, FeedRange) else feed_range(of))
+
+
+def memory_feed(ranges: int = 1, changes: int = 0, *, keys: int = 50) -> MemoryFeed:
+    """Return a feed in memory; its changes are of ``key-0``, ``key-1``, … in turns."""
+    feed = MemoryFeed(ranges)
+    for n in range(changes):
+        feed.append(f"key-{n % keys}", b'{"n": %d}' % n)
+    return feed
+
+
+def records(end: int, *, first: int = 0, keys: int = 50) -> list[Record]:
+    """Return records of ``key-0``, ``key-1``, … in turns, with their number as the body."""
+    return [Record(key=f"key-{n % keys}", body=b'{"n": %d}' % n) for n in range(first, end)]
+
+
+async def event_log(path: Path, records: Sequence[Record] = (), *, parts: int = 4) -> str:
+    """Make an event log of these records; return its address."""
+    await create_log(path, parts=parts)
+    await append(path, records)
+    return f"eventlog:{path}"
+
+
+async def append(path: Path, records: Sequence[Record]) -> None:
+    """Append to an event log."""
+    if records:
+        async with EventLogWriter.open(path, synchronous="off") as writer:
+            await writer.append(records)
+
+
+def fleet(sections: Sections | None = None, **more: Any) -> Fleet:
+    """Return a fleet of real hosts in this process; ``more`` is for ``Fleet``."""
+    return Fleet(settings=sections, **more)
