@@ -35,6 +35,7 @@ _OPERATIONS = {
     "delete": Operation.DELETE,
 }
 _MICROSECONDS = 1_000_000
+_EXACT = 2**53  # up to here a 64-bit float has every whole number
 
 
 class _Page(msgspec.Struct, frozen=True, gc=False):
@@ -219,13 +220,17 @@ class Changes:
 
     def _keys(self, items: Sequence[Any]) -> Sequence[str]:
         firsts = [*map(self._first_head, items)]
-        if self._simple and set(map(type, firsts)) <= {str}:
+        if (
+            self._simple
+            and set(map(type, firsts)) <= {str}
+            and not any(map(_is_marked, firsts))
+        ):
             return firsts
         return [*map(self._key, items)]
 
     def _key(self, item: Any) -> str:
         first = self._first_head(item)
-        if self._simple and type(first) is str:  # nearly always
+        if self._simple and type(first) is str and not _is_marked(first):  # nearly always
             return first
         return _text(
             [
@@ -256,17 +261,32 @@ def _walked(value: Any, path: Sequence[str]) -> Any:
 
 
 def _text(values: Sequence[Any]) -> str:
-    """Write a partition key as text: a string as it is, anything else as JSON.
+    """Write a partition key as text, so that keys are equal where Cosmos DB has them equal.
 
-    A key of several levels is a JSON array. What is not there at all is empty, and within an
-    array ``{}``, as Cosmos DB writes it.
+    A string is written as it is. Anything else is JSON behind a ``=``, so that no string is
+    taken for it; a string that begins with ``=`` gets one more. A key of several levels is a
+    JSON array. A key that the item does not have is ``{}``, as Cosmos DB writes it.
     """
     if len(values) > 1:
-        return msgspec.json.encode([{} if x is msgspec.UNSET else x for x in values]).decode()
+        return msgspec.json.encode([_plain(x) for x in values]).decode()
     (value,) = values
     if isinstance(value, str):
-        return value
-    return "" if value is msgspec.UNSET else msgspec.json.encode(value).decode()
+        return f"={value}" if _is_marked(value) else value
+    return f"={msgspec.json.encode(_plain(value)).decode()}"
+
+
+def _is_marked(text: str) -> bool:
+    return text.startswith("=")
+
+
+def _plain(value: Any) -> Any:
+    """Return the one spelling of a value: Cosmos DB's numbers are 64-bit floats."""
+    if value is msgspec.UNSET:
+        return {}
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+        return int(number) if abs(number) <= _EXACT and number.is_integer() else number
+    return value
 
 
 def _unquoted(step: str) -> str:

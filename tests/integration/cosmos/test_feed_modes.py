@@ -67,7 +67,7 @@ async def test_an_item_is_told_as_it_is_stored_with_its_time_and_its_place(
         await feed.read(ZERO, await feed.resolve_start(ZERO, "beginning"), 10)
     ).changes
     assert (first.key, first.id, first.operation) == ("é", "a", Operation.REPLACE)
-    assert (second.key, second.id) == ("7", "b")
+    assert (second.key, second.id) == ("=7", "b")
     stored = msgspec.json.decode(first.body)
     assert (stored["n"], stored["_lsn"], stored["pk"]) == (1, 1, "é")
     assert begun <= first.committed_us / 1_000_000 <= time.time()

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from changefeed.feeds.cosmos.changes import Changes
 from changefeed.feeds.errors import FeedRefused
@@ -13,6 +15,15 @@ from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
 
 RANGE = RangeId("0")
+LOOKALIKES: Sequence[Any] = (
+    *("", "1", "1.0", "=1", "==1", "true", "null", "{}", "={}", '"1"', "[]"),
+    *(None, True, False, 0, -0.0, 1, 1.0, 2**53, 2**53 + 1, 1e300),
+)
+PARTITION_KEYS = (
+    st.sampled_from(LOOKALIKES)
+    | st.text(max_size=3)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
 
 
 def page(*documents: Any) -> bytes:
@@ -62,18 +73,19 @@ def test_a_latest_version_is_a_replace_with_the_item_as_its_body_byte_for_byte()
     [
         (["/pk"], {"pk": "text"}, "text"),
         (["/pk"], {"pk": ""}, ""),
-        (["/pk"], {"pk": 7}, "7"),
-        (["/pk"], {"pk": 1.5}, "1.5"),
-        (["/pk"], {"pk": None}, "null"),
-        (["/pk"], {"pk": True}, "true"),
-        (["/other"], {}, ""),
+        (["/pk"], {"pk": 7}, "=7"),
+        (["/pk"], {"pk": 1.5}, "=1.5"),
+        (["/pk"], {"pk": None}, "=null"),
+        (["/pk"], {"pk": True}, "=true"),
+        (["/pk"], {"pk": "=7"}, "==7"),
+        (["/other"], {}, "={}"),
         (["/id"], {}, "a"),
         (["/a/b"], {"a": {"b": "deep"}}, "deep"),
-        (["/a/b"], {"a": "flat"}, ""),
+        (["/a/b"], {"a": "flat"}, "={}"),
         (['/"odd name"'], {"odd name": "x"}, "x"),
         (["/a/b", "/a/c", "/id"], {"a": {"b": "x", "c": 2}}, '["x",2,"a"]'),
         (["/tenant", "/user"], {"tenant": "t"}, '["t",{}]'),
-        (["/_ts"], {}, "1700000000"),
+        (["/_ts"], {}, "=1700000000"),
     ],
 )
 def test_the_key_is_the_partition_key_as_text(
@@ -85,7 +97,36 @@ def test_the_key_is_the_partition_key_as_text(
 
 def test_the_key_of_each_item_is_its_own_whatever_those_of_others_are() -> None:
     found = latest(item(pk="a"), item(pk=7, _lsn=8), item(pk="b", _lsn=9))
-    assert [x.key for x in found] == ["a", "7", "b"]
+    assert [x.key for x in found] == ["a", "=7", "b"]
+
+
+@given(st.lists(PARTITION_KEYS, min_size=1, max_size=2))
+def test_keys_are_equal_where_cosmos_db_has_them_equal_and_nowhere_else(
+    levels: list[Any],
+) -> None:
+    """Cosmos DB has no two keys of different types, and knows numbers as 64-bit floats."""
+    paths = [f"/k{n}" for n in range(len(levels))]
+
+    def key(values: Sequence[Any]) -> str:
+        present = {f"k{n}": x for n, x in enumerate(values) if x is not None}
+        (change,) = latest(item(**present), paths=paths)
+        return change.key
+
+    def typed(value: Any) -> tuple[str, Any]:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return ("number", float(value)) if number else (type(value).__name__, value)
+
+    others = [[x, *levels[1:]] for x in LOOKALIKES]
+    for other in others:
+        same = [*map(typed, other)] == [*map(typed, levels)]
+        assert (key(other) == key(levels)) is same
+
+
+@pytest.mark.parametrize("spelling", [b"1", b"1.0", b"1e0", b"10E-1"])
+def test_one_key_has_one_text_however_its_writer_spells_it(spelling: bytes) -> None:
+    raw = b'{"Documents":[{"id":"a","pk":%b,"_ts":5,"_lsn":7}],"_rid":"r"}' % spelling
+    (change,) = decoded(Changes(["/pk"], all_versions=False), raw)
+    assert change.key == "=1"
 
 
 def test_items_of_one_transaction_have_sequences_of_their_own() -> None:
@@ -126,7 +167,7 @@ def test_all_versions_tell_operation_image_before_and_delete() -> None:
 def test_a_delete_without_an_image_is_known_by_its_metadata() -> None:
     metadata = {"id": "gone", "partitionKey": {"a": {"b": 3}}}
     (change,) = versions(version("delete", 4, metadata=metadata), paths=["/a/b"])
-    assert (change.id, change.key, change.body, change.previous) == ("gone", "3", b"", None)
+    assert (change.id, change.key, change.body, change.previous) == ("gone", "=3", b"", None)
 
 
 def test_a_delete_without_a_key_in_its_metadata_is_known_by_its_image() -> None:
