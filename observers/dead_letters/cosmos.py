@@ -4,12 +4,19 @@ One item for each letter, with fields a person can read; ``letter`` is the whole
 since numbers of more than 53 bits do not survive in items. The container, which is created
 if it is not there and the key allows it, is partitioned by ``/id``.
 
-Limits: an item takes 2 MB, so a change of more than about 1.4 MB cannot be kept.
+An item takes 2 MB, and the feed may deliver changes that are as large. The text of a larger
+letter lies in items of its own, which are written first: the letter's item names them, and
+is there once they are. They have the digest of the text in their names, so that two hosts that
+put one letter aside never mix their texts.
+
+Limits: what a killed host has written of a larger letter before its item stays, unless that
+letter is put with the same text again.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -35,13 +42,14 @@ from changefeed.observers.dead_letters.letter import (
 from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
 
 _PREFIX = "dead-letter."
+_PART_PREFIX = "dead-letter-part."
+_LONGEST = 400_000  # characters of one item's text: under 2 MB, however long each is in UTF-8
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
 _ADVICE = {
     401: "the key is wrong: check CHANGEFEED_COSMOS__KEY",
     403: "this identity may not do that; databases and containers are created with a key only",
     404: "there is no such database or container; create the container with /id as its "
     "partition key, or let it be created with a key",
-    413: "the change is too large for an item",
 }
 
 _decoder = msgspec.json.Decoder(DeadLetter)
@@ -68,19 +76,35 @@ class CosmosDeadLetters:
         return None
 
     async def _created(self, letter: DeadLetter) -> bool:
+        text = msgspec.json.encode(letter).decode()
+        parts = _Parts.of(text) if len(text) > _LONGEST else None
+        item = _item(letter) | ({"letter": text} if parts is None else parts.named)
         with _calls.errors(self._where):
+            for name, part in () if parts is None else parts.divide(text):
+                await self._proxy.upsert_item({"id": name, "part": part})
             try:
-                await self._proxy.create_item(_item(letter))
+                await self._proxy.create_item(item)
             except CosmosResourceExistsError:
                 return False
         return True
+
+    async def _read(self, item: dict[str, Any]) -> DeadLetter | None:
+        """Return the letter of an item; ``None`` if it is being removed."""
+        parts = _Parts.in_item(item)
+        if parts is None:
+            return _decoder.decode(item["letter"])
+        try:
+            found = [(await self._proxy.read_item(x, x))["part"] for x in parts.names]
+        except CosmosResourceNotFoundError:
+            return None
+        return _decoder.decode("".join(found))
 
     async def list(self) -> Sequence[DeadLetter]:
         parameters: list[dict[str, object]] = [{"name": "@begin", "value": _PREFIX}]
         with _calls.errors(self._where):
             found = self._proxy.query_items(_ALL, parameters=parameters)
-            letters = [_decoder.decode(x["letter"]) async for x in found]
-        return sorted(letters, key=in_order)
+            letters = [await self._read(x) async for x in found]
+        return sorted((x for x in letters if x is not None), key=in_order)
 
     async def get(self, letter_id: LetterId) -> DeadLetter | None:
         name = _name(letter_id)
@@ -89,16 +113,54 @@ class CosmosDeadLetters:
                 item = await self._proxy.read_item(name, name)
             except CosmosResourceNotFoundError:
                 return None
-        return _decoder.decode(item["letter"])
+            return await self._read(item)
 
     async def remove(self, letter_id: LetterId) -> bool:
         name = _name(letter_id)
         with _calls.errors(self._where):
             try:
+                item = await self._proxy.read_item(name, name)
                 await self._proxy.delete_item(name, name)
             except CosmosResourceNotFoundError:
                 return False
+            parts = _Parts.in_item(item)
+            for part in () if parts is None else parts.names:
+                with suppress(CosmosResourceNotFoundError):
+                    await self._proxy.delete_item(part, part)
         return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """The items that have the text of a larger letter."""
+
+    digest: str
+    count: int
+
+    @classmethod
+    def of(cls, text: str) -> "_Parts":
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return cls(digest=digest, count=-(-len(text) // _LONGEST))
+
+    @classmethod
+    def in_item(cls, item: dict[str, Any]) -> "_Parts | None":
+        """Return what a letter's item names; ``None`` where it has the text itself."""
+        if "parts" not in item:
+            return None
+        return cls(digest=item["digest"], count=item["parts"])
+
+    @property
+    def named(self) -> dict[str, Any]:
+        return {"digest": self.digest, "parts": self.count}
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [f"{_PART_PREFIX}{self.digest}.{n}" for n in range(self.count)]
+
+    def divide(self, text: str) -> Iterable[tuple[str, str]]:
+        """Yield the name and the text of each."""
+        for n, name in enumerate(self.names):
+            yield name, text[n * _LONGEST : (n + 1) * _LONGEST]
 
 
 @asynccontextmanager
@@ -156,5 +218,4 @@ def _item(letter: DeadLetter) -> dict[str, Any]:
         "attempts": letter.attempts,
         "host": letter.host,
         "failedAt": letter.failed_at.isoformat(),
-        "letter": msgspec.json.encode(letter).decode(),
     }

@@ -115,6 +115,21 @@ async def test_what_was_put_is_there(letters: DeadLetters) -> None:
     assert await letters.list() == [letter(1)]
 
 
+async def test_a_change_as_large_as_feeds_deliver_is_kept_and_removed(connect: Connect) -> None:
+    """An item of Cosmos DB has 2 MB, and so has the image before it."""
+    large = letter(1, body=b'"' + b"\xc3\xbc" * 1_000_000 + b'"')
+    async with connect() as letters, connect() as others:
+        await asyncio.gather(
+            letters.put(large), others.put(msgspec.structs.replace(large, epoch=8))
+        )
+        assert [x.change for x in await letters.list()] == [large.change]
+        assert await letters.get(large.id) in await others.list()
+        assert await letters.remove(large.id)
+        assert await others.list() == []
+        await others.put(large)
+        assert await letters.get(large.id) == large
+
+
 async def test_what_was_never_put_is_not(letters: DeadLetters) -> None:
     assert await letters.get(LetterId("r1:1")) is None
     assert await letters.list() == []
