@@ -56,9 +56,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def committed_at(self) -> datetime:
-        """The commit time; for one of an earlier version that no calendar has, the first or
-        the last that it has.
-        """
+        """The commit time; where no calendar has it, the first or the last that there is."""
         return _EPOCH + timedelta(microseconds=_in_calendar(self.committed_us))
 
     def value(self) -> Any:

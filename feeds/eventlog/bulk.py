@@ -20,14 +20,13 @@ from changefeed.feeds.eventlog.block_format import Layout, joined
 from changefeed.feeds.eventlog.catalog import (
     Catalog,
     Partition,
-    RecordsFormat,
     check_records,
     read_catalog,
 )
 from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import advised, opened
 from changefeed.feeds.eventlog.ids import position, sequence_of
-from changefeed.feeds.eventlog.schema import RECORDS, SEGMENTED
+from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.sealed import (
     check_file,
     read_sealed,
@@ -45,7 +44,6 @@ from changefeed.feeds.eventlog.stored_blocks import (
     StoredBlock,
     end_of,
     sequence_since,
-    statements,
     stored_block,
     whole_blocks,
 )
@@ -54,17 +52,15 @@ from changefeed.feeds.feed import Continuation, RangeId
 _BATCH_BYTES = 64 * 1024 * 1024
 """A batch takes no more blocks once it has so many bytes, whatever its size."""
 
-_BLOCKS = statements(f"""
+_BLOCKS = f"""
 SELECT {BLOCK} FROM blocks
 WHERE partition = :partition
     AND first >= coalesce(
         (SELECT max(first) FROM blocks WHERE partition = :partition AND first <= :begin), 0)
     AND first <= :end
 ORDER BY first
-""")  # noqa: S608 - names of our own columns
-_SINCE = statements(SINCE)
-_ENDS = statements(END)
-_END = statements(f"{END} WHERE partition = ?")
+"""  # noqa: S608 - names of our own columns
+_END = f"{END} WHERE partition = ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +123,10 @@ class BulkLog:
         found: dict[RangeId, End] = {}
         for broker in self.catalog.folders:
             with _records(self.catalog, broker) as records:
-                rows, version = records.select(_ENDS)
-                for row in rows:
+                for row in records.execute(END):
                     partition = self.catalog.by_number.get(row[0])
                     if partition is not None:
-                        end = end_of(row, self.catalog, version)
+                        end = end_of(row, self.catalog)
                         both = end.closed and partition.closed
                         found[partition.id] = End(last=end.last, closed=both)
         return found
@@ -140,15 +135,14 @@ class BulkLog:
         """Return the last sequence before the first change committed at or after a time."""
         partition = self.catalog.partition(range_id)
         with _records(self.catalog, partition.broker) as records:
-            rows, version = records.select(_SINCE, (partition.number, time_us))
-            blocks = rows.fetchall()
+            blocks = records.execute(SINCE, (partition.number, time_us)).fetchall()
             # Asked later, so what was sealed meanwhile is found here.
-            segment = sealed_since(self.catalog, records.connection, partition, time_us)
+            segment = sealed_since(self.catalog, records, partition, time_us)
         if segment is not None:
             return sequence_in_segment(self.catalog, segment, time_us)
         if not blocks:
             return self.ends()[range_id].last
-        return sequence_since(blocks[0], self.catalog, partition, time_us, version)
+        return sequence_since(blocks[0], self.catalog, partition, time_us)
 
     def segments(self, range_id: RangeId, after: int, end: int) -> Sequence[SegmentPart]:
         """Return what of ``after < sequence <= end`` is in segments now, in their order.
@@ -159,7 +153,7 @@ class BulkLog:
         found: list[SegmentPart] = []
         with _records(self.catalog, partition.broker) as records:
             while after < end:
-                one = sealed_with(self.catalog, records.connection, partition, after + 1)
+                one = sealed_with(self.catalog, records, partition, after + 1)
                 if one is None:
                     break
                 check_file(self.catalog, one)
@@ -174,7 +168,7 @@ class BulkLog:
         found: dict[RangeId, int] = {}
         for broker in self.catalog.folders:
             with _records(self.catalog, broker) as records:
-                for number, last in sealed_lasts(records.connection):
+                for number, last in sealed_lasts(records):
                     partition = self.catalog.by_number.get(number)
                     if partition is not None:
                         found[partition.id] = last
@@ -182,7 +176,7 @@ class BulkLog:
 
     def is_sealed(self) -> bool:
         """Whether the log has segments."""
-        return self.catalog.format == SEGMENTED
+        return bool(self.sealed_ends())
 
 
 class BulkReader:
@@ -195,7 +189,7 @@ class BulkReader:
     def __init__(self, log: BulkLog) -> None:
         self._catalog = log.catalog
         self._stack = ExitStack()
-        self._open: dict[int, _Records] = {}
+        self._open: dict[int, sqlite3.Connection] = {}
 
     def read(
         self, range_id: RangeId, after: int, end: int, *, batch: int = 8192
@@ -219,7 +213,7 @@ class BulkReader:
         """
         done, damage = after, None
         with advised(self._catalog.folder(partition.broker) / RECORDS, partition.id):
-            records = self._records(partition.broker).connection
+            records = self._records(partition.broker)
             segment = sealed_with(self._catalog, records, partition, after + 1)
             if segment is None:
                 try:
@@ -244,9 +238,9 @@ class BulkReader:
         self, partition: Partition, after: int, end: int, batch: int
     ) -> Iterator[Columns]:
         where = {"partition": partition.number, "begin": after + 1, "end": end}
-        rows, version = self._records(partition.broker).select(_BLOCKS, where)
+        rows = self._records(partition.broker).execute(_BLOCKS, where)
         wanted = after + 1
-        found = whole_blocks(_behind(rows, after), self._catalog, partition, wanted, version)
+        found = whole_blocks(_behind(rows, after), self._catalog, partition, wanted)
         for blocks in _batches(found, batch):
             columns = _columns(blocks, after + 1, end)
             if columns.count > 0:
@@ -263,55 +257,27 @@ class BulkReader:
 
     def _end(self, partition: Partition) -> int:
         with advised(self._catalog.folder(partition.broker) / RECORDS, partition.id):
-            rows, version = self._records(partition.broker).select(_END, (partition.number,))
-            (row,) = rows.fetchall()
-        return end_of(row, self._catalog, version).last
+            records = self._records(partition.broker)
+            (row,) = records.execute(_END, (partition.number,)).fetchall()
+        return end_of(row, self._catalog).last
 
     def close(self) -> None:
         self._stack.close()
         self._open.clear()
 
-    def _records(self, broker: int) -> "_Records":
+    def _records(self, broker: int) -> sqlite3.Connection:
         if broker not in self._open:
             opening = _records(self._catalog, broker)
             self._open[broker] = self._stack.enter_context(opening)
         return self._open[broker]
 
 
-class _Records:
-    """An open connection to the records of a broker. Refuses those of another log."""
-
-    def __init__(self, connection: sqlite3.Connection, catalog: Catalog, broker: int) -> None:
-        self.connection = connection
-        self._catalog = catalog
-        self._broker = broker
-        self._format = self._asked()
-
-    def select(
-        self, statement: Mapping[int, str], values: Any = ()
-    ) -> tuple[sqlite3.Cursor, RecordsFormat]:
-        """Select by the statement for the format that the records have; return both.
-
-        A log without checksums may get them while it is open, so it is asked once more: as
-        long as rows are left to be read, SQLite answers as it was when the first was.
-        """
-        while True:
-            known = self._format
-            rows = self.connection.execute(statement[known.format], values)
-            if known.has_checksums:
-                return rows, known
-            self._format = self._asked()
-            if self._format == known:
-                return rows, known
-
-    def _asked(self) -> RecordsFormat:
-        return check_records(self.connection, self._catalog, self._broker)
-
-
 @contextmanager
-def _records(catalog: Catalog, broker: int) -> Iterator[_Records]:
+def _records(catalog: Catalog, broker: int) -> Iterator[sqlite3.Connection]:
+    """Connect to the records of a broker. Refuse those of another log."""
     with opened(catalog.folder(broker) / RECORDS, "ro") as connection:
-        yield _Records(connection, catalog, broker)
+        check_records(connection, catalog, broker)
+        yield connection
 
 
 def _behind(rows: Iterator[Sequence[Any]], after: int) -> Iterator[Sequence[Any]]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from changefeed.feeds.errors import FeedRefused, RangeUnknown
 from changefeed.feeds.eventlog.database import opened, typed
 from changefeed.feeds.eventlog.ids import part_in, position, range_id
-from changefeed.feeds.eventlog.schema import CATALOG, CHECKED, CHECKS, RECORDS
+from changefeed.feeds.eventlog.schema import CATALOG, FORMAT, RECORDS
 from changefeed.feeds.feed import FeedRange, RangeId, Successor
 
 
@@ -49,7 +49,6 @@ class Catalog:
 
     home: Path
     identity: str
-    format: int
     parts: int
     folders: Mapping[int, str]
     partitions: tuple[Partition, ...]
@@ -109,12 +108,11 @@ def read_catalog(home: Path) -> Catalog:
         ) from error
     with opened(path, "ro") as connection:
         connection.execute("BEGIN")  # one view of all tables
-        identity, version, parts = _identity(connection, home)
+        identity, parts = _identity(connection, home)
         brokers = connection.execute("SELECT broker, folder FROM brokers")
         catalog = Catalog(
             home=home,
             identity=identity,
-            format=version,
             parts=parts,
             folders=dict(typed(brokers, tuple[int, str])),
             partitions=tuple(_partitions(connection)),
@@ -123,30 +121,9 @@ def read_catalog(home: Path) -> Catalog:
     return catalog
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsFormat:
-    """The format of the records of a broker, and what of them has no checksums.
-
-    ``unchecked``: by the number of a partition, the last sequence that was written in
-    format 2, before the log was upgraded. Both stay as they are once there are checksums;
-    without, a writer may upgrade the log at any time.
-    """
-
-    format: int
-    unchecked: Mapping[int, int]
-
-    @property
-    def has_checksums(self) -> bool:
-        return self.format in CHECKED
-
-    def unchecked_up_to(self, partition: int) -> int:
-        return self.unchecked.get(partition, 0) if self.has_checksums else 2**63
-
-
-def check_records(records: sqlite3.Connection, catalog: Catalog, broker: int) -> RecordsFormat:
-    """Return the format that records have. To be called within ``advised``.
-
-    Blocks. Refuse the records of another log, as a directory mixed from two copies has them.
+def check_records(records: sqlite3.Connection, catalog: Catalog, broker: int) -> None:
+    """Refuse the records of another log, as a directory mixed from two copies has them, and
+    those of another format. To be called within ``advised``. Blocks.
     """
     path = catalog.folder(broker) / RECORDS
     statement = "SELECT identity, broker, format FROM log"
@@ -156,18 +133,13 @@ def check_records(records: sqlite3.Connection, catalog: Catalog, broker: int) ->
             f"{path} holds the records of another log than its catalog says: restore the "
             f"whole directory from one copy"
         )
-    version = known_format(rows[0][2], path)
-    unchecked = {}
-    if version in CHECKED:
-        found = records.execute("SELECT partition, last FROM unchecked")
-        unchecked = dict(typed(found, tuple[int, int]))
-    return RecordsFormat(format=version, unchecked=unchecked)
+    _require_format(rows[0][2], path)
 
 
-def format_of_records(catalog: Catalog, broker: int) -> RecordsFormat:
-    """Return the format that the records of a broker have. Blocks; see ``check_records``."""
+def check_records_of(catalog: Catalog, broker: int) -> None:
+    """See ``check_records``. Blocks."""
     with opened(catalog.folder(broker) / RECORDS, "ro") as records:
-        return check_records(records, catalog, broker)
+        check_records(records, catalog, broker)
 
 
 def _not_a_log(home: Path) -> str:
@@ -179,29 +151,27 @@ def _not_a_log(home: Path) -> str:
     )
 
 
-def _identity(connection: sqlite3.Connection, home: Path) -> tuple[str, int, int]:
-    """Check the version before anything else is read: all else may differ."""
+def _identity(connection: sqlite3.Connection, home: Path) -> tuple[str, int]:
+    """Check the format before anything else is read: all else may differ."""
     formats = typed(connection.execute("SELECT format FROM log"), tuple[int])
     if not formats:
         raise FeedRefused(f"{home} is no event log: its catalog is empty")
-    version = known_format(formats[0][0], home)
+    _require_format(formats[0][0], home)
     rows = connection.execute("SELECT identity, parts FROM log")
-    identity, parts = typed(rows, tuple[str, int])[0]
-    return identity, version, parts
+    return typed(rows, tuple[str, int])[0]
 
 
-def known_format(version: int, path: Path) -> int:
-    if version in CHECKS:
-        return version
+def _require_format(found: int, path: Path) -> None:
+    if found == FORMAT:
+        return
     advice = (
         "upgrade changefeed-host"
-        if version > max(CHECKS)
-        else "read it with the version that wrote it, or create the log again"
+        if found > FORMAT
+        else "create the log again, in another directory"
     )
-    known = " and ".join(map(str, CHECKS))
     raise FeedRefused(
-        f"the event log at {path} has format {version}, and this version of changefeed-host "
-        f"knows formats {known} only: {advice}"
+        f"the event log at {path} has format {found}, and this version of changefeed-host "
+        f"reads format {FORMAT} only: {advice}"
     )
 
 

@@ -5,8 +5,6 @@ of the numbers in its row. The CRC of bytes goes on where that of the bytes befo
 so a block that grows is never read, and the numbers bind it to its place, so that a block
 of another partition, or of another sequence, is none of this one. CRC-32 is in the
 interpreter, and finds every damage of up to 32 bits in a row.
-
-What was written in format 2 has none, and is read without.
 """
 
 import struct

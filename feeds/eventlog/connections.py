@@ -2,48 +2,32 @@
 
 Each has a thread of its own, and which one reads a range depends on its number only. Two are
 enough, because Python runs one thread at a time anyway: see docs/design/event-log.md.
-
-A log without checksums may get them while it is open. So as long as it has none, its format is
-asked again after each read: if it is another, what was read counts for nothing.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import aiosqlite
 
-from changefeed.feeds.eventlog.catalog import (
-    Catalog,
-    RecordsFormat,
-    format_of_records,
-)
+from changefeed.feeds.eventlog.catalog import Catalog, check_records_of
 from changefeed.feeds.eventlog.database import (
     connect,
     records_kept_open,
     refuse_other_records,
 )
 from changefeed.feeds.eventlog.schema import RECORDS
-from changefeed.feeds.eventlog.sealed import FORMAT
 from changefeed.runtime.open_database import OpenDatabase
 
 _CONNECTIONS = 2
 
 
-class Fetched(NamedTuple):
-    """Rows, and the format that the records had when they were read."""
-
-    rows: list[Any]
-    records: RecordsFormat
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connections:
-    """Those to the records of one broker, and the format these had when it was asked."""
+    """Those to the records of one broker."""
 
-    format: RecordsFormat
     file: OpenDatabase
     made: Sequence[aiosqlite.Connection]
 
@@ -73,23 +57,17 @@ class Brokers:
         self,
         catalog: Catalog,
         broker: int,
-        statement: Mapping[int, str],
+        statement: str,
         values: Any = (),
         *,
         partition: int = 0,
-    ) -> Fetched:
-        """Return what a statement selects: the one for the format that the records have.
+    ) -> Sequence[Any]:
+        """Return the rows that a statement selects.
 
         The number of a partition says which connection is used.
         """
-        while True:
-            known = await self.connections(catalog, broker)
-            connection, version = known.of(partition), known.format.format
-            rows = list(await connection.execute_fetchall(statement[version], values))
-            if known.format.has_checksums or version in await _formats(connection):
-                return Fetched(rows, known.format)
-            found = await asyncio.to_thread(format_of_records, catalog, broker)
-            self._connections[broker] = replace(known, format=found)
+        connection = (await self.connections(catalog, broker)).of(partition)
+        return list(await connection.execute_fetchall(statement, values))
 
     async def connect(self, catalog: Catalog, broker: int) -> None:
         path = catalog.folder(broker) / RECORDS
@@ -100,10 +78,6 @@ class Brokers:
                 await self._stack.enter_async_context(connect(path, "ro"))
                 for _ in range(_CONNECTIONS)
             ]
-            found = await asyncio.to_thread(format_of_records, catalog, broker)
+            await asyncio.to_thread(check_records_of, catalog, broker)
             file = await asyncio.to_thread(records_kept_open, path)
-            self._connections[broker] = Connections(format=found, file=file, made=made)
-
-
-async def _formats(connection: aiosqlite.Connection) -> Sequence[int]:
-    return [version for (version,) in await connection.execute_fetchall(FORMAT)]
+            self._connections[broker] = Connections(file=file, made=made)

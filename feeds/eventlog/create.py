@@ -24,7 +24,6 @@ from changefeed.feeds.eventlog.schema import (
     NEW_PARTITION,
     RECORDS,
     RECORDS_TABLES,
-    UNCHECKED_TABLE,
     open_partitions,
 )
 
@@ -73,7 +72,7 @@ def _write(home: Path, parts: int) -> None:
     (home / folder).mkdir(parents=True)
     with opened(home / folder / RECORDS, "rwc") as records:
         records.execute("PRAGMA journal_mode = WAL")
-        records.executescript(RECORDS_TABLES + UNCHECKED_TABLE)
+        records.executescript(RECORDS_TABLES)
         records.execute("BEGIN")
         records.execute("INSERT INTO log VALUES (1, ?, ?, 1)", (identity, FORMAT))
         open_partitions(records, range(1, parts + 1))

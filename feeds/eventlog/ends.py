@@ -16,10 +16,9 @@ from changefeed.feeds.eventlog.connections import Brokers
 from changefeed.feeds.eventlog.database import advised
 from changefeed.feeds.eventlog.ids import position, sequence_in
 from changefeed.feeds.eventlog.schema import RECORDS
-from changefeed.feeds.eventlog.stored_blocks import END, End, sound_end, statements
+from changefeed.feeds.eventlog.stored_blocks import END, End, sound_end
 from changefeed.feeds.feed import Continuation, RangeId
 
-_ENDS = statements(END)
 _FIRST = 0  # a version of the data means something to one connection only
 
 
@@ -93,13 +92,11 @@ class Ends:
             known = self._known.get(broker)
             if known is not None and known.version == version:
                 return known.ends
-            fetched = await self._brokers.fetch(catalog, broker, _ENDS, partition=_FIRST)
-        rows = {x[0]: tuple(x) for x in fetched.rows}
+            fetched = await self._brokers.fetch(catalog, broker, END, partition=_FIRST)
+        rows = {x[0]: tuple(x) for x in fetched}
         known = _Known(version=version) if known is None else known
         ends = {
-            number: known.ends[number]
-            if known.rows.get(number) == row
-            else sound_end(row, fetched.records)
+            number: known.ends[number] if known.rows.get(number) == row else sound_end(row)
             for number, row in rows.items()
         }
         self._known[broker] = _Known(version=version, rows=rows, ends=ends)

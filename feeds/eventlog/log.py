@@ -22,10 +22,9 @@ from changefeed.feeds.eventlog.block_format import BlockDamaged, changes_of, joi
 from changefeed.feeds.eventlog.catalog import (
     Catalog,
     Partition,
-    RecordsFormat,
     read_catalog,
 )
-from changefeed.feeds.eventlog.connections import Brokers, Fetched
+from changefeed.feeds.eventlog.connections import Brokers
 from changefeed.feeds.eventlog.cursors import Cursors
 from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import (
@@ -38,8 +37,6 @@ from changefeed.feeds.eventlog.ids import (
 )
 from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.sealed import (
-    FORMAT,
-    has_segments,
     segment_of,
     sequence_in_segment,
 )
@@ -56,7 +53,6 @@ from changefeed.feeds.eventlog.stored_blocks import (
     StoredBlock,
     end_of,
     sequence_since,
-    statements,
     whole_blocks,
 )
 from changefeed.feeds.feed import (
@@ -73,7 +69,7 @@ from changefeed.feeds.timestamps import instant_us
 _PAGE_BYTES = 8 * 1024 * 1024
 """A page takes no more blocks once it has so many bytes, whatever its limit."""
 
-_BLOCKS = statements(f"""
+_BLOCKS = f"""
 WITH start AS (
     SELECT first AS start_first, stored AS start_stored FROM blocks
     WHERE partition = :partition AND first <= :next ORDER BY first DESC LIMIT 1
@@ -84,9 +80,8 @@ SELECT {BLOCK} FROM start JOIN blocks
     AND last >= :next
     AND stored <= start_stored + :bytes
 ORDER BY first
-""")  # noqa: S608 - names of our own columns
-_SINCE = statements(SINCE)
-_END = statements(f"{END} WHERE partition = ?")
+"""  # noqa: S608 - names of our own columns
+_END = f"{END} WHERE partition = ?"
 
 
 class EventLog(parts_of.KeepsPartsOfPartitions):
@@ -134,7 +129,7 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         if start == "now":
             return self._position((await self._end(partition)).last)
         time_us = instant_us(start)
-        rows, records = await self._fetch(partition, _SINCE, (partition.number, time_us))
+        rows = await self._fetch(partition, SINCE, (partition.number, time_us))
         # Asked later, so what was sealed meanwhile is found here.
         query = segment_since_query(partition.number, time_us)
         segment = await self._segment(partition, query)
@@ -143,7 +138,7 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
             return self._position(at)
         if not rows:
             return self._position((await self._end(partition)).last)
-        before = sequence_since(rows[0], self._catalog, partition, time_us, records)
+        before = sequence_since(rows[0], self._catalog, partition, time_us)
         return self._position(before)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
@@ -167,10 +162,10 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         """Read on, but not across a border between segments and blocks."""
         if self._is_sealed(partition, last + 1):
             return await self._sealed_page(self._segments[partition.number], last, limit)
-        rows, records = await self._fetch(partition, _BLOCKS, _page_of(partition, last, limit))
+        rows = await self._fetch(partition, _BLOCKS, _page_of(partition, last, limit))
         if not rows:
             return await self._not_in_blocks(partition, after, last, limit)
-        changes = self._changes(partition, last, rows, records)[:limit]
+        changes = self._changes(partition, last, rows)[:limit]
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
 
     async def _filled(self, partition: Partition, page: Page, limit: int) -> Page:
@@ -220,7 +215,7 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         end = await self._end(partition)  # asked later, so it may lie further on by now
         _refuse_beyond(partition.id, after, last, end)
         one = _page_of(partition, last, 1)
-        if end.last > last and not (await self._fetch(partition, _BLOCKS, one)).rows:
+        if end.last > last and not await self._fetch(partition, _BLOCKS, one):
             query = segment_query(partition.number, last + 1)
             segment = await self._segment(partition, query, last + 1)
             if segment is None:
@@ -246,8 +241,6 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         connections = await self._brokers.connections(self._catalog, partition.broker)
         connection = connections.of(partition.number)
         with advised(self._catalog.folder(partition.broker) / RECORDS, partition.id):
-            if not has_segments(list(await connection.execute_fetchall(FORMAT))):
-                return None
             rows = list(await connection.execute_fetchall(*query))
         return segment_of(self._catalog, partition, rows, wanted)
 
@@ -269,7 +262,7 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         self._catalog = catalog
 
     def _changes(
-        self, partition: Partition, last: int, rows: Sequence[Any], records: RecordsFormat
+        self, partition: Partition, last: int, rows: Sequence[Any]
     ) -> Sequence[Change]:
         """Make the changes behind a sequence, up to a block that is damaged.
 
@@ -277,7 +270,7 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         """
         blocks: list[StoredBlock] = []
         try:
-            for block in whole_blocks(rows, self._catalog, partition, last + 1, records):
+            for block in whole_blocks(rows, self._catalog, partition, last + 1):
                 blocks.append(block)  # noqa: PERF402 - those before a damaged one count
         except RangeDamaged:
             if not blocks:
@@ -291,14 +284,12 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         return changes[last + 1 - first :]  # a page may begin within a block
 
     async def _end(self, partition: Partition) -> End:
-        rows, records = await self._fetch(partition, _END, (partition.number,))
+        rows = await self._fetch(partition, _END, (partition.number,))
         if not rows:
             raise RangeUnknown(partition.id)
-        return end_of(rows[0], self._catalog, records)
+        return end_of(rows[0], self._catalog)
 
-    async def _fetch(
-        self, partition: Partition, statement: Mapping[int, str], values: Any
-    ) -> Fetched:
+    async def _fetch(self, partition: Partition, statement: str, values: Any) -> Sequence[Any]:
         broker, number = partition.broker, partition.number
         with advised(self._catalog.folder(broker) / RECORDS, partition.id):
             return await self._brokers.fetch(

@@ -1,10 +1,9 @@
 """The files of an event log: their names, their tables, and the version of both.
 
-Frozen for formats 3 and 4. Format 2 is the same without the columns ``checks``; format 4 has
-segments, and a log gets it with its first one (``sealing``). The catalog says
-which log this is and which partitions it has had, in the order in which they were opened, so
-parents come before children; what goes on with a closed partition are those that name it as
-a parent. Each broker has a folder of its own with the records of the partitions it keeps.
+Frozen. The catalog says which log this is and which partitions it has had, in the order in
+which they were opened, so parents come before children; what goes on with a closed partition
+are those that name it as a parent. Each broker has a folder of its own with the records of
+the partitions it keeps.
 """
 
 import sqlite3
@@ -12,13 +11,8 @@ from collections.abc import Iterable
 
 from changefeed.feeds.eventlog.block_writer import Tail
 
-FORMAT = 3
-"""The format of a new log."""
-SEGMENTED = 4
-"""The format of a log that has segments."""
-CHECKS = {2: "NULL", 3: "checks", SEGMENTED: "checks"}
-"""By each format that can be read: what statements select as the checksums."""
-CHECKED = frozenset({3, SEGMENTED})
+FORMAT = 5
+"""The only format that is read and written. Lower numbers were never released."""
 
 CATALOG = "catalog.db"
 RECORDS = "records.db"
@@ -69,7 +63,7 @@ CREATE TABLE partitions (  -- the end of each: see block_writer.Tail
     first INTEGER NOT NULL,
     size INTEGER NOT NULL,
     closed INTEGER NOT NULL,
-    checks BLOB  -- checksums of the last block, and of this row but for closed
+    checks BLOB NOT NULL  -- checksums of the last block, and of this row but for closed
 );
 CREATE TABLE blocks (
     partition INTEGER NOT NULL,
@@ -87,20 +81,10 @@ CREATE TABLE blocks (
     bodies BLOB NOT NULL,
     previous_sizes BLOB NOT NULL,
     previous BLOB NOT NULL,
-    checks BLOB,  -- checksums of the columns, and of this row; none in blocks of format 2
+    checks BLOB NOT NULL,        -- checksums of the columns, and of this row
     PRIMARY KEY (partition, first)
 );
 CREATE INDEX blocks_by_time ON blocks (partition, latest_us);
-"""
-
-UNCHECKED_TABLE = """
-CREATE TABLE unchecked (  -- where format 2 ends: blocks up to there have no checksums
-    partition INTEGER PRIMARY KEY,
-    last INTEGER NOT NULL
-);
-"""
-
-SEGMENTS_TABLE = """
 CREATE TABLE segments (  -- what was in blocks, and is in a file: see segment_rows
     partition INTEGER NOT NULL,
     first INTEGER NOT NULL,      -- these, and stored, are as those of blocks

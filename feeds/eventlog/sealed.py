@@ -16,7 +16,6 @@ from changefeed.feeds.eventlog.block_format import BlockDamaged
 from changefeed.feeds.eventlog.catalog import Catalog, Partition
 from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import typed
-from changefeed.feeds.eventlog.schema import SEGMENTED
 from changefeed.feeds.eventlog.segment_rows import (
     Segment,
     SegmentDamaged,
@@ -29,30 +28,19 @@ from changefeed.feeds.eventlog.segment_rows import (
 if TYPE_CHECKING:
     from changefeed.feeds.eventlog.bulk import Columns
 
-FORMAT = "SELECT format FROM log"
-"""Whether there are segments: a log that is open may get its first."""
-
 _LASTS = "SELECT partition, max(last) FROM segments GROUP BY partition"
-
-
-def has_segments(rows: Sequence[Sequence[Any]]) -> bool:
-    return [x[0] for x in rows] == [SEGMENTED]
 
 
 def sealed_with(
     catalog: Catalog, records: sqlite3.Connection, partition: Partition, sequence: int
 ) -> Segment | None:
     """Return the segment that holds a sequence, if one does. Raise ``RangeDamaged``."""
-    if not has_segments(records.execute(FORMAT).fetchall()):
-        return None
     rows = records.execute(*segment_query(partition.number, sequence)).fetchall()
     return segment_of(catalog, partition, rows, sequence)
 
 
 def sealed_lasts(records: sqlite3.Connection) -> Sequence[tuple[int, int]]:
     """Return the partitions that have segments, each with the last sequence in them."""
-    if not has_segments(records.execute(FORMAT).fetchall()):
-        return ()
     return typed(records.execute(_LASTS), tuple[int, int])
 
 
@@ -60,8 +48,6 @@ def sealed_since(
     catalog: Catalog, records: sqlite3.Connection, partition: Partition, time_us: int
 ) -> Segment | None:
     """Return the first segment with a change committed at or after a time, if one has."""
-    if not has_segments(records.execute(FORMAT).fetchall()):
-        return None
     rows = records.execute(*segment_since_query(partition.number, time_us)).fetchall()
     return segment_of(catalog, partition, rows)
 

@@ -22,7 +22,7 @@ from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.eventlog.catalog import Catalog, check_records
 from changefeed.feeds.eventlog.damage import damaged
 from changefeed.feeds.eventlog.database import advised, opened, typed
-from changefeed.feeds.eventlog.schema import RECORDS, SEGMENTED
+from changefeed.feeds.eventlog.schema import RECORDS
 from changefeed.feeds.eventlog.sealing import Block, SealPolicy, Unsealed, goal, pieces
 from changefeed.feeds.eventlog.segment_rows import (
     SEGMENTS,
@@ -32,7 +32,6 @@ from changefeed.feeds.eventlog.segment_rows import (
     segments_of,
 )
 from changefeed.feeds.eventlog.stored_blocks import BLOCK, StoredBlock, whole_blocks
-from changefeed.feeds.eventlog.upgrade import make_room_for_segments
 from changefeed.feeds.feed import MIN_TIME_US, RangeId
 from changefeed.runtime.logs import get_logger
 
@@ -56,7 +55,7 @@ _PLACES: Final = """
 SELECT first, last, stored FROM blocks WHERE partition = ? AND first > ? ORDER BY first
 """
 _BLOCKS: Final = f"""
-SELECT {BLOCK.format(checks="checks")} FROM blocks
+SELECT {BLOCK} FROM blocks
 WHERE partition = ? AND first BETWEEN ? AND ? ORDER BY first
 """  # noqa: S608 - names of our own columns
 
@@ -131,11 +130,6 @@ class Sealer:
         self, segments: ModuleType, found: Unsealed, up_to: int
     ) -> Sequence[Sealed]:
         made: list[Sealed] = []
-        if not await asyncio.to_thread(self._has_room):
-            await asyncio.to_thread(
-                make_room_for_segments, self._catalog, self._broker, self._reached
-            )
-            self._reached("the log has room for segments")
         for first, last in await asyncio.to_thread(self._pieces, found, up_to):
             if self._stopping:
                 break
@@ -161,11 +155,9 @@ class Sealer:
     def _found(self, policy: SealPolicy, now_us: int) -> Sequence[tuple[Unsealed, int]]:
         """Return the ranges that have something to seal, and up to which sequence."""
         with opened(self._path, "ro") as records:
-            has_room = check_records(records, self._catalog, self._broker).format == SEGMENTED
-            sealed = {}
-            if has_room:
-                lasts = typed(records.execute(_SEALED), tuple[int, int, int])
-                sealed = {number: (last, stored) for number, last, stored in lasts}
+            check_records(records, self._catalog, self._broker)
+            lasts = typed(records.execute(_SEALED), tuple[int, int, int])
+            sealed = {number: (last, stored) for number, last, stored in lasts}
             found = []
             for state in typed(records.execute(_STATES), tuple[int, int, int, int, int, int]):
                 number, last, stored, first, size, closed = state
@@ -189,10 +181,6 @@ class Sealer:
                 if (up_to := goal(policy, one)) > before:
                     found.append((one, up_to))
             return found
-
-    def _has_room(self) -> bool:
-        with opened(self._path, "ro") as records:
-            return check_records(records, self._catalog, self._broker).format == SEGMENTED
 
     def _pieces(self, found: Unsealed, up_to: int) -> Sequence[tuple[int, int]]:
         range_id = self._catalog.by_number[found.partition].id
@@ -248,9 +236,9 @@ class Sealer:
         gathered: list[StoredBlock] = []
         size, wanted = 0, first
         with opened(self._path, "ro") as records, advised(self._path, found.id):
-            version = check_records(records, self._catalog, self._broker)
+            check_records(records, self._catalog, self._broker)
             rows = records.execute(_BLOCKS, (partition, first, last))
-            for block in whole_blocks(rows, self._catalog, found, first, version):
+            for block in whole_blocks(rows, self._catalog, found, first):
                 gathered.append(block)
                 size += sum(map(len, block.columns))
                 wanted = block.last + 1
@@ -264,18 +252,17 @@ class Sealer:
     def _sweep(self) -> None:
         """Remove the files that killed processes have left: those that no segment names."""
         named: set[Path] = set()
-        if self._has_room():
-            with opened(self._path, "ro") as records:
-                try:
-                    found = list(segments_of(records))
-                except SegmentDamaged as error:
-                    _log.warning(
-                        "segments.not_swept", log=str(self._catalog.home), reason=str(error)
-                    )
-                    return  # it may name any of them
-            for one in found:
-                range_id = self._catalog.by_number[one.partition].id
-                named.add(segment_path(self._catalog.home, range_id, one.file))
+        with opened(self._path, "ro") as records:
+            try:
+                found = list(segments_of(records))
+            except SegmentDamaged as error:
+                _log.warning(
+                    "segments.not_swept", log=str(self._catalog.home), reason=str(error)
+                )
+                return  # it may name any of them
+        for one in found:
+            range_id = self._catalog.by_number[one.partition].id
+            named.add(segment_path(self._catalog.home, range_id, one.file))
         ranges = {x.id for x in self._catalog.partitions if x.broker == self._broker}
         for path in (self._catalog.home / SEGMENTS).glob("*/*.parquet*"):
             if path.parent.name in ranges and path not in named:

@@ -22,7 +22,7 @@ import aiosqlite
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import COLUMNS, Layout
 from changefeed.feeds.eventlog.block_writer import Addition, Tail, fill, next_block
-from changefeed.feeds.eventlog.catalog import Catalog, read_catalog
+from changefeed.feeds.eventlog.catalog import Catalog, check_records_of, read_catalog
 from changefeed.feeds.eventlog.checksums import NONE, is_sealed
 from changefeed.feeds.eventlog.damage import damaged_end
 from changefeed.feeds.eventlog.database import (
@@ -40,7 +40,6 @@ from changefeed.feeds.eventlog.sealer import Sealed, Sealer, segments_module
 from changefeed.feeds.eventlog.sealing import SealPolicy
 from changefeed.feeds.eventlog.segment_rows import Segment
 from changefeed.feeds.eventlog.stored_blocks import END
-from changefeed.feeds.eventlog.upgrade import upgrade
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.logs import get_logger
 
@@ -64,7 +63,6 @@ _END = """
 UPDATE partitions SET last = ?, latest_us = ?, stored = ?, first = ?, size = ?, checks = ?
 WHERE partition = ?
 """
-_TAILS = END.format(checks="checks")
 
 _GIVE_UP = "DELETE FROM blocks WHERE partition = ? AND first BETWEEN ? AND ?"
 _SEAL_EVERY = 15.0
@@ -121,7 +119,7 @@ class EventLogWriter:
         folder = catalog.folder(_BROKER)
         async with AsyncExitStack() as stack:
             stack.enter_context(writer_lock(folder / LOCK))
-            await asyncio.to_thread(upgrade, catalog, _BROKER)
+            await asyncio.to_thread(check_records_of, catalog, _BROKER)
             records = await stack.enter_async_context(connect(folder / RECORDS, "rw"))
             await _prepare(records, folder / RECORDS, synchronous)
             writer = cls(catalog, records, clock)
@@ -248,7 +246,7 @@ class EventLogWriter:
         await self._records.execute_fetchall(statement)  # the one call that is one hop
 
     async def _tails(self, numbers: Collection[int]) -> Mapping[int, Tail]:
-        rows = await self._records.execute_fetchall(_TAILS)
+        rows = await self._records.execute_fetchall(END)
         return {row[0]: self._tail(row) for row in rows if row[0] in numbers}
 
     def _tail(self, row: Sequence[Any]) -> Tail:

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog
+from changefeed.feeds.eventlog.schema import FORMAT
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, RangeEnded, RangeId
 from changefeed.host.settings import load_settings
 from changefeed.host.wiring import open_host
@@ -259,19 +261,27 @@ async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
                 pass
 
 
+@pytest.mark.parametrize("file", ["catalog.db", "brokers/1/records.db"])
 @pytest.mark.parametrize(
-    ("number", "advice"), [(1, "the version that wrote it"), (5, "upgrade changefeed-host")]
+    ("number", "advice"), [(FORMAT - 1, "create the log again"), (FORMAT + 1, "upgrade")]
 )
-async def test_a_log_of_another_format_is_refused_with_advice(
-    path: Path, number: int, advice: str
+async def test_a_log_of_another_format_is_refused_with_advice_and_left_as_it_is(
+    path: Path, file: str, number: int, advice: str
 ) -> None:
-    catalog = sqlite3.connect(path / "catalog.db")
-    catalog.execute("UPDATE log SET format = ?", (number,))
-    catalog.commit()
-    catalog.close()
-    with pytest.raises(FeedRefused, match=rf"format {number}, .*{advice}"):
+    with closing(sqlite3.connect(path / file, isolation_level=None)) as connection:
+        connection.execute("UPDATE log SET format = ?", (number,))
+    files = (path / "catalog.db", path / "brokers/1/records.db")
+    before = [x.read_bytes() for x in files]
+    said = rf"format {number}, .* reads format {FORMAT} only: {advice}"
+    with pytest.raises(FeedRefused, match=said):
         async with EventLog.open(path):
             pass
+    with pytest.raises(FeedRefused, match=said):
+        async with EventLogWriter.open(path):
+            pass
+    with pytest.raises(FeedRefused, match=said):
+        BulkLog.at(path).ends()
+    assert [x.read_bytes() for x in files] == before
 
 
 async def test_records_that_belong_to_another_log_are_refused(

@@ -1,8 +1,7 @@
 """Bytes of an event log that are not those that were written: none is ever delivered."""
 
 import shutil
-import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
@@ -11,10 +10,9 @@ import pytest
 from changefeed.feeds.errors import FeedError, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.block_format import Layout
-from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
+from changefeed.feeds.eventlog.bulk import BulkLog
 from changefeed.feeds.feed import Change, Operation, RangeId
 from tests.support.damaged_logs import (
-    as_format_2,
     read_by_pages,
     read_in_bulk,
     records_of,
@@ -152,10 +150,10 @@ async def test_a_block_of_another_range_is_noticed(path: Path) -> None:
     await assert_damaged_from(path, 1, changes)
 
 
-async def test_a_block_without_its_checksums_is_not_taken_for_an_old_one(path: Path) -> None:
+async def test_a_block_without_its_checksums_is_damaged(path: Path) -> None:
     changes = await written(path)
     with records_of(path) as file:
-        file.execute("UPDATE blocks SET checks = NULL WHERE partition = 1 AND first = 1")
+        file.execute("UPDATE blocks SET checks = x'' WHERE partition = 1 AND first = 1")
     await assert_damaged_from(path, 1, changes)
 
 
@@ -249,129 +247,6 @@ async def test_of_a_file_with_random_damage_only_what_was_written_is_delivered(
             assert error is not None or b"".join(found) == keys
     except FeedError:
         pass  # refused as a whole
-
-
-async def test_a_log_of_format_2_is_read_and_checked_from_its_first_writer_on(
-    path: Path,
-) -> None:
-    before = await written(path)
-    as_format_2(path)
-    assert await written(path) == before
-    assert read_in_bulk(path, HURT, len(before))[1] is None
-    async with EventLog.open(path) as open_meanwhile:
-        async with EventLogWriter.open(path, synchronous="off") as writer:
-            await writer.append(records(1000, 2000))
-        after = await written(path)
-        assert await read_by_pages(open_meanwhile, HURT) == (after, None)
-    assert after[: len(before)] == before
-    assert len(after) + len(await written(path, SOUND)) == 3000
-    assert read_in_bulk(path, HURT, len(after))[1] is None
-    for found in (path / "catalog.db", path / "brokers/1/records.db"):
-        connection = sqlite3.connect(found)
-        assert connection.execute("SELECT format FROM log").fetchall() == [(3,)]
-        connection.close()
-    last_of_old = max(x for x in block_firsts(path) if x <= len(before))
-    flip(path, "bodies", 1)  # was written without checksums
-    async with EventLog.open(path) as log:
-        assert (await read_by_pages(log, HURT))[1] is None
-    flip(path, "bodies", last_of_old)  # has grown since
-    await assert_damaged_behind(path, last_of_old)
-
-
-async def test_only_what_an_upgrade_left_without_checksums_is_delivered_without(
-    path: Path,
-) -> None:
-    as_format_2(path)
-    async with EventLogWriter.open(path):
-        pass  # that upgrades it
-    last = block_firsts(path)[-1]  # has got its checksums
-    before = await written(path)
-    end = len(before)
-    with records_of(path) as file:
-        left = file.execute("SELECT last FROM unchecked WHERE partition = 1").fetchall()
-        file.execute(
-            "UPDATE blocks SET checks = NULL WHERE partition = 1 AND first = ?", (last,)
-        )
-    assert left == [(last - 1,)]
-    await assert_damaged_behind(path, last)
-    assert isinstance(read_in_bulk(path, HURT, end)[1], RangeDamaged)
-    async with EventLog.open(path) as log:
-        with pytest.raises(RangeDamaged):
-            await log.resolve_start(HURT, before[-1].committed_at)
-        changes, error = await read_by_pages(log, SOUND)
-    assert (len(changes), error) == (2000 - end, None)
-
-
-async def test_a_reader_that_was_open_when_a_log_was_upgraded_checks_from_then_on(
-    path: Path,
-) -> None:
-    as_format_2(path)
-    before = await written(path)
-    open_meanwhile = BulkReader(BulkLog.at(path))
-    assert sum(map(len, open_meanwhile.read(HURT, 0, len(before)))) == len(before)
-    async with EventLog.open(path) as log:
-        assert await read_by_pages(log, HURT) == (before, None)
-        async with EventLogWriter.open(path, synchronous="off") as writer:
-            await writer.append(records(1000, 2000))
-        after = await written(path)
-        last = block_firsts(path)[-1]
-        assert last > len(before)
-        flip(path, "bodies", last)
-        delivered, error = await read_by_pages(log, HURT)
-        assert delivered == after[: last - 1]
-        assert isinstance(error, RangeDamaged)
-    with pytest.raises(RangeDamaged):
-        list(open_meanwhile.read(HURT, len(before), len(after)))
-    open_meanwhile.close()
-
-
-async def test_an_upgrade_between_two_looks_is_noticed_at_the_next(path: Path) -> None:
-    """Whatever is asked first: a time, an end, or the news of all ranges."""
-    late = NEW_YEAR + timedelta(seconds=2999)
-    as_format_2(path)
-    async with (
-        EventLog.open(path) as log,
-        EventLog.open(path) as second,
-        EventLog.open(path) as third,
-    ):
-        ends = {x: await third.resolve_start(x, "now") for x in (HURT, SOUND)}
-        assert await third.news(ends) == []
-        async with EventLogWriter.open(path) as writer:
-            await writer.append([*records(1000, 2000), *records(40)])
-        flip(path, "times", block_firsts(path)[-1])
-        with records_of(path) as file:
-            file.execute("UPDATE partitions SET last = last + 1 WHERE partition = 1")
-        with pytest.raises(RangeDamaged, match="changes"):
-            await log.resolve_start(HURT, late)
-        with pytest.raises(RangeDamaged, match="the end of range"):
-            await second.resolve_start(HURT, "now")
-        assert set(await third.news(ends)) == {HURT, SOUND}
-        assert HURT not in await third.lags(ends)
-        assert await third.lags(ends) == {SOUND: await third.lag(SOUND, ends[SOUND])}
-
-
-async def assert_damaged_behind(path: Path, first: int) -> None:
-    async with EventLog.open(path) as log:
-        delivered, error = await read_by_pages(log, HURT)
-    assert isinstance(error, RangeDamaged)
-    assert len(delivered) == first - 1
-
-
-@pytest.mark.parametrize("stop_before", ["catalog", "commit"])
-async def test_an_upgrade_that_is_killed_is_finished_by_the_next_writer(
-    path: Path, stop_before: str
-) -> None:
-    before = await written(path)
-    if stop_before == "commit":
-        as_format_2(path)
-    else:
-        catalog = sqlite3.connect(path / "catalog.db", isolation_level=None)
-        catalog.execute("UPDATE log SET format = 2")
-        catalog.close()
-    assert await written(path) == before
-    async with EventLogWriter.open(path) as writer:
-        await writer.append(records(1, 5000))
-    assert (await written(path))[: len(before)] == before
 
 
 def test_each_kind_of_damage_is_tried_on_each_column_there_is(path: Path) -> None:

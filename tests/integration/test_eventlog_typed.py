@@ -12,7 +12,7 @@ from changefeed.feeds.errors import FeedError, FeedRefused, RangeDamaged
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog
 from changefeed.feeds.feed import Change, RangeId
-from tests.support.damaged_logs import as_format_2, read_by_pages, read_in_bulk
+from tests.support.damaged_logs import read_by_pages
 
 pytestmark = pytest.mark.real_time
 
@@ -147,71 +147,6 @@ async def test_an_end_of_another_kind_concerns_its_range(
         if column not in ("latest_us", "checks"):  # sealing does without these
             with pytest.raises(FeedRefused, match=ADVICE):
                 await writer.seal(SealPolicy(everything=True))
-
-
-@pytest.mark.parametrize("column", ["last", "latest_us", "stored", "first", "size"])
-async def test_an_end_without_checksums_and_of_another_kind_concerns_its_range(
-    path: Path, column: str
-) -> None:
-    as_format_2(path)
-    put(path / RECORDS, "partitions", column, None, "partition = 1")
-    async with EventLog.open(path) as log:
-        with pytest.raises(RangeDamaged, match="the end of range"):
-            await log.resolve_start(FIRST, "now")
-        start = await log.resolve_start(FIRST, "beginning")
-        assert await log.news({FIRST: start}) == [FIRST]
-        assert await log.lags({FIRST: start}) == {}
-        assert await log.lag(SECOND, await log.resolve_start(SECOND, "now")) == 0
-
-
-@pytest.mark.parametrize("column", ["last", "latest_us", "stored", "kinds", "times", "keys"])
-async def test_a_block_without_checksums_and_of_another_kind_concerns_its_range(
-    path: Path, column: str
-) -> None:
-    as_format_2(path)
-    put(path / RECORDS, "blocks", column, None, "partition = 1 AND first = 1")
-    async with EventLog.open(path) as log:
-        changes, error = await read_by_pages(log, FIRST)
-        assert changes == []
-        assert isinstance(error, RangeDamaged)
-        others, none = await read_by_pages(log, SECOND)
-        assert (len(others) > 200, none) == (True, None)
-    assert isinstance(read_in_bulk(path, FIRST, 10)[1], RangeDamaged)
-
-
-async def test_a_start_at_a_time_is_not_taken_from_a_block_of_another_kind(path: Path) -> None:
-    as_format_2(path)
-    put(path / RECORDS, "blocks", "times", None, "partition = 1 AND first = 1")
-    with pytest.raises(RangeDamaged):
-        BulkLog.at(path).sequence_before(FIRST, 0)
-
-
-@pytest.mark.parametrize(
-    ("table", "column"), [("partitions", "last"), ("blocks", "keys"), ("blocks", "stored")]
-)
-async def test_a_log_that_cannot_be_upgraded_as_it_is_damaged_is_refused(
-    path: Path, table: str, column: str
-) -> None:
-    as_format_2(path)
-    put(path / RECORDS, table, column, None, "partition = 1")
-    with pytest.raises(FeedRefused, match=f"records.db: Expected .*{ADVICE}"):
-        await written_to(path)
-    with closing(sqlite3.connect(path / RECORDS)) as file:
-        assert file.execute("SELECT format FROM log").fetchone() == (2,)
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("keys", b"\xff" * 594), ("key_sizes", b""), ("kinds", b"\x03" * 256), ("times", b"")],
-)
-async def test_blocks_without_checksums_that_do_not_fit_are_not_sealed(
-    path: Path, column: str, value: bytes
-) -> None:
-    as_format_2(path)
-    put(path / RECORDS, "blocks", column, value, "partition = 1 AND first = 1")
-    async with EventLogWriter.open(path) as writer:
-        made = await writer.seal(SealPolicy(everything=True))
-    assert {x.range_id for x in made} == {SECOND}
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
 from changefeed.feeds.eventlog.sealed import sealed_with
 from changefeed.feeds.feed import Change, Operation, RangeEnded, RangeId
-from tests.support.damaged_logs import as_format_2, read_by_pages, records_of
+from tests.support.damaged_logs import read_by_pages, records_of
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
@@ -115,15 +114,6 @@ def files(path: Path) -> set[Path]:
 def names(path: Path) -> list[Any]:
     with records_of(path) as file:
         return file.execute("SELECT * FROM segments").fetchall()
-
-
-def formats(path: Path) -> list[int]:
-    found = []
-    for file in (path / "catalog.db", path / "brokers/1/records.db"):
-        connection = sqlite3.connect(file)
-        found.append(connection.execute("SELECT format FROM log").fetchone()[0])
-        connection.close()
-    return found
 
 
 @small_pieces
@@ -246,27 +236,6 @@ async def test_only_changes_as_old_as_was_said_are_sealed(path: Path) -> None:
     for x in made:
         assert all(y.committed_us < middle * 10**6 for y in truth[x.range_id][: x.last])
         assert x.last > 400
-
-
-async def test_a_log_has_the_format_of_earlier_versions_until_its_first_segment(
-    path: Path,
-) -> None:
-    assert formats(path) == [3, 3]
-    assert not await seal(path, SealPolicy(closed=True))
-    assert formats(path) == [3, 3]
-    await seal(path)
-    assert formats(path) == [4, 4]
-    async with EventLogWriter.open(path) as writer:
-        await writer.append(records(1))
-    assert formats(path) == [4, 4]
-
-
-async def test_a_log_of_format_2_can_be_sealed(path: Path) -> None:
-    before = await everything(path)
-    as_format_2(path)
-    await seal(path)
-    assert formats(path) == [4, 4]
-    assert await everything(path) == before
 
 
 async def test_without_pyarrow_segments_are_refused_with_advice_and_blocks_are_read(
@@ -400,9 +369,6 @@ async def test_while_another_process_writes_nothing_is_sealed_and_the_writer_is_
 
 
 STEPS = (
-    "the catalog says so",
-    "there is a table",
-    "the log has room for segments",
     "the file is begun",
     "the file is written",
     "the file has its name",
@@ -443,7 +409,7 @@ async def test_a_process_that_is_killed_in_any_step_leaves_every_change_once(
 ) -> None:
     before = await everything(path)
     async with EventLog.open(path) as open_meanwhile:
-        await killed_at(path, step, 1 if STEPS.index(step) < 3 else 2)
+        await killed_at(path, step, 2)
         assert await everything(path) == before
         async with EventLogWriter.open(path, synchronous="off") as writer:
             await writer.append(records(100, 3000))
@@ -462,10 +428,8 @@ async def test_a_process_that_is_killed_in_any_step_leaves_every_change_once(
 
 
 def test_every_step_of_sealing_has_its_kill() -> None:
-    source = "".join(
-        (ROOT / "feeds/eventlog" / x).read_text()
-        for x in ("sealer.py", "upgrade.py", "writer.py")
-    )
+    folder = ROOT / "feeds/eventlog"
+    source = "".join((folder / x).read_text() for x in ("sealer.py", "writer.py"))
     assert source.count('reached("') == len(STEPS)
     assert all(f'"{x}"' in source for x in STEPS)
 

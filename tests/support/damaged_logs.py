@@ -1,4 +1,4 @@
-"""Event logs whose files are changed behind their back, and logs of format 2."""
+"""Event logs whose files are changed behind their back."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -19,18 +19,6 @@ def records_of(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
-
-
-def as_format_2(path: Path) -> None:
-    """Make of a log what the version before would have written."""
-    with records_of(path) as records:
-        records.execute("ALTER TABLE blocks DROP COLUMN checks")
-        records.execute("ALTER TABLE partitions DROP COLUMN checks")
-        records.execute("DROP TABLE unchecked")
-        records.execute("UPDATE log SET format = 2")
-    catalog = sqlite3.connect(path / "catalog.db", isolation_level=None)
-    catalog.execute("UPDATE log SET format = 2")
-    catalog.close()
 
 
 async def read_by_pages(
