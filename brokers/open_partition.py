@@ -89,7 +89,7 @@ class OpenPartition:
         _, batch, check = accepted
         name, before = batch.producer, self._reached.get(batch.producer)
         is_first = before is None or before.producer != batch.numbering
-        known = None if is_first else self._last_batches[name]
+        known = () if is_first else self._last_batches[name]
         through = batch.sequence + batch.count - 1
         self._reached[name] = Reached(batch.numbering, through, now_us)
         self._last_batches[name] = with_batch(known, batch.sequence, batch.count, check)

@@ -109,8 +109,7 @@ def check_closed(end: PartitionEnd | None, batch: Batch) -> int | Taken:
         reached = next(numbers, 0)
     if end is None or batch.sequence > reached:
         return reached
-    known = end.batches_of(batch.numbering)
-    if known and (batch.sequence, batch.count, _checksum(batch)) not in known:
+    if (batch.sequence, batch.count, _checksum(batch)) not in end.batches_of(batch.numbering):
         return Taken()
     return reached
 

@@ -1,4 +1,4 @@
-"""The catalog of a cluster: its collections, eras, brokers and partitions. Frozen: format 1.
+"""The catalog of a cluster: its collections, eras, brokers and partitions. Frozen.
 
 A catalog is one object, ``catalog/<n>``: eight hexadecimal digits (the CRC-32 of what
 follows), a line feed, and JSON. It is never changed: to change the catalog is to create the
@@ -22,7 +22,8 @@ from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
 
-FORMAT = 1
+FORMAT = 2
+"""The only format that is read and written. Lower numbers were never released."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +177,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def decode_catalog(data: bytes, number: int, identity: str) -> Catalog:
-    """Read a catalog; refuse one that is damaged, of another cluster, or of a later format."""
+    """Read a catalog; refuse one that is damaged, of another cluster, or of another format."""
     what = f"catalog {number}"
     body = checked(data, what)
     try:
@@ -188,11 +189,7 @@ def decode_catalog(data: bytes, number: int, identity: str) -> Catalog:
             f"{what} is of another cluster ({header.identity[:8]}) than this one "
             f"({identity[:8]}): restore the store from one copy"
         )
-    if header.format != FORMAT:
-        raise ClusterRefused(
-            f"{what} has format {header.format}, and this version of changefeed-host knows "
-            f"format {FORMAT} only: upgrade changefeed-host"
-        )
+    require_format(header.format, what)
     try:
         catalog = msgspec.json.decode(body, type=Catalog)
     except msgspec.MsgspecError as error:
@@ -200,6 +197,16 @@ def decode_catalog(data: bytes, number: int, identity: str) -> Catalog:
     if catalog.number != number:
         raise ClusterRefused(_damaged(what, f"it says that it is number {catalog.number}"))
     return catalog
+
+
+def require_format(found: int, what: str) -> None:
+    if found == FORMAT:
+        return
+    advice = "upgrade changefeed-host" if found > FORMAT else "begin a cluster in another place"
+    raise ClusterRefused(
+        f"{what} has format {found}, and this version of changefeed-host reads format "
+        f"{FORMAT} only: {advice}"
+    )
 
 
 def checked(data: bytes, what: str) -> bytes:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import msgspec
 
 from changefeed.feeds.brokers.catalog import (
-    FORMAT,
     Catalog,
     Cluster,
     decode_catalog,
     encode_catalog,
     first_catalog,
+    require_format,
 )
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.names import CATALOGS, CLUSTER, catalog_key, number_of
@@ -42,11 +42,7 @@ async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
             f"{CLUSTER} is none of a cluster ({error}): give the place of a cluster, or an "
             f"empty one"
         ) from error
-    if cluster.format != FORMAT:
-        raise ClusterRefused(
-            f"the cluster has format {cluster.format}, and this version of changefeed-host "
-            f"knows format {FORMAT} only: upgrade changefeed-host"
-        )
+    require_format(cluster.format, "the cluster")
     return cluster
 
 

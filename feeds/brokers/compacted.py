@@ -1,4 +1,4 @@
-"""Compaction: what lies in many flushes becomes a few segments. Frozen: format 1.
+"""Compaction: what lies in many flushes becomes a few segments. Frozen.
 
     segments/<collection>/<partition>/<first>-<last>.parquet   records of one partition
     compacted/<era>/<broker>/<n>                               what is in segments of a row

@@ -1,4 +1,4 @@
-"""One flush of one broker, or the seal that ends its row, as one object. Frozen: format 1.
+"""One flush of one broker, or the seal that ends its row, as one object. Frozen.
 
     magic      8 bytes, b"CFWAL1\\r\\n": names the format, and shows a transfer as text
     size       of the header, 4 bytes, little-endian
@@ -76,7 +76,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     ``first`` is the sequence of the first, ``latest_us`` the latest commit time in the
     partition and ``stored`` the bytes of its columns, both from its beginning up to the end
     of this section. ``offset`` counts from the end of the header. ``checks`` are the CRC-32
-    of the columns of each batch; earlier versions did not write them.
+    of the columns of each batch.
     """
 
     collection: str
@@ -89,7 +89,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     offset: int
     sizes: tuple[int, ...]
     check: int
-    checks: tuple[int, ...] = ()
+    checks: tuple[int, ...]
 
     @property
     def last(self) -> int:
@@ -111,8 +111,7 @@ class Reached(NamedTuple):
 class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """How far a partition has come: see ``Section``. ``written_us`` is of its last flush.
 
-    ``last_batches`` has the last five of each of ``producers``, in the same order; none of one
-    where they are not known, as in what earlier versions have written.
+    ``last_batches`` has the last five of each of ``producers``, in the same order.
     """
 
     collection: str
@@ -125,8 +124,8 @@ class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     last_batches: tuple[tuple[LastBatch, ...], ...] = ()
 
     def batches_of(self, numbering: str) -> tuple[LastBatch, ...]:
-        """Return the last batches of a producer, as far as they are known."""
-        known = zip(self.producers, self.last_batches, strict=False)  # none of old files
+        """Return the last batches of a producer; none if there is nothing of it."""
+        known = zip(self.producers, self.last_batches, strict=True)
         return next((x for reached, x in known if reached.producer == numbering), ())
 
 
@@ -159,7 +158,7 @@ class NewSection(msgspec.Struct, frozen=True, kw_only=True):
     stored: int
     batches: tuple[StoredBatch, ...]
     columns: Layout
-    checks: tuple[int, ...] = ()
+    checks: tuple[int, ...]
 
 
 def has_table(number: int) -> bool:
@@ -273,11 +272,11 @@ def _end_after(before: PartitionEnd | None, section: Section, now_us: int) -> Pa
     last: dict[str, tuple[LastBatch, ...]] = {}
     if before is not None:
         reached = {x.producer: x for x in before.producers}
-        last = dict(zip(reached, before.last_batches, strict=False))
-    checks = section.checks or (None,) * len(section.batches)
-    for (producer, sequence, records), check in zip(section.batches, checks, strict=True):
-        known = last.get(producer, ()) if producer in reached else None
-        last[producer] = with_batch(known, sequence, records, check)
+        last = dict(zip(reached, before.last_batches, strict=True))
+    for (producer, sequence, records), check in zip(
+        section.batches, section.checks, strict=True
+    ):
+        last[producer] = with_batch(last.get(producer, ()), sequence, records, check)
         reached[producer] = Reached(producer, sequence + records - 1, now_us)
     return PartitionEnd(
         collection=section.collection,
@@ -287,21 +286,15 @@ def _end_after(before: PartitionEnd | None, section: Section, now_us: int) -> Pa
         stored=section.stored,
         written_us=now_us,
         producers=tuple(reached.values()),
-        last_batches=tuple(last.get(x, ()) for x in reached),
+        last_batches=tuple(last[x] for x in reached),
     )
 
 
 def with_batch(
-    known: tuple[LastBatch, ...] | None, sequence: int, records: int, check: int | None
+    known: tuple[LastBatch, ...], sequence: int, records: int, check: int
 ) -> tuple[LastBatch, ...]:
-    """Return the last batches of a producer after one more.
-
-    ``known`` is ``None`` where it is its first. If those before, or this one, are not known
-    they stay unknown: a batch that is not among them would seem to be another's.
-    """
-    if check is None or known == ():
-        return ()
-    return (*(known or ()), LastBatch(sequence, records, check))[-REMEMBERED:]
+    """Return the last batches of a producer after one more."""
+    return (*known, LastBatch(sequence, records, check))[-REMEMBERED:]
 
 
 def _crc(columns: Iterable[bytes]) -> int:

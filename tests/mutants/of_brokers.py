@@ -21,30 +21,6 @@ _TOPOLOGIES = "tests/unit/brokers/test_topologies.py"
 
 BROKERS = (
     Mutant(
-        name="in a closed range, another producer's records are taken for a repetition",
-        file="brokers/producers.py",
-        before="if known and (batch.sequence, batch.count, _checksum(batch)) not in known:",
-        after="if known and (batch.sequence, batch.count) not in {x[:2] for x in known}:",
-        rule=0,
-        tests=(_ERAS, _COMPACTION),
-    ),
-    Mutant(
-        name="checksums of batches are lost where a master seals the row of a dead broker",
-        file="feeds/brokers/flush.py",
-        before="        last_batches=tuple(last.get(x, ()) for x in reached),\n",
-        after="",
-        rule=0,
-        tests=(_FLUSH, _ERAS),
-    ),
-    Mutant(
-        name="batches before those with checksums are taken for another's",
-        file="feeds/brokers/flush.py",
-        before="    if check is None or known == ():\n",
-        after="    if check is None:\n",
-        rule=0,
-        tests=(_FLUSH,),
-    ),
-    Mutant(
         name="a table has no checksums of batches",
         file="brokers/open_partition.py",
         before="            last_batches=tuple(self._last_batches.values()),\n",

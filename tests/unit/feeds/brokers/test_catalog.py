@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from changefeed.brokers.transitions import open_first_era, with_collection
 from changefeed.feeds.brokers.catalog import (
+    FORMAT,
     Catalog,
     Cluster,
     Row,
@@ -64,15 +65,19 @@ def test_a_catalog_that_lies_under_another_number_is_refused() -> None:
         decode_catalog(encode_catalog(a_catalog()), 3, IDENTITY)
 
 
-def test_a_catalog_of_a_later_format_is_refused_with_advice() -> None:
-    later = encode_catalog(Catalog(number=1, identity=IDENTITY, format=2))
-    with pytest.raises(ClusterRefused, match="upgrade changefeed-host"):
-        decode_catalog(later, 1, IDENTITY)
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(FORMAT - 1, "begin a cluster in another place"), (FORMAT + 1, "upgrade")],
+)
+def test_a_catalog_of_another_format_is_refused_with_advice(number: int, advice: str) -> None:
+    other = encode_catalog(Catalog(number=1, identity=IDENTITY, format=number))
+    with pytest.raises(ClusterRefused, match=rf"format {number}, .* {FORMAT} only: {advice}"):
+        decode_catalog(other, 1, IDENTITY)
 
 
 FROZEN = (
-    b'aa0d24d3\n{"number":2,"identity":"0123456789abcdef0123456789a'
-    b'bcdef","format":1,"eras":[{"number":1,"began_us":2,"state":"'
+    b'866b5e44\n{"number":2,"identity":"0123456789abcdef0123456789a'
+    b'bcdef","format":2,"eras":[{"number":1,"began_us":2,"state":"'
     b'open","rows":[{"broker":"broker-1","incarnation":"i","addres'
     b's":"localhost:1","sealed_at":null,"kept_from":1}],"planned":'
     b'[]}],"collections":[{"name":"orders","identity":"ccccccccccc'

@@ -70,6 +70,7 @@ sections = st.builds(
         st.builds(StoredBatch, st.text(max_size=8), st.integers(1, 2**60), st.integers(1, 9))
     ).map(tuple),
     columns=layouts,
+    checks=st.lists(st.integers(0, 2**32 - 1)).map(tuple),
 )
 
 
@@ -124,21 +125,6 @@ def test_the_bytes_of_a_flush_are_frozen() -> None:
     assert encode_flush(header(65, ()), [SECTION]) == FROZEN
 
 
-def test_an_object_without_checksums_of_batches_is_read_and_they_stay_unknown() -> None:
-    """Earlier versions wrote none."""
-    old = decode_header(OLDER, CLUSTER, Place(2, "broker-1", 65))
-    now = decode_header(FROZEN, CLUSTER, Place(2, "broker-1", 65))
-    assert (old.sections[0].checks, now.sections[0].checks) == ((), (17,))
-    assert msgspec.structs.replace(old.sections[0], checks=(17,)) == now.sections[0]
-    key = ("orders", RangeId("e2.p01.v00-ff"))
-    assert ends_after([old])[key].batches_of("p") == ()
-    followed = header(66)
-    later = msgspec.structs.replace(now.sections[0], batches=(StoredBatch("p", 4, 1),))
-    both = [old, msgspec.structs.replace(followed, sections=(later,))]
-    assert ends_after(both)[key].producers == (Reached("p", 4, 5),)
-    assert ends_after(both)[key].batches_of("p") == ()  # those before are not known
-
-
 def test_the_end_of_a_partition_has_the_last_five_batches_of_each_producer() -> None:
     headers = []
     section = decode_header(FROZEN, CLUSTER, Place(2, "broker-1", 65)).sections[0]
@@ -169,6 +155,7 @@ def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> Non
             stored=10 * first,
             batches=(batch,),
             columns=empty,
+            checks=(17,),
         )
 
     table = (
@@ -180,6 +167,7 @@ def test_what_holds_after_objects_is_the_last_table_and_what_came_since() -> Non
             stored=7,
             written_us=1,
             producers=(Reached("a", 3, 1), Reached("b", 1, 1)),
+            last_batches=((LastBatch(3, 1, 17),), (LastBatch(1, 1, 17),)),
         ),
     )
     flushes = [
@@ -202,11 +190,6 @@ def test_the_table_before_a_number_is_at_most_63_back(number: int) -> None:
     assert 0 <= number - at < 64
 
 
-OLDER = (
-    b"CFWAL1\r\ne\x00\x00\x00SE\x15s\x99\xd9 0123456789abcdef0123456789abcdef\x02\xa8broker-"
-    b"1\xa1iA\x05\xc2\x90\x91\x9a\xa6orders\xade2.p01.v00-ff\x03\x01\t\x1e\x91\x93\xa1p\x03\x01\x00\x9a\x01\x08\x04\x01\x00\x00\x04\x00\x00\x00\xce\xd42\x85\xf3\x00\x00\x00"
-    b"\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00"
-)
 FROZEN = (
     b"CFWAL1\r\ng\x00\x00\x00X\xb2-\x1e\x99\xd9 0123456789abcdef0123456789abcdef\x02\xa8broker-"
     b"1\xa1iA\x05\xc2\x90\x91\x9b\xa6orders\xade2.p01.v00-ff\x03\x01\t\x1e\x91\x93\xa1p\x03\x01\x00\x9a\x01\x08\x04\x01\x00\x00\x04\x00\x00\x00\xce\xd42\x85\xf3"
