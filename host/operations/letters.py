@@ -57,12 +57,9 @@ def meant_letters(
 def own_and_others(
     letters: Sequence[DeadLetter], observer: str | None
 ) -> tuple[list[DeadLetter], list[DeadLetter]]:
-    """Divide letters into those that this observer may be given unasked, and those of others.
-
-    Letters of earlier versions do not say whose they are: any observer may have them.
-    """
-    own = [x for x in letters if x.observer in ("", observer)]
-    return own, [x for x in letters if x.observer not in ("", observer)]
+    """Divide letters into those of this observer, and those of others."""
+    own = [x for x in letters if x.observer == observer]
+    return own, [x for x in letters if x.observer != observer]
 
 
 def left_to_others(letters: Sequence[DeadLetter]) -> list[str]:
@@ -116,7 +113,7 @@ def head(letter: DeadLetter) -> dict[str, Any]:
     change = letter.change
     return {
         "id": letter.id,
-        "feed": letter.feed or None,
+        "feed": letter.feed,
         "observer": letter.observer or None,
         "fleet": letter.fleet or None,
         "range": letter.range_id,

@@ -54,10 +54,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A change that was put aside, and why.
 
-    ``feed``, ``observer`` and ``fleet`` are as in ``Origin``, and empty in letters of versions
-    that did not know them. ``attempts`` is how often the change was tried alone; ``epoch`` is
-    that of the lease at the time. ``failed_us`` is wall-clock time, microseconds since 1970,
-    UTC.
+    ``feed``, ``observer`` and ``fleet`` are as in ``Origin``. ``attempts`` is how often the
+    change was tried alone; ``epoch`` is that of the lease at the time. ``failed_us`` is
+    wall-clock time, microseconds since 1970, UTC.
     """
 
     change: Change
@@ -66,22 +65,18 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     epoch: int
     failed_us: Annotated[int, msgspec.Meta(ge=MIN_TIME_US, le=MAX_TIME_US)]
-    feed: str = ""
-    observer: str = ""
-    fleet: str = ""
+    feed: str
+    observer: str
+    fleet: str
 
     @property
     def id(self) -> LetterId:
         """Name the letter for good: there is one for each change, observer and fleet.
 
-        Eight digits for where it comes from, the range and the sequence: ``5ab01c4f:r0:17``;
-        only the last two where the feed is not known.
+        Eight digits for where it comes from, the range and the sequence: ``5ab01c4f:r0:17``.
         """
-        name = f"{self.range_id}:{self.sequence}"
-        if not self.feed:
-            return LetterId(name)
         mark = hashlib.blake2b(_origin_of(self), digest_size=4).hexdigest()
-        return LetterId(f"{mark}:{name}")
+        return LetterId(f"{mark}:{self.range_id}:{self.sequence}")
 
     @property
     def range_id(self) -> RangeId:
@@ -127,10 +122,8 @@ class DeadLetters(Protocol):
 
 
 def _origin_of(letter: DeadLetter) -> bytes:
-    """Return what the digits of a letter are made of: of earlier versions, the feed alone."""
-    if letter.observer or letter.fleet:
-        return msgspec.json.encode((letter.feed, letter.observer, letter.fleet))
-    return letter.feed.encode()
+    """Return what the digits of a letter are made of."""
+    return msgspec.json.encode((letter.feed, letter.observer, letter.fleet))
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -197,7 +197,15 @@ def hostile_letter() -> DeadLetter:
     )
     failure = Failure(kind="ValueError", text=HOSTILE, trace=HOSTILE)
     return DeadLetter(
-        change=change, failure=failure, attempts=3, host=HOSTILE, epoch=1, failed_us=0
+        feed="f",
+        observer="bills",
+        fleet="",
+        change=change,
+        failure=failure,
+        attempts=3,
+        host=HOSTILE,
+        epoch=1,
+        failed_us=0,
     )
 
 
@@ -207,9 +215,10 @@ async def test_names_reasons_and_bodies_stay_text_and_a_letter_is_replayed(
     letters = f"sqlite:{tmp_path}/dead.db"
     async with open_dead_letters(letters) as kept:
         await kept.put(hostile_letter())
-        await kept.put(structs.replace(hostile_letter(), feed="f", observer="mail:Mail"))
+        await kept.put(structs.replace(hostile_letter(), observer="mail:Mail"))
     feed, leases = MemoryFeed([HOSTILE, "r1"]), MemoryLeases()
-    settings = settings_of(HOSTILE, observer={"dead_letters": letters}, web={"token": TOKEN})
+    observer = {"name": "bills", "dead_letters": letters}
+    settings = settings_of(HOSTILE, observer=observer, web={"token": TOKEN})
     async with a_host(settings, feed, leases) as (host, url):
         await until(lambda: len(host.leases) == 2)
         lease = await leases.read(RangeId("r1"))

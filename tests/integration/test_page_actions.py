@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from msgspec.structs import replace
 
 from changefeed.cli.dashboard import dashboard_application, desk_of
 from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
@@ -145,7 +144,7 @@ async def test_a_release_says_what_is_over(tmp_path: Path) -> None:
         ({"action": "release", "ranges": ["r0", "r1"]}, "one range is released at a time"),
         ({"action": "reset", "ranges": ["r1"], "to": "2026-01-31"}, "has no zone"),
         ({"action": "reset", "ranges": ["r1"], "to": "yesterday"}, "no position to move to"),
-        ({"action": "replay", "letters": ["r0:1"]}, "there are no dead letters at"),
+        ({"action": "replay", "letters": ["unknown"]}, "there are no dead letters at"),
     ],
 )
 async def test_a_mistake_is_answered_with_what_is_wrong(
@@ -179,10 +178,15 @@ async def test_nothing_is_done_without_the_token_or_for_a_form_of_another_site(
         assert not any(x.paused for x in await leases.list())
 
 
+OWN = Origin(feed="orders", observer="bills", fleet="sqlite:/a.db")
+FIRST, SECOND = "18aa84e0:r0:0", "18aa84e0:r0:1"
+"""The ids of letters of this origin."""
+
+
 async def put_letters(tmp_path: Path, *origins: Origin) -> None:
-    """Put two letters of one key, or one for each of these origins."""
+    """Put a letter for each of these origins, or two of one key of the observer's own."""
     async with open_dead_letters(f"sqlite:{tmp_path}/dead.db") as kept:
-        for n, origin in enumerate(origins or [None] * 2):
+        for n, origin in enumerate(origins or [OWN] * 2):
             change = Change(
                 range_id=RangeId("r0"),
                 sequence=n,
@@ -194,9 +198,15 @@ async def put_letters(tmp_path: Path, *origins: Origin) -> None:
             )
             failure = Failure(kind="ValueError", text="no", trace="Traceback")
             letter = DeadLetter(
-                change=change, failure=failure, attempts=3, host="anna", epoch=1, failed_us=n
+                **asdict(origin),
+                change=change,
+                failure=failure,
+                attempts=3,
+                host="anna",
+                epoch=1,
+                failed_us=n,
             )
-            await kept.put(letter if origin is None else replace(letter, **asdict(origin)))
+            await kept.put(letter)
 
 
 async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path: Path) -> None:
@@ -205,9 +215,9 @@ async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path:
         assert (await client.get("/page/dead-letters")).status == 401
         answer = await client.get("/page/dead-letters", headers=BEARER)
         found = await answer.json()
-        assert (found["count"], [x["id"] for x in found["letters"]]) == (2, ["r0:1", "r0:0"])
+        assert (found["count"], [x["id"] for x in found["letters"]]) == (2, [SECOND, FIRST])
         assert "body" not in found["letters"][0]
-        answer = await client.get("/page/dead-letters?id=r0:1", headers=BEARER)
+        answer = await client.get(f"/page/dead-letters?id={SECOND}", headers=BEARER)
         assert await answer.json() == {"body": '{\n  "n": 1\n}', "trace": "Traceback"}
     async with desk(tmp_path, secret=None) as (client, _):
         assert (await client.get("/page/dead-letters")).status == 200
@@ -224,15 +234,15 @@ async def test_a_replay_that_fails_again_keeps_the_letters_and_says_so(tmp_path:
     await put_letters(tmp_path)
     async with desk(tmp_path) as (client, _):
         status, said = await asked(
-            client, action="replay", letters=["r0:0", "r0:1"], confirm=True
+            client, action="replay", letters=[FIRST, SECOND], confirm=True
         )
         assert (status, said["failed"]) == (200, 2)
         assert said["says"] == [
-            "r0:0: failed, and stays: ValueError: still no key",
-            "r0:1: left out, as an earlier change of its key failed",
+            f"{FIRST}: failed, and stays: ValueError: still no key",
+            f"{SECOND}: left out, as an earlier change of its key failed",
         ]
-        status, said = await asked(client, action="discard", letters=["r0:0"], confirm=True)
-        assert said["says"] == ["r0:0: discarded"]
+        status, said = await asked(client, action="discard", letters=[FIRST], confirm=True)
+        assert said["says"] == [f"{FIRST}: discarded"]
 
 
 async def test_dead_letters_that_are_away_can_be_asked_for_later(tmp_path: Path) -> None:
@@ -240,11 +250,10 @@ async def test_dead_letters_that_are_away_can_be_asked_for_later(tmp_path: Path)
     async with desk(tmp_path, dead_letters=away) as (client, _):
         answer = await client.get("/page/dead-letters", headers=BEARER)
         assert (answer.status, "no answer" in (await answer.json())["error"]) == (503, True)
-        status, said = await asked(client, action="discard", letters=["r0:1"])
+        status, said = await asked(client, action="discard", letters=[SECOND])
         assert (status, "no answer" in said["error"]) == (503, True)
 
 
-OWN = Origin(feed="orders", observer="bills", fleet="sqlite:/a.db")
 OTHERS = Origin(feed="orders", observer="mail:Mail", fleet="sqlite:/b.db")
 LEFT = (
     "1 letter of observer mail:Mail, left: for that one, or for any other with changefeed "
@@ -299,8 +308,8 @@ async def test_a_replay_that_exits_the_process_fails_and_no_more(
 ) -> None:
     await put_letters(tmp_path)
     async with desk(tmp_path, observer=observer) as (client, _):
-        replay = {"action": "replay", "letters": ["r0:0"], "confirm": True}
-        failed = {"says": ["r0:0: failed, and stays: SystemExit: 0"], "failed": 1}
+        replay = {"action": "replay", "letters": [FIRST], "confirm": True}
+        failed = {"says": [f"{FIRST}: failed, and stays: SystemExit: 0"], "failed": 1}
         assert await asked(client, **replay) == (200, failed)
         assert await asked(client, **replay) == (200, failed)
 

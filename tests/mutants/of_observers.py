@@ -204,14 +204,6 @@ OBSERVERS = (
         tests=("tests/unit/observers/middleware/test_timeout.py",),
     ),
     Mutant(
-        name="letters of two feeds have one id",
-        file="observers/dead_letters/letter.py",
-        before='return LetterId(f"{mark}:{name}")',
-        after="return LetterId(name)",
-        rule=12,
-        tests=(_LETTERS,),
-    ),
-    Mutant(
         name="dead letters that are full, locked or out of reach at a start end the host",
         file="observers/dead_letters/files.py",
         before="    if why_it_may_pass(error) is None:\n",
@@ -252,22 +244,6 @@ OBSERVERS = (
         after="        except ZeroDivisionError as error:",
         rule=10,
         tests=(_IN_FILES,),
-    ),
-    Mutant(
-        name="letters of two observers or two fleets have one id",
-        file="observers/dead_letters/letter.py",
-        before="    if letter.observer or letter.fleet:\n",
-        after="    if letter.observer == letter.fleet:\n",
-        rule=12,
-        tests=(_LETTERS,),
-    ),
-    Mutant(
-        name="letters of earlier versions have another id",
-        file="observers/dead_letters/letter.py",
-        before="    if letter.observer or letter.fleet:\n",
-        after="    if letter.feed:\n",
-        rule=12,
-        tests=(_OLD_LETTERS,),
     ),
     Mutant(
         name="a host does not say in which observer a change failed",

@@ -44,22 +44,6 @@ PAGE = (
         tests=(_ACTIONS,),
     ),
     Mutant(
-        name="any letter is replayed unasked, whosever it is",
-        file="host/operations/letters.py",
-        before='    own = [x for x in letters if x.observer in ("", observer)]\n',
-        after="    own = [*letters]\n",
-        rule=12,
-        tests=(_ACTIONS,),
-    ),
-    Mutant(
-        name="letters of earlier versions belong to no observer",
-        file="host/operations/letters.py",
-        before='    own = [x for x in letters if x.observer in ("", observer)]\n',
-        after="    own = [x for x in letters if x.observer == observer]\n",
-        rule=0,
-        tests=(_ACTIONS,),
-    ),
-    Mutant(
         name="the page replays the letters of other observers",
         file="host/page/desk.py",
         before="found=own, left=left)",

@@ -81,10 +81,7 @@ async def test_a_letter_stays_and_the_next_one_is_tried_whatever_is_raised(
     make = adapt(kind, {"where": where, "error": error})
     said = [x async for x in replay_letters(letters, both, make, manual=False)]
     name = type(error()).__name__
-    assert [x.text.split(": ")[:2] for x in said] == [
-        ["r1:1", "failed, and stays"],
-        ["r2:1", "failed, and stays"],
-    ]
+    assert [x.text.split(": ")[:2] for x in said] == [[x.id, "failed, and stays"] for x in both]
     assert all(name in x.text for x in said)
     assert all(x.failed for x in said)
     assert await letters.list() == both
@@ -95,4 +92,4 @@ async def test_what_it_says_is_what_the_observer_raised() -> None:
     await letters.put(letter(1))
     make = adapt(Plain, {"where": "process", "error": lambda: SystemExit("no more")})
     said = [x async for x in replay_letters(letters, [letter(1)], make, manual=False)]
-    assert [x.text for x in said] == ["r1:1: failed, and stays: SystemExit: no more"]
+    assert [x.text for x in said] == [f"{letter(1).id}: failed, and stays: SystemExit: no more"]

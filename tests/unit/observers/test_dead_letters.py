@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from changefeed.feeds.feed import Change
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import (
     DeadLetter,
-    LetterId,
     MemoryDeadLetters,
     missing_file,
     open_dead_letters,
@@ -89,7 +88,7 @@ async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
             "select id, key, body, error, text, host, failed_at from dead_letters"
         )
         assert row.fetchone() == (
-            "r1:1",
+            "5f061e75:r1:1",
             "k",
             '{"n":1}',
             "ValueError",
@@ -103,70 +102,21 @@ async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kept", "letter_id"),
     [
-        (letter(1), "r1:1"),
-        (letter(1, feed="orders"), "f85164bc:r1:1"),
-        (letter(1, feed="orders", observer="b:B", fleet="sqlite:/a.db"), "1c48f7b6:r1:1"),
-        (letter(1, feed="orders", observer="b:Bsqlite:/a.db"), "51144907:r1:1"),
+        (letter(1), "5f061e75:r1:1"),
+        (letter(1, observer="b:B", fleet="sqlite:/a.db"), "1c48f7b6:r1:1"),
+        (letter(1, observer="b:Bsqlite:/a.db"), "51144907:r1:1"),
     ],
 )
 def test_the_id_of_a_letter_is_for_good(kept: DeadLetter, letter_id: str) -> None:
     assert kept.id == letter_id
 
 
-OLD_LETTER = (
+LETTER = (
     b'{"change":{"range_id":"r1","sequence":1,"key":"k","id":"id-1","operation":"insert",'
     b'"body":"eyJuIjoxfQ==","committed_us":1700000000000001,"previous":null},"failure":'
     b'{"kind":"ValueError","text":"no","trace":"line 1\\nline 2"},"attempts":10,"host":"anna",'
-    b'"epoch":7,"failed_us":1700000000123456}'
+    b'"epoch":7,"failed_us":1700000000123456,"feed":"orders","observer":"","fleet":""}'
 )
-"""As they were before the identity of the feed was in them."""
-FEED_LETTER = OLD_LETTER[:-1] + b',"feed":"orders"}'
-"""As they were before they named the observer."""
-
-
-def old_jsonl(folder: Path) -> str:
-    (folder / "old.jsonl").write_bytes(
-        b'{"id":"r1:1","letter":%b}\n{"id":"f85164bc:r1:1","letter":%b}\n'
-        % (OLD_LETTER, FEED_LETTER)
-    )
-    return f"jsonl:{folder}/old.jsonl"
-
-
-def old_sqlite(folder: Path) -> str:
-    with sqlite3.connect(folder / "old.db") as database:
-        database.execute(f"pragma application_id = {int.from_bytes(b'CFHD', 'big')}")
-        database.execute(
-            "create table dead_letters (id text primary key, range text not null,"
-            " sequence integer not null, key text not null, operation text not null,"
-            " body text not null, error text not null, text text not null,"
-            " attempts integer not null, host text not null, failed_at text not null,"
-            " letter blob not null) without rowid"
-        )
-        row = ("r1", 1, "k", "insert", "", "ValueError", "no", 10, "anna", "")
-        marks = ", ".join("?" * 12)
-        for letter_id, text in (("r1:1", OLD_LETTER), ("f85164bc:r1:1", FEED_LETTER)):
-            statement = f"insert into dead_letters values ({marks})"
-            database.execute(statement, (letter_id, *row, text))
-    database.close()
-    return f"sqlite:{folder}/old.db"
-
-
-@pytest.mark.parametrize("old", [old_jsonl, old_sqlite])
-async def test_letters_of_older_versions_are_listed_replayed_and_removed(
-    tmp_path: Path, old: Callable[[Path], str]
-) -> None:
-    calls = list[object]()
-    new = letter(1, feed="orders", observer="b:B", fleet="sqlite:/a.db", body=b"another")
-    async with open_dead_letters(old(tmp_path)) as letters:
-        await letters.put(new)
-        assert await letters.list() == [new, letter(1, feed="orders"), letter(1)]
-        for name in (LetterId("r1:1"), LetterId("f85164bc:r1:1")):
-            found = await letters.get(name)
-            assert found is not None
-            await replay(letters, found, adapt(Recording, {"calls": calls}))
-            assert await letters.get(name) is None
-        assert [x for x in calls if isinstance(x, list)] == [[1], [1]]
-        assert await letters.list() == [new]
 
 
 async def test_the_half_line_of_a_killed_writer_is_cut_off(tmp_path: Path) -> None:
@@ -205,8 +155,8 @@ async def test_what_a_crash_left_of_a_line_is_cut_off_by_the_next_one(
         whole = path.read_bytes()
         path.write_bytes(whole + torn)
         assert await letters.list() == [letter(1)]
-        assert await letters.remove(LetterId("r1:1"))
-        assert path.read_bytes() == whole + b'{"removed":"r1:1"}\n'
+        assert await letters.remove(letter(1).id)
+        assert path.read_bytes() == whole + b'{"removed":"5f061e75:r1:1"}\n'
 
 
 async def test_a_last_line_that_an_editor_left_without_its_end_is_a_letter(
@@ -223,7 +173,7 @@ async def test_a_last_line_that_an_editor_left_without_its_end_is_a_letter(
         assert await letters.list() == [letter(1), letter(2)]
 
 
-LATE = OLD_LETTER.replace(b"1700000000123456", b"9223372036854775807")
+LATE = LETTER.replace(b"1700000000123456", b"9223372036854775807")
 
 
 @pytest.mark.parametrize(
@@ -259,9 +209,9 @@ async def test_a_line_that_is_no_letter_is_refused_with_its_number_and_stays(
         )
         for call in (
             letters.list(),
-            letters.get(LetterId("r1:1")),
+            letters.get(letter(1).id),
             letters.put(letter(2)),
-            letters.remove(LetterId("r1:1")),
+            letters.remove(letter(1).id),
         ):
             with pytest.raises(OSError, match=said):
                 await call
@@ -273,12 +223,12 @@ async def test_a_letter_of_a_newer_version_is_read_for_what_is_known_and_kept_as
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "d.jsonl"
-    newer = b'{"id":"r1:1","v":2,"letter":%b}\n' % (OLD_LETTER[:-1] + b',"mood":"bad"}')
+    newer = b'{"id":"5f061e75:r1:1","v":2,"letter":%b}\n' % (LETTER[:-1] + b',"mood":"bad"}')
     path.write_bytes(newer)
     async with open_dead_letters(f"jsonl:{path}") as letters:
         assert await letters.list() == [letter(1)]
         await letters.put(letter(2))
-        assert await letters.remove(LetterId("r1:2"))
+        assert await letters.remove(letter(2).id)
         assert path.read_bytes().startswith(newer)
 
 
@@ -444,7 +394,7 @@ async def test_with_manual_checkpoints_a_replay_is_done_when_it_is_acknowledged(
     make = adapt(Acknowledging)
     task = asyncio.create_task(replay(letters, letter(5), make, manual=True))
     await asyncio.sleep(0.05)
-    assert await letters.get(LetterId("r1:5")) is not None
+    assert await letters.get(letter(5).id) is not None
     later.set()
     await task
     assert await letters.list() == []
