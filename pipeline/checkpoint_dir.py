@@ -170,11 +170,9 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def kept_start(checkpoint: str) -> str | None:
-    """Return where the first batch begins or began, ``None`` if that was not kept."""
+def kept_start(checkpoint: str) -> str:
+    """Return where the first batch begins or began; raise ``PipelineRefused`` if it is lost."""
     file = _home(checkpoint) / _START
-    if not file.exists():
-        return None
     try:
         return Offset.of("\n".join(_lines(file))).as_text()
     except PipelineRefused as error:

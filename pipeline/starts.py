@@ -16,12 +16,12 @@ def settle_start(checkpoint: str, start: str, access: Access) -> str:
     """Return what the option ``startingAt`` of a query is to be: an offset, where it is known.
 
     ``start`` is what the user says; it counts until a batch was begun. A checkpoint that is
-    not on this machine keeps none, and neither does one of an earlier release.
+    not on this machine keeps none. Raise ``PipelineRefused`` if it is lost.
     """
     if is_elsewhere(checkpoint):
         return start
     if begun(checkpoint):
-        return kept_start(checkpoint) or start
+        return kept_start(checkpoint)
     wanted = point(start, "start")
     first = wanted if isinstance(wanted, Offset) else first_offset(access, wanted)
     keep_start(checkpoint, first.as_text())

@@ -6,8 +6,8 @@
 For each range: the continuation up to which it is read, whether it was read to its very
 end, and its generation; for feeds that forget the bounds of ranges that are gone, the
 bounds as well. Where positions do not say of which feed they are, ``"@"`` says it.
-``"@columns"`` says which columns the query has read from its first batch on; checkpoints
-of earlier releases do not. Spark compares offsets as text, so the keys are always in order.
+``"@columns"`` says which columns the query has read, once it has. Spark compares offsets as
+text, so the keys are always in order.
 
 A range that goes on with the keys of ended ones is *introduced*: it appears in the end
 offset of a batch at the position where reading it starts, and is first read in the batch

@@ -60,14 +60,21 @@ def test_a_start_may_be_changed_until_a_batch_was_begun(tmp_path: Path) -> None:
         assert settle_start(checkpoint, now, access) == now
 
 
-def test_a_checkpoint_of_an_earlier_release_or_elsewhere_starts_as_the_user_says(
+def test_a_checkpoint_elsewhere_starts_as_the_user_says(tmp_path: Path) -> None:
+    with closing(open_access(a_log(tmp_path / "log", {"a": 5}))) as access:
+        assert settle_start("s3://bucket/checkpoint", "now", access) == "now"
+
+
+def test_a_checkpoint_without_the_start_of_a_batch_that_was_begun_is_refused(
     tmp_path: Path,
 ) -> None:
     feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), tmp_path / "checkpoint"
     begin_batch(checkpoint)
-    with closing(open_access(feed)) as access:
-        assert settle_start(str(checkpoint), "now", access) == "now"
-        assert settle_start("s3://bucket/checkpoint", "now", access) == "now"
+    with (
+        closing(open_access(feed)) as access,
+        pytest.raises(PipelineRefused, match=r"_start: .*No such file.*name a new directory"),
+    ):
+        settle_start(str(checkpoint), "now", access)
 
 
 def test_a_damaged_start_is_refused(tmp_path: Path) -> None:

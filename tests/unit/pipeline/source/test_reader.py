@@ -166,16 +166,6 @@ def test_other_columns_on_an_existing_checkpoint_are_refused(tmp_path: Path) -> 
         other.partitions(start, end)
 
 
-def test_a_checkpoint_of_an_earlier_release_is_read_on_with_any_columns(tmp_path: Path) -> None:
-    feed = a_log(tmp_path / "log", {"a": 10})
-    start = reader(feed).initialOffset()
-    del start["@columns"]
-    one = reader(feed, columns="key")
-    end = one.latestOffset(start, ReadMaxRows(4))
-    assert "@columns" not in end
-    assert rows(one, start, end) == 4
-
-
 def test_an_offset_of_a_query_with_other_columns_may_be_started_from(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 10})
     before = reader(feed)
