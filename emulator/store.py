@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_FORMAT = 1
+_FORMAT = 2  # lower numbers were never released
 _SCHEMA = """
 CREATE TABLE databases (
     rid TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, ts INTEGER NOT NULL, etag TEXT NOT NULL
@@ -49,21 +49,18 @@ CREATE TABLE log (
     previous INTEGER, expired INTEGER NOT NULL, body BLOB
 ) STRICT;
 CREATE INDEX log_in_order ON log (pid, lsn, seq);
-"""
-
-_ADDED = """
-CREATE TABLE IF NOT EXISTS offers (
+CREATE TABLE offers (
     rid TEXT PRIMARY KEY, owner TEXT NOT NULL UNIQUE, link TEXT NOT NULL,
     throughput INTEGER NOT NULL, autoscale INTEGER NOT NULL, ts INTEGER NOT NULL,
     etag TEXT NOT NULL
 ) STRICT;
-CREATE TABLE IF NOT EXISTS unique_values (
+CREATE TABLE unique_values (
     container INTEGER NOT NULL, pk TEXT NOT NULL, position INTEGER NOT NULL,
     value TEXT NOT NULL, number INTEGER NOT NULL,
     PRIMARY KEY (container, pk, position, value)
 ) STRICT;
-CREATE INDEX IF NOT EXISTS unique_values_of_items ON unique_values (number);
-"""  # since 0.2: a directory of before gets them when it is opened
+CREATE INDEX unique_values_of_items ON unique_values (number);
+"""
 
 Row = tuple[Any, ...]
 
@@ -95,18 +92,17 @@ class Store:
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
         found = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if found == 0:
-            self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
-        elif found != _FORMAT:
+        if found not in (0, _FORMAT):
             self._db.close()
             raise ValueError(
                 f"the directory holds data in format {found}, and this emulator reads "
-                f"format {_FORMAT}: use the version that wrote it, or an empty directory"
+                f"format {_FORMAT} only: give it an empty directory"
             )
-        self._db.executescript(f"BEGIN; {_ADDED} COMMIT;")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        if found == 0:
+            self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
 
     def next_number(self) -> int:
         return next(self._numbers)
