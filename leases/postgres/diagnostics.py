@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from changefeed.leases.postgres.address import PostgresAddress, read_address
 from changefeed.leases.postgres.connection import Database, PostgresAccess, Row, connect
-from changefeed.leases.postgres.schema import MIGRATIONS, quoted, stored_version
+from changefeed.leases.postgres.schema import VERSION, quoted, stored_version
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 
 _OLDEST = 120000
@@ -66,11 +66,11 @@ async def _tables(database: Database, address: PostgresAddress) -> AsyncIterator
             "create them with --create-lease-container, by a role that may CREATE there",
         )
         return
-    if version != len(MIGRATIONS):
+    if version != VERSION:
         yield problem(
             "tables",
-            f"they have version {version}, and this program knows {len(MIGRATIONS)}",
-            "upgrade the program, or the tables with --create-lease-container",
+            f"they have version {version}, and this program uses {VERSION} only",
+            "upgrade the program, or name another schema in the address",
         )
         return
     yield fine("tables", f"version {version} in schema {address.schema!r}")

@@ -1,4 +1,4 @@
-"""The tables of leases, their version, and how one version becomes the next.
+"""The tables of leases, and their version.
 
 All fleets of a schema share its tables, kept apart by ``fleet``. ``key`` is the id of a
 range or the name of a host (or a hash, if that is longer than an index takes). ``version``
@@ -7,6 +7,7 @@ PostgreSQL has no NUL in texts.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.postgres.connection import Database
@@ -30,58 +31,51 @@ _OWNED = """
     stamp double precision,
     checkpoint_epoch bigint not null,
     write_id text,
+    last_progress double precision,
+    failing_since double precision,
+    stuck_since double precision,
+    last_error text,
+    load double precision,
+    moved boolean not null,
     primary key (fleet, key)"""
 
-MIGRATIONS: Sequence[Sequence[str]] = (
-    (
-        f"create table {{schema}}.leases (continuation text not null, {_OWNED})",
-        f"create table {{schema}}.ownership ({_OWNED})",
-        """create table {schema}.checkpoints (
-            fleet text not null,
-            key text not null,
-            version text not null,
-            range_id text not null,
-            continuation text not null,
-            epoch bigint not null,
-            write_id text,
-            primary key (fleet, key))""",
-        """create table {schema}.members (
-            fleet text not null,
-            key text not null,
-            version text not null,
-            name text not null,
-            incarnation text not null,
-            heartbeats bigint not null,
-            stopping boolean not null,
-            stamp double precision,
-            address text not null,
-            primary key (fleet, key))""",
-        # Leases are rewritten all the time and never grow: leave room on each page, so that
-        # a renewal is a heap-only update, and vacuum often.
-        *(
-            f"alter table {{schema}}.{table} set (fillfactor = 50,"
-            " autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
-            for table in ("leases", "ownership", "checkpoints", "members")
-        ),
-    ),
-    ("create table {schema}.feeds (fleet text primary key, identity text not null)",),
-    tuple(
-        f"alter table {{schema}}.{table} add column last_progress double precision,"
-        " add column failing_since double precision, add column stuck_since double precision,"
-        " add column last_error text"
-        for table in ("leases", "ownership")
-    ),
-    (
-        "alter table {schema}.members add column software text not null default ''",
-        "alter table {schema}.members add column settings text not null default ''",
-    ),
-    tuple(
-        f"alter table {{schema}}.{table} add column load double precision,"
-        " add column moved boolean not null default false"
-        for table in ("leases", "ownership")
+VERSION: Final = 5
+"""The only version of the tables that is used. Lower numbers were never released."""
+_CREATION: Sequence[str] = (
+    f"create table {{schema}}.leases (continuation text not null, {_OWNED})",
+    f"create table {{schema}}.ownership ({_OWNED})",
+    """create table {schema}.checkpoints (
+        fleet text not null,
+        key text not null,
+        version text not null,
+        range_id text not null,
+        continuation text not null,
+        epoch bigint not null,
+        write_id text,
+        primary key (fleet, key))""",
+    """create table {schema}.members (
+        fleet text not null,
+        key text not null,
+        version text not null,
+        name text not null,
+        incarnation text not null,
+        heartbeats bigint not null,
+        stopping boolean not null,
+        stamp double precision,
+        address text not null,
+        software text not null,
+        settings text not null,
+        primary key (fleet, key))""",
+    "create table {schema}.feeds (fleet text primary key, identity text not null)",
+    # Leases are rewritten all the time and never grow: leave room on each page, so that a
+    # renewal is a heap-only update, and vacuum often.
+    *(
+        f"alter table {{schema}}.{table} set (fillfactor = 50,"
+        " autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
+        for table in ("leases", "ownership", "checkpoints", "members")
     ),
 )
-"""What makes version n + 1 of version n, by n; ``{schema}`` is the quoted schema."""
+"""``{schema}`` is the quoted schema."""
 
 
 def quoted(name: str) -> str:
@@ -103,23 +97,24 @@ async def stored_version(database: Database, schema: str) -> int | None:
 async def require_schema(database: Database, schema: str) -> None:
     """Raise ``ContainerRefused`` unless the tables have the version that we know."""
     version = await stored_version(database, schema)
-    if version == len(MIGRATIONS):
-        return
     if version is None:
         raise ContainerRefused(
             f"{database.where}: there are no lease tables in schema {schema!r}; let them be "
             "created with --create-lease-container, by a role that may create them"
         )
-    raise ContainerRefused(_difference(database, schema, version))
+    _require_version(database, schema, version)
 
 
-async def create_schema(
-    database: Database, schema: str, migrations: Sequence[Sequence[str]] = MIGRATIONS
-) -> None:
-    """Create the tables, or bring older ones to this version. Do nothing if they are."""
+async def create_schema(database: Database, schema: str) -> None:
+    """Create the tables if there are none; refuse those of another version."""
     version = await stored_version(database, schema)
-    if version == len(migrations):
-        return  # so that a role without CREATE can go on with the flag set
+    if version is None:  # else a role without CREATE can go on with the flag set
+        version = await _created(database, schema)
+    _require_version(database, schema, version)
+
+
+async def _created(database: Database, schema: str) -> int:
+    """Create the tables, unless another host was quicker; return their version."""
     name = quoted(schema)
     async with database.transaction() as connection:
         await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
@@ -132,27 +127,26 @@ async def create_schema(
             f"create table if not exists {name}.schema_version (version integer not null)"
         )
         version = await connection.fetchval(
-            f"select max(version) from {name}.schema_version"  # noqa: S608 - as above
+            f"select max(version) from {name}.schema_version"  # noqa: S608 - a quoted name
         )
-        if version is not None and version > len(migrations):
-            raise ContainerRefused(_difference(database, schema, version))
-        for steps in migrations[version or 0 :]:
-            for step in steps:
-                await connection.execute(step.format(schema=name))
-        await connection.execute(f"delete from {name}.schema_version")  # noqa: S608 - as above
+        if version is not None:
+            return int(version)
+        for statement in _CREATION:
+            await connection.execute(statement.format(schema=name))
         await connection.execute(
             f"insert into {name}.schema_version values ($1)",  # noqa: S608 - as above
-            len(migrations),
+            VERSION,
         )
+    return VERSION
 
 
-def _difference(database: Database, schema: str, version: int) -> str:
-    text = f"{database.where}: the lease tables in schema {schema!r} have version {version}"
-    if version > len(MIGRATIONS):
-        return (
-            f"{text}, written by a newer program; this one knows {len(MIGRATIONS)}: upgrade it"
-        )
-    return (
-        f"{text}, and this program needs {len(MIGRATIONS)}: stop hosts of older versions, and "
-        "run one with --create-lease-container, which brings the tables up to date"
+def _require_version(database: Database, schema: str, version: int) -> None:
+    if version == VERSION:
+        return
+    advice = (
+        "upgrade changefeed-host" if version > VERSION else "name another schema in the address"
+    )
+    raise ContainerRefused(
+        f"{database.where}: the lease tables in schema {schema!r} have version {version}, and "
+        f"this version of changefeed-host uses version {VERSION} only: {advice}"
     )

@@ -16,8 +16,7 @@ For leases there are two keys more: *changes*, a sorted set of fields by the mom
 last write, and *newest*, the last of those moments. They are microseconds of the server's
 clock, and each is later than the one before: a counter would begin again where a server has
 lost its last writes, or all it kept, and give new writes the numbers of what hosts have seen
-already. A host of an earlier version writes without these keys; its writes are seen in a whole
-listing.
+already.
 """
 
 _NOTED = """

@@ -14,18 +14,12 @@ from typing import Any, TypeVar
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
-from changefeed.leases.sqlite.schema import (
-    FILE_CREATION,
-    FILE_MARKS,
-    FILE_NAMING,
-    Row,
-    add_missing_columns,
-)
+from changefeed.leases.sqlite.schema import FILE_CREATION, FILE_MARKS, FILE_NAMING, Row
 from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
 from changefeed.runtime.open_database import OpenDatabase
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
-_SCHEMA = 1
+_SCHEMA = 2  # lower numbers were never released
 _SMALL_LOG = 16  # pages of SQLite's log of writes, where there was no room for more
 
 T = TypeVar("T")
@@ -220,14 +214,18 @@ class SqliteFile:
                 )
             connection.execute(f"pragma application_id = {_APPLICATION}")
             connection.execute(f"pragma user_version = {_SCHEMA}")
-        elif schema > _SCHEMA:
+        elif schema != _SCHEMA:
+            advice = (
+                "upgrade changefeed-host"
+                if schema > _SCHEMA
+                else "keep the leases in another file"
+            )
             raise ContainerRefused(
-                f"{self._path} has schema {schema}, written by a newer version of this"
-                f" program, which itself knows {_SCHEMA}; upgrade this host"
+                f"{self._path} has schema {schema}, and this version of changefeed-host reads"
+                f" schema {_SCHEMA} only: {advice}"
             )
         for creation in (FILE_CREATION, FILE_NAMING, *self._tables):
             connection.execute(creation)
-        add_missing_columns(connection)
 
     def _mark(self, connection: sqlite3.Connection) -> None:
         """Copy the name of a new file from the log of writes into the file itself."""

@@ -4,8 +4,7 @@ And change: SQLite keeps whatever it is given, in any column. So each value is r
 should be, or the row is refused.
 """
 
-import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -20,9 +19,6 @@ Row = Mapping[str, Any]
 T = TypeVar("T")
 
 _HEALTH = RangeHealth.__struct_fields__
-_LOAD = ("load", "moved")
-_SAID_LATER = ("software", "settings")
-"""What members of earlier versions do not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +34,6 @@ class Kind(Generic[Record]):
     from_row: Callable[[Row], Record]  # raises ``msgspec.ValidationError``
     deleted: str  # what becomes of it without its row, for people
     left_out: str = ""  # a column that listings do without
-    added: Sequence[str] = ()  # columns that files of earlier versions lack
 
     @property
     def key(self) -> str:
@@ -51,11 +46,6 @@ class Kind(Generic[Record]):
             f"create table if not exists {self.table}"
             f" (version integer primary key autoincrement, {columns})"
         )
-
-    def additions(self, present: Collection[str]) -> Sequence[str]:
-        """Return what adds the columns that a table with these ones lacks."""
-        lacking = [x for x in self.added if present and x not in present]
-        return [f"alter table {self.table} add column {x} {self.columns[x]}" for x in lacking]
 
     @property
     def insertion(self) -> str:
@@ -125,7 +115,7 @@ def _lease(row: Row) -> Lease:
             "parents": _json("parents", row["parents"], tuple[RangeId, ...]),
         },
         "ended": _flag(row["ended"]),
-        "moved": _flag(_or(0, row["moved"])),
+        "moved": _flag(row["moved"]),
         "health": {name: row[name] for name in _HEALTH},
     }
     return msgspec.convert(values, Lease)
@@ -143,11 +133,6 @@ def _flag(value: object) -> object:
     return bool(value) if value in (0, 1) else value
 
 
-def _or(default: object, value: object) -> object:
-    """Return what a row of an earlier version stands for."""
-    return default if value is None else value
-
-
 def _owned(row: Row) -> Lease:
     return _lease({**row, "continuation": None})
 
@@ -157,9 +142,8 @@ def _fields(record: Checkpoint | Member) -> Row:
 
 
 def _member(row: Row) -> Member:
-    said = {name: _or("", row[name]) for name in _SAID_LATER}
-    _json("settings", said["settings"] or "{}", dict[str, object])
-    return msgspec.convert({**row, **said, "stopping": _flag(row["stopping"])}, Member)
+    _json("settings", row["settings"] or "{}", dict[str, object])
+    return msgspec.convert({**row, "stopping": _flag(row["stopping"])}, Member)
 
 
 def _checkpoint(row: Row) -> Checkpoint:
@@ -198,7 +182,7 @@ _LEASE_COLUMNS = {
     "stuck_since": "real",
     "last_error": "text",
     "load": "real",  # busy seconds in each second
-    "moved": "integer",
+    "moved": "integer not null",
 }
 LEASES = Kind(
     table="leases",
@@ -207,7 +191,6 @@ LEASES = Kind(
     from_row=_lease,
     deleted="its range then begins at feed.start",
     left_out="continuation",
-    added=(*_HEALTH, *_LOAD),
 )
 OWNERSHIP = Kind(
     table="ownership",
@@ -215,7 +198,6 @@ OWNERSHIP = Kind(
     to_row=_lease_row,
     from_row=_owned,
     deleted="it is then created again",
-    added=(*_HEALTH, *_LOAD),
 )
 CHECKPOINTS: Kind[Checkpoint] = Kind(
     table="checkpoints",
@@ -238,22 +220,10 @@ MEMBERS: Kind[Member] = Kind(
         "stopping": "integer not null",
         "stamp": "real",
         "address": "text not null",
-        "software": "text",
-        "settings": "text",  # a JSON object
+        "software": "text not null",
+        "settings": "text not null",  # a JSON object
     },
     to_row=_fields,
     from_row=_member,
     deleted="its host then writes another",
-    added=_SAID_LATER,
 )
-
-
-def add_missing_columns(connection: sqlite3.Connection) -> None:
-    """Bring the tables of earlier versions up to date. Hosts of such versions may go on: they
-    write rows without these columns.
-    """
-    kinds: Sequence[Kind[Any]] = (LEASES, OWNERSHIP, MEMBERS)
-    for kind in kinds:
-        columns = connection.execute("select name from pragma_table_info(?)", (kind.table,))
-        for addition in kind.additions({name for (name,) in columns}):
-            connection.execute(addition)

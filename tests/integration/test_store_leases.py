@@ -33,7 +33,7 @@ from changefeed.leases.listing import (
 )
 from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
-from changefeed.leases.postgres.schema import MIGRATIONS, create_schema, stored_version
+from changefeed.leases.postgres.schema import VERSION, stored_version
 from changefeed.runtime.diagnostics import Severity
 from tests.support import servers
 from tests.support.cutting_proxy import cutting
@@ -200,16 +200,6 @@ async def test_the_identity_of_the_feed_is_kept_beside_the_leases(
             assert await leases.feed_identity() == "second"
 
 
-async def test_tables_without_feeds_get_theirs(postgres: Postgres) -> None:
-    address = f"{postgres.url}?schema=first"
-    async with connect(read_address(address.removeprefix("postgresql:"))) as database:
-        await create_schema(database, "first", MIGRATIONS[:1])
-    with pytest.raises(ContainerRefused, match="brings the tables up to date"):
-        async with open_container(address, opening(create=False)):
-            pass
-    await works(address, opening())
-
-
 @pytest.mark.parametrize("kind", ["redis", "blob"])
 async def test_a_write_that_its_client_sent_twice_is_known_as_its_own(
     kind: str, redis: Redis, azurite: Azurite
@@ -347,22 +337,6 @@ async def test_nothing_of_a_deleted_lease_is_left_in_redis(redis: Redis) -> None
         assert redis.ask(ask, f"changefeed:{{deleted}}:{kept}") == ":0\r\n"
 
 
-async def test_what_a_host_of_an_earlier_version_writes_to_redis_is_in_a_whole_listing(
-    redis: Redis,
-) -> None:
-    now = 0.0
-    async with open_container(f"{redis.url}?fleet=mixed-versions", opening()) as leases:
-        made = await leases.create(lease("r0"))
-        await leases.create(lease("r1"))
-        listing = LeaseListing(leases, lambda: now)
-        await listing.list()
-        await leases.replace(made.renewed())
-        redis.ask("DEL", "changefeed:{mixed-versions}:leases.changes")  # they have no such key
-        assert {x.renewals for x in await listing.list()} == {0}
-        now = 60.0
-        assert {x.renewals for x in await listing.list()} == {0, 1}
-
-
 async def test_hosts_that_start_together_create_the_tables_once(postgres: Postgres) -> None:
     address = f"{postgres.url}?schema=together"
 
@@ -375,20 +349,23 @@ async def test_hosts_that_start_together_create_the_tables_once(postgres: Postgr
         assert len(await leases.list()) == 6
 
 
-async def test_tables_of_an_older_version_are_migrated_and_of_a_newer_refused(
-    postgres: Postgres,
+@pytest.mark.parametrize(
+    ("version", "advice"), [(VERSION - 1, "name another schema"), (VERSION + 1, "upgrade")]
+)
+async def test_tables_of_another_version_are_refused_with_advice(
+    postgres: Postgres, version: int, advice: str
 ) -> None:
-    address = f"{postgres.url}?schema=moving"
+    address = f"{postgres.url}?schema=other{version}"
     async with open_container(address, opening()) as leases:
         await leases.create(lease())
-    newer = (*MIGRATIONS, ("alter table {schema}.leases add column added text",))
     async with connect(read_address(address.removeprefix("postgresql:"))) as database:
-        await create_schema(database, "moving", newer)
-        assert await stored_version(database, "moving") == len(newer)
-        await database.fetch("select added from moving.leases")
-    with pytest.raises(ContainerRefused, match="upgrade it"):
-        async with open_container(address, opening()):
-            pass
+        await database.fetch(f"update other{version}.schema_version set version = {version}")
+        for create in (False, True):
+            with pytest.raises(ContainerRefused, match=rf"{VERSION} only: {advice}"):
+                async with open_container(address, opening(create=create)):
+                    pass
+        assert len(await database.fetch(f"select from other{version}.leases")) == 1
+        assert await stored_version(database, f"other{version}") == version
 
 
 async def test_a_role_needs_no_more_than_to_read_and_write_rows(postgres: Postgres) -> None:

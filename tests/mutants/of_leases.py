@@ -405,27 +405,11 @@ LEASES = (
         tests=(_DAMAGE,),
     ),
     Mutant(
-        name="what is empty in a row of leases is of an earlier version",
-        file="leases/sqlite/schema.py",
-        before="    return default if value is None else value\n",
-        after="    return value or default\n",
-        rule=3,
-        tests=(_DAMAGE,),
-    ),
-    Mutant(
         name="a row of leases without a continuation is whole",
         file="leases/sqlite/schema.py",
         before="        if whole and self.left_out and row[self.left_out] is None:\n",
         after="        if False:\n",
         rule=3,
-        tests=(_DAMAGE,),
-    ),
-    Mutant(
-        name="settings of a host that are no JSON are none",
-        file="leases/sqlite/schema.py",
-        before='    _json("settings", said["settings"] or "{}", dict[str, object])\n',
-        after="",
-        rule=1,
         tests=(_DAMAGE,),
     ),
     Mutant(
@@ -612,14 +596,6 @@ LEASES = (
         "            owner = self._seen.get((lease.owner, lease.incarnation))\n",
         after="        found = [x for x in self._seen.values() if x.name == lease.owner]\n"
         "        owner = found[-1] if found else None\n",
-        rule=1,
-        tests=(_LIFE,),
-    ),
-    Mutant(
-        name="heartbeats keep the leases of hosts that renew each",
-        file="leases/life.py",
-        before='    return not is_placeholder(member) and renewal_of(member) == "host"\n',
-        after="    return not is_placeholder(member)\n",
         rule=1,
         tests=(_LIFE,),
     ),

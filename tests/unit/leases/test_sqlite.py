@@ -15,8 +15,7 @@ import pytest
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import leases_exist
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
-from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
 from changefeed.runtime import open_database
@@ -56,54 +55,6 @@ async def test_a_person_can_read_the_leases(path: Path) -> None:
         await leases.replace(lease.taken_by(A, A1).advanced_to(Continuation("c1")))
         found = rows(path, "select range_id, owner, epoch, continuation from leases")
     assert found == [("r0", "host a", 1, "c1")]
-
-
-@pytest.mark.parametrize("kept_apart", [False, True], ids=["together", "apart"])
-async def test_a_file_of_an_earlier_version_is_read_on_and_hosts_of_it_may_go_on(
-    path: Path,
-    kept_apart: bool,  # noqa: FBT001 - a parameter of the test
-) -> None:
-    def opened() -> SqliteLeases | SqliteOwnership:
-        return SqliteOwnership(path) if kept_apart else SqliteLeases(path)
-
-    table = "ownership" if kept_apart else "leases"
-    async with opened() as leases:
-        before = await leases.create(NEW)
-    added_since = (*RangeHealth.__struct_fields__, "load", "moved")
-    for column in added_since:
-        change(path, f"alter table {table} drop column {column}")
-    failing = RangeHealth(failing_since=7.0, last_error="KeyError: 'x'")
-    async with opened() as leases:
-        assert await leases.read(R0) == before
-        await leases.replace(before.without_continuation().with_health(failing))
-        assert rows(path, f"select last_error from {table}") == [("KeyError: 'x'",)]
-        change(path, f"update {table} set last_error = null, failing_since = null")
-        change(path, f"update {table} set load = null, moved = null")
-        (found,) = await leases.list()
-        assert (found.health, found.load, found.moved) == (RangeHealth(), None, False)
-
-
-async def test_members_of_an_earlier_version_say_neither_version_nor_settings(
-    path: Path,
-) -> None:
-    async with SqliteLeases(path) as leases:
-        await leases.put_member(Member(name=A, incarnation=A1, software="2", settings="{}"))
-    for column in ("software", "settings"):
-        change(path, f"alter table members drop column {column}")
-    async with SqliteLeases(path) as leases:
-        (member,) = await leases.members()
-        assert (member.name, member.software, member.settings) == (A, "", "")
-        beating = replace(member, software="2", heartbeats=1)
-        assert (await leases.put_member(beating)).software == "2"
-        change(
-            path,
-            "insert or replace into members (name, incarnation, heartbeats, stopping,"
-            " stamp, address) values ('b', 'b-1', 1, 0, 1.0, '')",
-        )
-        assert sorted((x.name, x.software) for x in await leases.members()) == [
-            ("b", ""),
-            (A, "2"),
-        ]
 
 
 async def test_a_write_that_is_refused_leaves_the_file_free_for_the_next(path: Path) -> None:
@@ -490,13 +441,20 @@ async def test_the_database_of_another_program_is_refused(path: Path) -> None:
     assert rows(path, "select name from sqlite_master") == [("customers",)]
 
 
-async def test_a_newer_schema_is_refused(path: Path) -> None:
-    async with SqliteLeases(path):
-        pass
-    change(path, "pragma user_version = 2")
-    with pytest.raises(ContainerRefused, match=r"has schema 2, .* upgrade this host"):
+@pytest.mark.parametrize(
+    ("schema", "advice"), [(1, "keep the leases in another file"), (3, "upgrade")]
+)
+async def test_another_schema_is_refused_with_advice(
+    path: Path, schema: int, advice: str
+) -> None:
+    async with SqliteLeases(path) as leases:
+        await leases.create(NEW)
+    change(path, f"pragma user_version = {schema}")
+    before = rows(path, "select * from sqlite_master join leases")
+    with pytest.raises(ContainerRefused, match=rf"schema {schema}, .* 2 only: {advice}"):
         async with SqliteLeases(path):
             pass
+    assert rows(path, "select * from sqlite_master join leases") == before
 
 
 async def test_a_container_that_is_not_open_says_so(path: Path) -> None:
