@@ -30,11 +30,10 @@ def _older_versions(members: Sequence[MemberStatus], software: str) -> Iterator[
         if _order(member.software) < _order(newest):
             by_version.setdefault(member.software, []).append(member.name)
     for version, names in sorted(by_version.items(), key=lambda x: _order(x[0])):
-        runs = f"version {version}" if version else "a version that does not say which it is"
         than = "this command" if _order(newest) == _order(software) else "other hosts"
         yield warning(
             _hosts(names),
-            f"{runs}, older than {newest} of {than}",
+            f"version {version}, older than {newest} of {than}",
             "finish the upgrade: different versions are for rolling restarts only",
         )
 
@@ -66,7 +65,7 @@ def _renews_after(member: MemberStatus, patience: object) -> bool:
 
 
 def _different_settings(members: Sequence[MemberStatus]) -> Iterator[Diagnostic]:
-    """Say each setting that differs. Hosts of versions that do not know it do not count."""
+    """Say each setting that differs. Hosts that do not say it do not count."""
     names = sorted({name for x in members for name in x.settings}.difference(OWN))
     for name in names:
         by_value: dict[str, list[str]] = {}

@@ -66,7 +66,7 @@ def read_shared_settings(text: str) -> SharedSettings:
 
 
 class _Balance(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member record says of balancing; one of an earlier version balances by count."""
+    """What a member record says of balancing; where it says nothing, by count."""
 
     balance: str = msgspec.field(name="leases.balance", default="count")
     capacity: float = msgspec.field(name="leases.capacity", default=1.0)
@@ -97,8 +97,7 @@ def limits_to_split(
 ) -> Mapping[HostName, HostLimits]:
     """Return what each host can take where all of them split hot ranges, else nothing.
 
-    So none is split in front of a host that does not know parts: of an earlier version, or of
-    another kind.
+    So none is split in front of a processor of another kind, which does not know parts.
     """
     return _limits_where_all(fleet, said, lambda x: x.split_hot) or {}
 

@@ -125,7 +125,7 @@ class LeaseSettings(Section):
     renewal: Literal["host", "lease"] = "lease"
     """What keeps leases alive: ``lease``, a renewal of each; or ``host``, the heartbeat of
     their owner, so that nothing is written for a lease at rest. Each is renewed in any case
-    while processors of another kind, or hosts of earlier versions, share the leases."""
+    while processors of another kind share the leases."""
     renew_interval: Seconds = 10.0
     """How often a host shows that it lives: by its heartbeat, and by a renewal of each lease
     where heartbeats do not keep them. With ``expiration``, also how long heartbeats or
@@ -134,8 +134,8 @@ class LeaseSettings(Section):
     """How often to list leases and members and to act on the plan."""
     balance: Literal["count", "load"] = "count"
     """What hosts share: ranges, by their number; or the work, by what each range costs its
-    owner. As long as one host of the fleet shares by number (so does one of an earlier
-    version, or of another kind), all do."""
+    owner. As long as one host of the fleet shares by number (so does a processor of
+    another kind), all do."""
     balance_cooldown: Seconds = 60.0
     """By load: how long a lease that was moved stays where it is. With ``split_hot``: how long
     the parts of a range stay as they are."""

@@ -40,8 +40,7 @@ _AT_ONCE = 16
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
     """A host's member record. ``stamp_age`` is in seconds. ``software`` is the version of its
-    program, and ``settings`` are those that hosts of a fleet should have alike, by their names;
-    a host of a version that did not say them yet leaves both empty.
+    program, and ``settings`` are those that hosts of a fleet should have alike, by their names.
     """
 
     name: str

@@ -157,8 +157,7 @@ class Member:
     A member that is ``stopping`` gets no more leases. ``settings`` are those that hosts of a
     fleet should have alike, as JSON text; one of them says whether heartbeats keep the leases
     of this incarnation (``changefeed.leases.life``). The rest is for people: ``address`` is
-    where its web endpoints listen, ``software`` the version of the program. Both are empty
-    where a host of an earlier version wrote the record.
+    where its web endpoints listen, ``software`` the version of the program.
     """
 
     name: HostName

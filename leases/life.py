@@ -13,8 +13,8 @@ of its owner's incarnation has moved for the whole expiration. What keeps that s
   meanwhile, this write fails, and the lease is not taken. So a listing from a replica that
   lags behind takes nothing from the living, as with renewals.
 
-A host says in its record that its heartbeats keep its leases. Hosts of earlier versions do not,
-nor do processors of another kind, which have no records: they are judged by their leases alone.
+A host says in its record whether its heartbeats keep its leases. Processors of another kind,
+which have no records, are judged by their leases alone.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -53,18 +53,13 @@ class LeaseLife:
     newest_stamp: float | None
 
 
-def renewal_of(member: Member) -> Renewal | None:
-    """Return what keeps the leases of a host alive; ``None`` if its version does not say."""
-    return _renewal_in(member.settings)
-
-
 @lru_cache(maxsize=1024)
-def _renewal_in(settings: str) -> Renewal | None:
+def _are_kept_by_heartbeats(settings: str) -> bool:
     try:
-        found = msgspec.json.decode(settings or "{}", type=dict[str, object]).get(RENEWAL)
+        found = msgspec.json.decode(settings or "{}", type=dict[str, object])
     except msgspec.DecodeError:
-        return None
-    return "host" if found == "host" else "lease" if found is not None else None
+        return False
+    return found.get(RENEWAL) == "host"
 
 
 def is_placeholder(member: Member) -> bool:
@@ -74,7 +69,7 @@ def is_placeholder(member: Member) -> bool:
 
 def keeps_leases(member: Member) -> bool:
     """Whether its heartbeats keep the leases of its incarnation alive."""
-    return not is_placeholder(member) and renewal_of(member) == "host"
+    return not is_placeholder(member) and _are_kept_by_heartbeats(member.settings)
 
 
 class Heartbeats:

@@ -142,7 +142,7 @@ class Balancer:
         )
 
     def _hot(self, listing: Listing, fleet: Collection[HostName]) -> Mapping[RangeId, int]:
-        """A processor of another kind, or an earlier version, would read on what was split."""
+        """A processor of another kind would read on what was split."""
         if not self._settings.split_hot or self._sharing.with_others or not self._quiet:
             return {}
         limits = limits_to_split(fleet, self._said)

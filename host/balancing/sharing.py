@@ -1,10 +1,8 @@
 """Who shares the leases: whether heartbeats are enough, or each lease must be renewed.
 
-A processor of another kind knows nothing of our member records, and a host of an earlier
-version does not go by them: both take a lease that is not renewed itself. So each is renewed
-from the listing on that shows one of them, which is sooner than they can take it: a host of
-ours watches for two renewals at the least. A processor that goes by its clock alone may take
-some at once, as it may at any time.
+A processor of another kind knows nothing of our member records: it takes a lease that is not
+renewed itself. So each is renewed from the listing on that shows such a processor. One that
+goes by its clock alone may take some at once, as it may at any time.
 
 Limits: a processor of another kind shows by its leases only. A host that has seen one goes on
 renewing each lease until it restarts, since one without leases may still be there. Where such
@@ -15,7 +13,6 @@ from collections.abc import Collection, Sequence
 
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.lease import HostName, Lease, Member
-from changefeed.leases.life import is_placeholder, renewal_of
 
 
 class Sharing:
@@ -35,8 +32,4 @@ class Sharing:
         self._hosts |= {x.owner for x in owned if x.incarnation is not None}
         if any(x.incarnation is None and x.owner not in self._hosts for x in owned):
             self.with_others = True
-        self.renew_each = (
-            self._settings.renewal == "lease"
-            or self.with_others
-            or any(renewal_of(x) is None and not is_placeholder(x) for x in members)
-        )
+        self.renew_each = self._settings.renewal == "lease" or self.with_others

@@ -46,7 +46,7 @@ class LeaseReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
-    """``/leases`` of a host; one of an earlier version answers with less."""
+    """What ``/leases`` of a host says."""
 
     host: str
     started_at: float | None = None

@@ -355,14 +355,6 @@ COMMANDS = (
         tests=(_DECISIONS,),
     ),
     Mutant(
-        name="letters of earlier versions are of no observer",
-        file="host/operations/letters.py",
-        before='own = [x for x in letters if x.observer in ("", observer)]',
-        after="own = [x for x in letters if x.observer in (observer,)]",
-        rule=0,
-        tests=(_DECISIONS,),
-    ),
-    Mutant(
         name="many ranges are moved to a position in one",
         file="host/operations/ranges.py",
         before="    if start is None and len(names) != 1:\n",

@@ -880,14 +880,6 @@ FLEET = (
         tests=(_EMBEDDING,),
     ),
     Mutant(
-        name="hosts of earlier versions see no renewals",
-        file="host/balancing/sharing.py",
-        before="or any(renewal_of(x) is None and",
-        after="or any(renewal_of(x) is not None and False and",
-        rule=1,
-        tests=(_HEARTBEATS,),
-    ),
-    Mutant(
         name="a round that takes long holds up what owners must see",
         file="host/balancing/rebalance.py",
         before="        if self._clock() >= self._round_ends:\n",
@@ -1006,14 +998,6 @@ FLEET = (
         after="0.1",
         rule=5,
         tests=(_HEARTBEATS,),
-    ),
-    Mutant(
-        name="a record that keeps a dead host out has each lease renewed",
-        file="host/balancing/sharing.py",
-        before=" and not is_placeholder(x) for x",
-        after=" for x",
-        rule=0,
-        tests=("tests/unit/host/balancing/test_sharing.py",),
     ),
     Mutant(
         name="hosts split ranges while others still come and go",

@@ -444,22 +444,6 @@ HOLDING = (
         tests=(_KEPT,),
     ),
     Mutant(
-        name="heartbeats count beside hosts that judge by leases alone",
-        file="host/workers/worker.py",
-        before="not self._environment.renew_each():\n            self._owned.beat(sent)\n",
-        after="self._environment:\n            self._owned.beat(sent)\n",
-        rule=5,
-        tests=(_EARLIER,),
-    ),
-    Mutant(
-        name="what heartbeats gave stays beside hosts that judge by leases alone",
-        file="host/workers/owned_lease.py",
-        before="            self._fence_at = min(self._fence_at, until)\n",
-        after="            self._fence_at = max(self._fence_at, until)\n",
-        rule=5,
-        tests=(_EARLIER,),
-    ),
-    Mutant(
         name="a heartbeat lifts a fence that has passed",
         file="host/workers/owned_lease.py",
         before="        if self.may_act:\n            self._beat_at = sent\n",

@@ -36,7 +36,7 @@ from .observers import CheckedLetters, Moods, SimulatedObserver
 from .operators import Operators
 from .outcome import Outcome
 from .process import Process
-from .renewals import Kind, OwnRecordOnly, Renewals, make_older
+from .renewals import Kind, Renewals
 from .settings import choose_settings
 from .sources import CosmosSource, FeedKind, MemorySource, Source
 from .sqlite_file import SqliteStores
@@ -226,11 +226,10 @@ class World:
         def elapsed() -> float:
             return self.loop.time() - self.asleep[process_id]
 
-        kind = self.renewals.choose()
         leases = {
             **self._parts["leases"],
             **self.loads.settings_of(name),
-            **self.renewals.settings_of(kind),
+            **self.renewals.settings_of(self.renewals.choose()),
         }
         own = settings(name, {**self._parts, "leases": leases})
         make_observer = wrap(
@@ -250,9 +249,7 @@ class World:
             origin=Origin(feed="simulated"),
         )
         container = self.loads.through(self.connect(process_id))
-        if kind == "older":
-            container = cast("LeaseContainer", OwnRecordOnly(container, name))
-        host = Host(
+        return Host(
             own,
             feed=self.feed_of(process_id),
             container=container,
@@ -261,9 +258,6 @@ class World:
             clock=elapsed,
             wall=wall,
         )
-        if kind == "older":
-            make_older(host)
-        return host
 
     def feed_of(self, process_id: str) -> Feed:
         reader = self.source.reader()

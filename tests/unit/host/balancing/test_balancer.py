@@ -265,7 +265,7 @@ def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None
         replace(member(B), settings='{"leases.balance": ["load"]}'),
         replace(member(B), settings='{"leases.balance": "load", "leases.capacity": 1e999}'),
     ],
-    ids=["earlier version", "count", "unreadable", "of another form", "beyond numbers"],
+    ids=["says nothing", "count", "unreadable", "of another form", "beyond numbers"],
 )
 def test_one_host_that_balances_by_count_makes_all_do_so(other: Member) -> None:
     mine = balancer(rebalance_delay=0, balance="load")

@@ -12,7 +12,7 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.leases.errors import ContainerUnavailable
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause
 from changefeed.leases.operations.release import release
@@ -187,22 +187,6 @@ async def test_leases_are_renewed_where_listings_get_no_answer() -> None:
         counted.failing = {"list", "changes_since", "list_fleet"}
         assert 3 <= await counted.writes_in(100) <= 10
         assert (await counted.lease()).epoch == epoch
-
-
-async def test_each_is_renewed_while_a_host_of_an_earlier_version_is_there() -> None:
-    counted = Counted()
-    async with counted.fleet as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        older = Member(name=HostName("old"), incarnation=Incarnation("old-1"), stopping=True)
-        await counted.leases.put_member(older)
-        before = (await counted.lease()).renewals
-        await asyncio.sleep(2 * 10)  # as long as such a host watches at the least
-        assert (await counted.lease()).renewals > before
-        await asyncio.sleep(SETTLED)  # until it is dead, and its record removed
-        await asyncio.sleep(SETTLED)
-        assert await counted.leases.members() != []
-        assert await counted.writes_in(100) == 0
 
 
 async def test_each_is_renewed_once_a_processor_of_another_kind_has_been_seen() -> None:

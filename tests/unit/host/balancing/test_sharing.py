@@ -1,12 +1,9 @@
 """Who shares the leases, as their listings say it."""
 
-from dataclasses import replace
-
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.balancing.sharing import Sharing
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.life import is_placeholder
+from changefeed.leases.lease import HostName, Incarnation, Lease
 
 OWNER = HostName("a")
 
@@ -20,16 +17,6 @@ def test_an_owner_without_a_record_is_of_another_kind_and_stays_so() -> None:
     sharing = Sharing(LeaseSettings(renewal="host"))
     sharing.observe([lease("0", None)], [])
     sharing.observe([], [])
-    assert sharing.renew_each
-
-
-def test_a_record_that_only_keeps_a_dead_host_out_is_none_of_an_earlier_version() -> None:
-    sharing = Sharing(LeaseSettings(renewal="host"))
-    dead = Member(name=OWNER, incarnation=Incarnation("a-1"), heartbeats=-1, stopping=True)
-    assert is_placeholder(dead)
-    sharing.observe([], [dead])
-    assert not sharing.renew_each
-    sharing.observe([], [replace(dead, heartbeats=1)])
     assert sharing.renew_each
 
 
