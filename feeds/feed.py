@@ -43,6 +43,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``(range_id, sequence)`` names the change for good: it is the idempotence key.
     ``sequence`` grows along its range; it need not be dense. A msgspec struct, because
     a feed makes hundreds of thousands of these a second.
+
+    ``unreadable`` says why the feed could not read the change, else it is ``None``. Such a
+    change has what came as its ``body``, and perhaps no key or id. No observer is given it.
     """
 
     range_id: RangeId
@@ -53,6 +56,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     body: bytes  # JSON text, UTF-8; empty where a delete carries no image
     committed_us: int  # microseconds since 1970, UTC
     previous: bytes | None = None  # the image before the change, where the feed keeps it
+    unreadable: str | None = None
 
     @property
     def committed_at(self) -> datetime:
@@ -62,6 +66,15 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def value(self) -> Any:
         """Parse ``body``; ``None`` for a delete without an image."""
         return msgspec.json.decode(self.body) if self.body else None
+
+
+def unreadable_text(change: Change) -> str:
+    """Say which change cannot be read, why, and what to do."""
+    return (
+        f"the change at sequence {change.sequence} of range {change.range_id!r} cannot be "
+        f"read: {change.unreadable}. Mend the item {change.id!r} in its container, or let the "
+        f"change be put aside (observer.on_failure = 'dead-letter'), and resume the range"
+    )
 
 
 def _in_calendar(time_us: int) -> int:

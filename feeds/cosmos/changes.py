@@ -11,12 +11,17 @@ What the modes show:
 * all versions and deletes: every version with its operation, and the image before it where
   the container keeps one. A delete has no body.
 
+One odd document makes no page unreadable. A page that cannot be parsed as a whole is parsed
+item by item. Of two properties of one name the last one counts then: a property ``_lsn`` of
+the user's own stands before the system's. An item that cannot be read even so becomes a
+change that is marked ``unreadable``.
+
 Limits: within one transaction, sequences count what the page holds of it. In latest version
 mode an item of it that was written again has moved on, so the others may be counted again
 when they are read again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
@@ -25,8 +30,8 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.cosmos.positions import sequences
-from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Change, Operation, RangeId
+from changefeed.feeds.errors import FeedRefused, RangeRefused
+from changefeed.feeds.feed import Change, Operation, RangeId, unreadable_text
 from changefeed.feeds.raw_pages import Rows
 
 _OPERATIONS = {
@@ -35,6 +40,7 @@ _OPERATIONS = {
     "delete": Operation.DELETE,
 }
 _MICROSECONDS = 1_000_000
+_ODD = (msgspec.DecodeError, UnicodeDecodeError)
 _EXACT = 2**53  # up to here a 64-bit float has every whole number
 
 
@@ -56,6 +62,10 @@ class _Version(msgspec.Struct, frozen=True, gc=False):
     current: msgspec.Raw = msgspec.Raw(b"{}")
     previous: msgspec.Raw = msgspec.Raw(b"")
 
+    @property
+    def lsn(self) -> int:
+        return self.metadata.lsn
+
 
 class _Item(msgspec.Struct, frozen=True, gc=False):
     """What the latest version of an item must have, besides its partition key."""
@@ -71,6 +81,38 @@ class _Image(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     ts: int = msgspec.field(name="_ts", default=0)
     lsn: int = msgspec.field(name="_lsn", default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unreadable:
+    """A document that is no item; what can be told of it nevertheless."""
+
+    reason: str
+    lsn: int | None
+    id: str
+
+    @classmethod
+    def because(cls, error: Exception, values: Mapping[str, Any]) -> "_Unreadable":
+        """Take from its values what is as it should be."""
+        lsn = values.get("_lsn", values.get("lsn"))
+        name = values.get("id")
+        return cls(
+            reason=str(error),
+            lsn=lsn if type(lsn) is int else None,
+            id=name if isinstance(name, str) else "",
+        )
+
+    def change(self, range_id: RangeId, raw: msgspec.Raw, sequence: int) -> Change:
+        return Change(
+            range_id=range_id,
+            sequence=sequence,
+            key="",
+            id=self.id,
+            operation=Operation.REPLACE,
+            body=bytes(raw),
+            committed_us=0,
+            unreadable=self.reason,
+        )
 
 
 _FIELDS = {"id": "id", "_lsn": "lsn", "_ts": "ts"}
@@ -123,41 +165,92 @@ class Changes:
         )
         self._page = msgspec.json.Decoder(_Page)
         self._version = msgspec.json.Decoder(_Version)
+        self._item_type = item
         self._item: msgspec.json.Decoder[Any] = msgspec.json.Decoder(item)
         self._items: msgspec.json.Decoder[Any] = msgspec.json.Decoder(items)
 
-    def decode(self, range_id: RangeId, body: bytes) -> DecodedPage:
-        """Read the body of one answer. Raise ``FeedRefused`` where it is no change feed."""
+    def decode(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> DecodedPage:
+        """Read the body of one answer, which ends at an LSN, if it is known.
+
+        Raise ``FeedRefused`` where it is no change feed.
+        """
         with _what_it_is(range_id):
             page = self._page.decode(body)
-            if self._all_versions:
-                changes = self._of_versions(range_id, page.documents)
-            else:
-                changes = self._of_items(
-                    range_id, page.documents, self._items.decode(body).items
-                )
+            changes = self._changes(range_id, page.documents, body, end)
             return DecodedPage(changes=changes, container_rid=page.container_rid)
 
-    def cut(self, range_id: RangeId, body: bytes) -> CutPage:
-        """Read the same into columns: of the latest versions without an object for each."""
+    def cut(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> CutPage:
+        """Read the same into columns: of the latest versions without an object for each.
+
+        Columns have no place for what cannot be read: raise ``RangeRefused`` for it.
+        """
         with _what_it_is(range_id):
             page = self._page.decode(body)
-            if self._all_versions:
-                rows = Rows.of(self._of_versions(range_id, page.documents))
+            items = None if self._all_versions else self._decoded(body)
+            if items is None:
+                changes = self._changes(range_id, page.documents, body, end)
+                _refuse_unreadable(changes)
+                rows = Rows.of(changes)
             else:
-                rows = self._rows(page.documents, self._items.decode(body).items)
+                rows = self._rows(page.documents, items)
             return CutPage(rows=rows, container_rid=page.container_rid)
 
-    def head(self, range_id: RangeId, body: bytes) -> Head:
+    def head(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> Head:
         """Return where a page begins. Raise ``FeedRefused`` where it is no change feed."""
         with _what_it_is(range_id):
             page = self._page.decode(body)
-            first = next(iter(page.documents), msgspec.Raw())
-            if self._all_versions:
-                lsn = self._version.decode(first).metadata.lsn
-            else:
-                lsn = self._item.decode(first).lsn
-            return Head(lsn=int(lsn), container_rid=page.container_rid)
+            lsns = [self._read(x).lsn for x in page.documents[:1]]
+            (lsn,) = _without_gaps(lsns or [None], end)
+            return Head(lsn=lsn, container_rid=page.container_rid)
+
+    def _changes(
+        self, range_id: RangeId, raws: Sequence[msgspec.Raw], body: bytes, end: int | None
+    ) -> Sequence[Change]:
+        items = None if self._all_versions else self._decoded(body)
+        if items is not None:
+            return self._of_items(range_id, raws, items)
+        found = [self._read(x) for x in raws]
+        numbers = sequences(_without_gaps([x.lsn for x in found], end))
+        return [
+            self._change(range_id, raw, one, sequence)
+            for raw, one, sequence in zip(raws, found, numbers, strict=True)
+        ]
+
+    def _decoded(self, body: bytes) -> Sequence[Any] | None:
+        """Return the items of a page, or ``None`` where one of them is odd."""
+        try:
+            found: Sequence[Any] = self._items.decode(body).items
+        except _ODD:
+            return None
+        return found
+
+    def _read(self, raw: msgspec.Raw) -> Any:
+        """Read one item or version; return ``_Unreadable`` where it is neither."""
+        if not self._all_versions:
+            return self._item_of(raw)
+        try:
+            return self._version.decode(raw)
+        except _ODD as error:
+            metadata = _values(raw).get("metadata")
+            return _Unreadable.because(error, metadata if isinstance(metadata, dict) else {})
+
+    def _item_of(self, raw: bytes | msgspec.Raw) -> Any:
+        try:
+            return self._item.decode(raw)
+        except _ODD as error:
+            values = _values(raw)  # of two properties of one name, the last one
+            try:
+                return msgspec.convert(values, self._item_type)
+            except _ODD:
+                return _Unreadable.because(error, values)
+
+    def _change(self, range_id: RangeId, raw: msgspec.Raw, found: Any, sequence: int) -> Change:
+        if isinstance(found, _Unreadable):
+            return found.change(range_id, raw, sequence)
+        if isinstance(found, _Version):
+            return self._of_version(range_id, raw, found, sequence)
+        (change,) = self._of_items(range_id, [raw], [found])
+        return msgspec.structs.replace(change, sequence=sequence)
 
     def _of_items(
         self, range_id: RangeId, raws: Sequence[msgspec.Raw], items: Sequence[Any]
@@ -188,19 +281,19 @@ class Changes:
             committed_us=[x.ts * _MICROSECONDS for x in items],
         )
 
-    def _of_versions(self, range_id: RangeId, raws: Sequence[msgspec.Raw]) -> Sequence[Change]:
-        versions = [self._version.decode(x) for x in raws]
-        numbers = sequences([x.metadata.lsn for x in versions])
-        return [
-            self._of_version(range_id, version, sequence)
-            for version, sequence in zip(versions, numbers, strict=True)
-        ]
-
-    def _of_version(self, range_id: RangeId, version: _Version, sequence: int) -> Change:
+    def _of_version(
+        self, range_id: RangeId, raw: msgspec.Raw, version: _Version, sequence: int
+    ) -> Change:
         metadata = version.metadata
-        operation = _OPERATIONS[metadata.operation_type]
+        operation = _OPERATIONS.get(metadata.operation_type)
         deleted = operation is Operation.DELETE
-        image = self._item.decode((deleted and bytes(version.previous)) or version.current)
+        image = self._item_of((deleted and bytes(version.previous)) or version.current)
+        if operation is None:
+            reason = f"{metadata.operation_type!r} is no operation that is known"
+            odd = _Unreadable(reason=reason, lsn=metadata.lsn, id=metadata.id or "")
+            return odd.change(range_id, raw, sequence)
+        if isinstance(image, _Unreadable):
+            return image.change(range_id, raw, sequence)
         return Change(
             range_id=range_id,
             sequence=sequence,
@@ -245,11 +338,35 @@ def _what_it_is(range_id: RangeId) -> Iterator[None]:
     """Say so where an answer is no page of a change feed."""
     try:
         yield
-    except (msgspec.DecodeError, KeyError) as error:
+    except (*_ODD, RecursionError) as error:
         raise FeedRefused(
             f"range {range_id!r} answered what is no page of a change feed ({error}): "
             f"check that the address leads to a Cosmos DB account"
         ) from error
+
+
+def _refuse_unreadable(changes: Iterable[Change]) -> None:
+    for change in changes:
+        if change.unreadable is not None:
+            raise RangeRefused(change.range_id, unreadable_text(change))
+
+
+def _without_gaps(lsns: Sequence[int | None], end: int | None) -> list[int]:
+    """Place what does not say its LSN beside its neighbour before it, or else behind it."""
+    known = [x for x in lsns if x is not None]
+    if not known and end is None:
+        raise msgspec.DecodeError("no item on it has an _lsn")
+    last = known[0] if known else end or 0
+    return [last := last if x is None else x for x in lsns]
+
+
+def _values(raw: bytes | msgspec.Raw) -> Mapping[str, Any]:
+    """Return the properties of a document; none where it has none that can be read."""
+    try:
+        values = msgspec.json.decode(raw)
+    except _ODD:
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def _walked(value: Any, path: Sequence[str]) -> Any:

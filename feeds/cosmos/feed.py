@@ -23,7 +23,7 @@ from changefeed.feeds.cosmos.address import (
     CosmosAddress,
     account_of,
 )
-from changefeed.feeds.cosmos.changes import Changes
+from changefeed.feeds.cosmos.changes import Changes, Head
 from changefeed.feeds.cosmos.client import client_of
 from changefeed.feeds.cosmos.hashes import EVEN_HASHES, even_parts
 from changefeed.feeds.cosmos.positions import (
@@ -195,13 +195,13 @@ class CosmosFeed:
             raise RangeUnknown(range_id) from ended  # its successors start afresh
         if answer.status == _NOT_MODIFIED:
             return Continuation(answer.etag)
-        return position(self._changes.head(range_id, answer.body).lsn - 1)
+        return position(self._head(range_id, answer).lsn - 1)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
         found = await self.fetch(range_id, after, limit)
         if found.body is None:
             return Page(changes=(), continuation=found.continuation)
-        page = self._changes.decode(range_id, found.body)
+        page = self._changes.decode(range_id, found.body, end=lsn_of(found.continuation))
         self._requests.check_same_container(page.container_rid, self._rid)
         return Page(changes=page.changes, continuation=found.continuation)
 
@@ -219,14 +219,16 @@ class CosmosFeed:
         return RawPage(continuation=Continuation(answer.etag), body=answer.body, newest=newest)
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
-        cut = self._changes.cut(range_id, page.body or b"")
+        end = lsn_of(page.continuation)
+        cut = self._changes.cut(range_id, page.body or b"", end=end)
         self._requests.check_same_container(cut.container_rid, self._rid)
         return cut.rows
 
     def lag_at(self, range_id: RangeId, page: RawPage) -> int:
         if page.body is None:
             return 0
-        head = self._changes.head(range_id, page.body)
+        end = lsn_of(page.continuation)
+        head = self._changes.head(range_id, page.body, end=end)
         self._requests.check_same_container(head.container_rid, self._rid)
         return _lag(page.newest, head.lsn)
 
@@ -241,7 +243,11 @@ class CosmosFeed:
             return 0  # what is left of it counts as its successors'
         if answer.status == _NOT_MODIFIED:
             return 0
-        return _lag(session_lsn(answer.session), self._changes.head(range_id, answer.body).lsn)
+        return _lag(session_lsn(answer.session), self._head(range_id, answer).lsn)
+
+    def _head(self, range_id: RangeId, answer: Answer) -> Head:
+        end = lsn_of(Continuation(answer.etag))
+        return self._changes.head(range_id, answer.body, end=end)
 
     async def _ask(
         self,

@@ -29,30 +29,17 @@ Limits: with as many broken changes in a row that every one tried in 1. is broke
 taken for an outage. What 3. remembers is lost with the process.
 """
 
-import asyncio
 import enum
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.dead_letters.letter import (
-    DeadLetter,
-    DeadLetters,
-    Origin,
-    failure_of,
-)
-from changefeed.observers.error_text import describe, text_of
+from changefeed.observers.dead_letters.letter import failure_of
 from changefeed.observers.errors import ObserverFailed
+from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.delivered import DeliveredContext
 from changefeed.observers.observer import CloseReason, Context, Observer
-from changefeed.runtime.cancellation import keep_cancellation
-
-_PUT_TIMEOUT = 30.0
-
-OnDeadLetter = Callable[[DeadLetter], None]
-"""Called with each change that was put aside."""
 
 
 @dataclass(kw_only=True)
@@ -72,10 +59,6 @@ class Verdict(enum.Enum):
     DONE = "the observer has handled it after all"
 
 
-def _nobody(letter: DeadLetter) -> None:
-    """Report nothing."""
-
-
 class PoisonIsolation:
     """Wraps one observer twice: ``patient`` has all attempts, ``hasty`` has few.
 
@@ -87,22 +70,16 @@ class PoisonIsolation:
         self,
         retrying: Observer,
         probing: Observer,
-        letters: DeadLetters,
+        aside: Aside,
         *,
-        origin: Origin,
         suspicion: PoisonSuspicion,
         acknowledges: bool = True,
-        on_dead_letter: OnDeadLetter = _nobody,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         self._retrying = retrying
         self._probing = probing
-        self._letters = letters
-        self._origin = origin
+        self._aside = aside
         self._suspicion = suspicion
         self._acknowledges = acknowledges
-        self._on_dead_letter = on_dead_letter
-        self._wall = wall
         self._succeeded = False
         self._view: DeliveredContext | None = None
 
@@ -167,7 +144,8 @@ class PoisonIsolation:
             case Verdict.DONE:
                 self._acknowledge(context, [change])
             case Verdict.POISON:
-                await self._put_aside(context, change, failed)
+                failure = failure_of(failed.__cause__ or failed)
+                await self._aside.put(context, change, failure, attempts=failed.attempts)
                 self._succeeded = False
             case Verdict.OUTAGE:
                 reason = f"{failed.reason} (so do others: an outage; nothing is put aside)"
@@ -197,30 +175,6 @@ class PoisonIsolation:
     ) -> Verdict:
         failed = await self._try(observer, context, [change])
         return Verdict.DONE if failed is None else Verdict.POISON
-
-    async def _put_aside(
-        self, context: Context, change: Change, failed: ObserverFailed
-    ) -> None:
-        letter = DeadLetter(
-            feed=self._origin.feed,
-            observer=self._origin.observer,
-            fleet=self._origin.fleet,
-            change=change,
-            failure=failure_of(failed.__cause__ or failed),
-            attempts=failed.attempts,
-            host=context.host,
-            epoch=context.epoch,
-            failed_us=int(self._wall() * 1_000_000),
-        )
-        try:
-            async with asyncio.timeout(_PUT_TIMEOUT):
-                await keep_cancellation(self._letters.put(letter))
-        except Exception as error:  # whatever a place of letters is made of
-            text = text_of(error) or describe(error)
-            reason = f"{failed.reason}; and it could not be put to the dead letters: {text}"
-            raise _failed_on(change, failed, reason) from error
-        context.acknowledge(change)
-        self._on_dead_letter(letter)
 
 
 def _failed_on(change: Change, failed: ObserverFailed, reason: str) -> ObserverFailed:

@@ -10,10 +10,12 @@ from typing import Protocol
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.observers.dead_letters import DeadLetters, Origin
 from changefeed.observers.failure_log import FailureLog
+from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.boundary import ErrorBoundary
 from changefeed.observers.middleware.concurrency import KeyedConcurrency
 from changefeed.observers.middleware.fence import Fence, FencedObserver, ObserverMaker
 from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
+from changefeed.observers.middleware.readable import ReadableOnly
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
 from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.middleware.tracing import TracedObserver
@@ -116,16 +118,21 @@ class _Stack:
             on_retry=partial(self.events.observer_retrying, feed_range.id),
             sleep=gate.sleep,
         )
-        retrying = wrap_in_retries(self.settings.retry)
+        observer = wrap_in_retries(self.settings.retry)
+        aside = self._aside()
+        if aside is not None:
+            observer = PoisonIsolation(
+                observer,
+                wrap_in_retries(replace(self.settings.retry, attempts=_PROBING_ATTEMPTS)),
+                aside,
+                suspicion=self.suspicions[feed_range.id],
+                acknowledges=not self._is_manual,
+            )
+        return ReadableOnly(observer, aside, gate, acknowledges=not self._is_manual)
+
+    def _aside(self) -> Aside | None:
         if self.dead_letters is None:
-            return retrying
+            return None
         assert self.origin is not None, "letters of several fleets may lie in one place"
-        return PoisonIsolation(
-            retrying,
-            wrap_in_retries(replace(self.settings.retry, attempts=_PROBING_ATTEMPTS)),
-            self.dead_letters,
-            origin=self.origin,
-            suspicion=self.suspicions[feed_range.id],
-            acknowledges=not self._is_manual,
-            on_dead_letter=self.events.dead_letter,
-        )
+        report = self.events.dead_letter
+        return Aside(self.dead_letters, self.origin, on_dead_letter=report)

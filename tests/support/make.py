@@ -74,6 +74,7 @@ def change(
     range_id: str = "r1",
     committed_us: int | None = None,
     previous: bytes | None = None,
+    unreadable: str | None = None,
 ) -> Change:
     """Return a change of an ``item`` (its id), committed so many microseconds into a second."""
     at = 1_700_000_000_000_000 + sequence if committed_us is None else committed_us
@@ -86,6 +87,7 @@ def change(
         body=body,
         committed_us=at,
         previous=previous,
+        unreadable=unreadable,
     )
 
 

@@ -261,3 +261,14 @@ async def test_a_throttled_feed_loses_nothing_and_is_not_asked_in_a_tight_loop(
         await world.no_faults()
         await seen.reach(1)
     assert seen.steps == {x: [0, 1] for x in KEYS}
+
+
+async def test_an_item_with_an_lsn_of_its_own_holds_nothing_up(
+    world: CosmosWorld, tmp_path: Path
+) -> None:
+    seen = Seen()
+    await world.put("odd", KEYS[0], step=0, _lsn="mine")
+    await write(world, 1)
+    async with running_host(settings(world, tmp_path / "leases.db"), seen):
+        await seen.reach(1)
+    assert seen.steps[KEYS[0]] == [0, 1]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.cosmos.changes import Changes
-from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
 
@@ -175,9 +175,7 @@ def test_a_delete_without_a_key_in_its_metadata_is_known_by_its_image() -> None:
     assert (change.id, change.key) == ("a", "last")
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"{}", b'{"Documents":[1]}', b'{"Documents":[{"id":3}]}']
-)
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"Documents":3}', b"[" * 5000])
 @pytest.mark.parametrize("all_versions", [False, True])
 def test_what_is_no_page_is_refused(body: bytes, *, all_versions: bool) -> None:
     with pytest.raises(FeedRefused, match="no page of a change feed"):
@@ -186,12 +184,68 @@ def test_what_is_no_page_is_refused(body: bytes, *, all_versions: bool) -> None:
         Changes(["/pk"], all_versions=all_versions).cut(RANGE, body)
 
 
-def test_an_operation_that_nobody_knows_is_refused_and_not_guessed() -> None:
-    with pytest.raises(FeedRefused, match="truncate"):
-        versions(version("truncate", 4, current=item()))
+def odd_page(*documents: bytes, all_versions: bool = False) -> Sequence[Change]:
+    reader = Changes(["/pk"], all_versions=all_versions)
+    body = b'{"_rid":"rid=","Documents":[%b]}' % b",".join(documents)
+    with pytest.raises(RangeRefused, match=r"sequence .* cannot be read"):
+        reader.cut(RANGE, body, end=9)
+    return reader.decode(RANGE, body, end=9).changes
 
 
-def test_an_item_without_an_lsn_is_refused_for_it_has_no_place() -> None:
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"id":"b","pk":"p","_lsn":"text"}',
+        b'{"id":3,"pk":"p","_lsn":8}',
+        b'{"id":"b","pk":"p","_ts":"noon","_lsn":8}',
+        b'{"id":"b","pk":1e999,"_lsn":8}',
+        b'{"id":"\xff","pk":"p","_lsn":8}',
+        b'{"pk":"p"}',
+        b"null",
+        b"[8]",
+    ],
+)
+def test_what_cannot_be_read_is_marked_and_its_neighbours_are_as_ever(odd: bytes) -> None:
+    before, after = (msgspec.json.encode(item(id=x, _lsn=n)) for x, n in (("a", 7), ("c", 9)))
+    found = odd_page(before, odd, after)
+    assert [x.unreadable is None for x in found] == [True, False, True]
+    assert [x.body for x in found] == [before, odd, after]
+    assert (found[0].id, found[2].id) == ("a", "c")
+    assert found[0].sequence < found[1].sequence < found[2].sequence
+
+
+def test_what_cannot_be_read_is_placed_by_the_end_of_its_page_where_nothing_else_says() -> None:
+    (found,) = odd_page(b"null")
+    assert found.sequence >> 16 == 9
+
+
+def test_a_property_of_the_users_own_is_not_taken_for_the_systems() -> None:
+    raw = b'{"Documents":[{"id":"a","pk":"p","_lsn":"mine","_ts":5,"_lsn":7}],"_rid":"r"}'
+    (change,) = decoded(Changes(["/pk"], all_versions=False), raw)
+    assert (change.unreadable, change.sequence >> 16) == (None, 7)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"current":{"id":"b"},"metadata":{"operationType":"truncate","lsn":8,"crts":1}}',
+        b'{"current":{"id":3},"metadata":{"operationType":"create","lsn":8,"crts":1}}',
+        b'{"current":{"id":"b"},"metadata":{"operationType":"create","lsn":"x","crts":1}}',
+        b'{"current":{"id":"b"}}',
+        b"7",
+    ],
+)
+def test_so_are_versions_of_which_no_operation_is_guessed(odd: bytes) -> None:
+    before, after = (
+        msgspec.json.encode(version("create", n, current=item(_lsn=n))) for n in (7, 9)
+    )
+    found = odd_page(before, odd, after, all_versions=True)
+    assert [x.unreadable is None for x in found] == [True, False, True]
+    assert found[1].body == odd
+    assert found[0].sequence < found[1].sequence < found[2].sequence
+
+
+def test_an_item_that_has_no_place_at_all_is_refused() -> None:
     document = item()
     del document["_lsn"]
     with pytest.raises(FeedRefused, match="_lsn"):

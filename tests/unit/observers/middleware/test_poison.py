@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 import msgspec
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters, Origin
 from changefeed.observers.errors import ObserverFailed
+from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
 from changefeed.observers.observer import CloseReason, Context
@@ -64,13 +66,14 @@ class Scene:
         return PoisonIsolation(
             Retrying(self.inner, RETRY, random=Random(1)),
             Retrying(self.inner, replace(RETRY, attempts=2), random=Random(1)),
-            self.letters,
-            origin=ORIGIN,
+            self.aside(),
             suspicion=self.suspicion,
             acknowledges=self.acknowledges,
-            on_dead_letter=self.noticed.append,
-            wall=lambda: 1_700_000_000.0,
         )
+
+    def aside(self) -> Aside:
+        wall = partial(float, 1_700_000_000)
+        return Aside(self.letters, ORIGIN, on_dead_letter=self.noticed.append, wall=wall)
 
     async def process(self, changes: Sequence[Change]) -> None:
         await self.isolation().process(self.context, changes)
@@ -289,8 +292,7 @@ def isolating_with_manual_checkpoints(scene: Scene) -> PoisonIsolation:
     return PoisonIsolation(
         observer,
         observer,
-        scene.letters,
-        origin=ORIGIN,
+        scene.aside(),
         suspicion=scene.suspicion,
         acknowledges=False,
     )
