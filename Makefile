@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 JOBS ?= 2
+WHICH ?= not nightly
 SEEDS ?= 1000
 SEED ?=
 
@@ -19,8 +20,9 @@ demo: $(VENV)/.ready  ## Run the main job: a real feed, four hosts, one killed, 
 sample: $(VENV)/.ready  ## Run two hosts with ownership in Redis and checkpoints in Blob, on servers started here.
 	PATH="$(CURDIR)/.venv/azurite/node_modules/.bin:$$PATH" $(BIN)/python -m samples.redis_and_blob $(ARGS)
 
-test: $(VENV)/.ready  ## Run every test, JOBS of them at once.
-	$(BIN)/pytest -q -n $(JOBS) --dist=worksteal $(ARGS)
+test: $(VENV)/.ready  ## Run the tests of each change, JOBS of them at once; WHICH=nightly: the others.
+	$(BIN)/pytest -q -n $(JOBS) --dist=worksteal -m "$(WHICH)" \
+		--junitxml=build/tests.xml --durations=10 --durations-min=1 $(ARGS)
 
 check: lint types imports test  ## Lint, types, imports and tests; .ci/run runs all that CI does.
 

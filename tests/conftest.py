@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable, Iterator, Mapping
 
 import hypothesis
 import pytest
 
 from changefeed.testing.virtual_time import VirtualTimeLoop
+from tests.nightly import is_nightly
 from tests.support import servers
+from tests.support.summary import pytest_terminal_summary as pytest_terminal_summary  # noqa: PLC0414 - a hook
 
 pytest.register_assert_rewrite(
     "changefeed.testing.feed_harness",
@@ -39,6 +42,13 @@ def pytest_asyncio_loop_factories(
     return {"virtual": VirtualTimeLoop}
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_nightly(item.nodeid):
+            item.add_marker("nightly")
+
+
 @pytest.fixture(autouse=True)
 def _no_handlers_left_behind() -> Iterator[None]:
     """Take away the handlers of commands that ran inside a test: their stream is closed."""
@@ -48,6 +58,21 @@ def _no_handlers_left_behind() -> Iterator[None]:
     for handler in [x for x in root.handlers if x not in before]:
         root.removeHandler(handler)
     root.setLevel(level)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_of_tests_are_started_with_the_default_signals() -> Iterator[None]:
+    """Undo what ``nohup`` and ``&`` do to all that tests start: signals are not ignored there.
+
+    Nor do they end the run: it hears hang-ups, and does nothing.
+    """
+    heard = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: lambda *_: None}
+    ignored = [x for x in heard if signal.getsignal(x) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, heard[number])
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session", autouse=True)
