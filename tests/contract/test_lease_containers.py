@@ -11,10 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
-from changefeed.feeds.feed import FeedRange
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
     CheckpointMissing,
@@ -25,7 +23,6 @@ from changefeed.leases.errors import (
     LeaseLost,
     MemberConflict,
 )
-from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Lease, Member, Version
 from changefeed.leases.listing import WHOLE, ListsFleet
 from changefeed.leases.memory import MemoryLeases
@@ -39,6 +36,7 @@ from changefeed.testing.contracts import suite_of
 from changefeed.testing.lease_cast import A1, B1, A, B, as_written, new, whole
 from tests.support import lease_containers as made
 from tests.support import store_containers as stores
+from tests.support.any_record import LEASES, MEMBERS, any_record
 from tests.support.lease_containers import Connect
 
 pytestmark = pytest.mark.real_time
@@ -90,56 +88,8 @@ async def test_the_fleet_is_listed_in_one_call_where_one_request_can_do_it(
 
 # Any text, any value
 
-TEXT = st.text(max_size=20)
-COUNTS = st.integers(min_value=0, max_value=2**53)
-STAMPS = st.none() | st.floats(min_value=0, max_value=1e11)
-HEALTHS = st.builds(
-    RangeHealth,
-    last_progress=STAMPS,
-    failing_since=STAMPS,
-    stuck_since=STAMPS,
-    last_error=st.none() | TEXT,
-)
-RANGES = st.builds(
-    FeedRange, id=TEXT, low=TEXT, high=TEXT, parents=st.lists(TEXT, max_size=3).map(tuple)
-)
-LEASES = st.builds(
-    Lease,
-    range=RANGES,
-    owner=st.none() | TEXT,
-    incarnation=st.none() | TEXT,
-    epoch=COUNTS,
-    renewals=COUNTS,
-    next_owner=st.none() | TEXT,
-    ended=st.booleans(),
-    paused=st.none() | TEXT,
-    health=HEALTHS,
-    load=st.none() | st.floats(min_value=0, max_value=1e3),
-    moved=st.booleans(),
-    stamp=STAMPS,
-    continuation=TEXT,
-    checkpoint_epoch=COUNTS,
-    write_id=st.none() | TEXT,
-    version=st.just(""),
-)
-MEMBERS = st.builds(
-    Member,
-    name=TEXT,
-    incarnation=TEXT,
-    heartbeats=COUNTS,
-    stopping=st.booleans(),
-    stamp=STAMPS,
-    address=TEXT,
-    version=st.just(""),
-)
-any_example = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # each example cleans up
-)
 
-
-@any_example
+@any_record
 @given(first=LEASES, second=LEASES)
 async def test_every_field_of_a_lease_comes_back(
     leases: LeaseContainer, first: Lease, second: Lease
@@ -156,7 +106,7 @@ async def test_every_field_of_a_lease_comes_back(
     await leases.delete(listed)
 
 
-@any_example
+@any_record
 @given(first=MEMBERS, second=MEMBERS)
 async def test_every_field_of_a_member_comes_back(
     leases: LeaseContainer, first: Member, second: Member
