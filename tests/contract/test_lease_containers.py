@@ -5,7 +5,6 @@ A harness makes a fresh container and hands out clients to it (see
 threads or sockets behind them; nothing here depends on time.
 """
 
-import pickle
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +13,6 @@ import pytest
 from hypothesis import given
 
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    CheckpointMissing,
-    ContainerRefused,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseGone,
-    LeaseLost,
-    MemberConflict,
-)
 from changefeed.leases.lease import Lease, Member, Version
 from changefeed.leases.listing import WHOLE, ListsFleet
 from changefeed.leases.memory import MemoryLeases
@@ -33,7 +23,7 @@ from changefeed.testing import (
     member_suite,
 )
 from changefeed.testing.contracts import suite_of
-from changefeed.testing.lease_cast import A1, B1, A, B, as_written, new, whole
+from changefeed.testing.lease_cast import as_written, whole
 from tests.support import lease_containers as made
 from tests.support import store_containers as stores
 from tests.support.any_record import LEASES, MEMBERS, any_record
@@ -120,22 +110,3 @@ async def test_every_field_of_a_member_comes_back(
 
 
 # Errors
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        LeaseConflict(new(), "written since"),
-        LeaseGone(new(), "there is no such lease"),
-        LeaseLost(new().taken_by(B, B1), "now held by 'b'"),
-        MemberConflict(Member(name=A, incarnation=A1), "written by another"),
-        ContainerUnavailable("busy", retry_after=1.5),
-        ContainerRefused("not a lease container"),
-        CheckpointMissing(new()),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_errors_survive_the_trip_between_processes(error: Exception) -> None:
-    copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is type(error)
-    assert (str(copy), vars(copy)) == (str(error), vars(error))

@@ -179,8 +179,8 @@ def test_loads_that_say_anything_at_any_time_end_with_two_parts_for_each_host(
                 cut = [*cut[1:], *halves(cut[0])]
             listed = [x for x in listed if x is not whole] + [lease(x, 1.0) for x in cut]
             splits += 1
-    assert sum(x.range not in ranges for x in listed) <= PARTS_EACH * fleet
-    assert splits <= PARTS_EACH * fleet
+        assert sum(x.range not in ranges for x in listed) <= PARTS_EACH * fleet
+        assert splits <= PARTS_EACH * fleet
 
 
 def test_a_large_fleet_is_looked_at_within_milliseconds() -> None:
