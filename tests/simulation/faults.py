@@ -74,6 +74,7 @@ class Faults:
             seconds = self._random.choice([3.0, 20.0, 45.0, 90.0])
         world.tell(f"freeze {process.id} for {seconds:.0f} s")
         world.loop.freeze(process.id)
+        nap = world.checker.froze(process.id, world.open_ranges)
         await asyncio.sleep(seconds)
         if not clock_runs:
             world.tell(f"the clock of {process.id} stood still meanwhile")
@@ -81,6 +82,7 @@ class Faults:
             world.checker.suspended(process.id)
         if process.alive:
             world.tell(f"thaw {process.id}")
+            world.checker.woke(nap, seconds, world.open_ranges)
             world.loop.thaw(process.id)
 
     def block(self, process_id: str, seconds: float) -> None:
@@ -151,7 +153,9 @@ class Faults:
             return
         world.tell(f"cut off {process.id}")
         world.down.add(process.id)
-        await asyncio.sleep(self._random.uniform(5, 80))
+        seconds = self._random.uniform(5, 80)
+        world.checker.cut_off(process.id, seconds)
+        await asyncio.sleep(seconds)
         world.down.discard(process.id)
         world.tell(f"{process.id} is connected again")
 

@@ -27,6 +27,7 @@ from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import UserError
 
 from .checkers import OPERATOR
+from .probes import Probe
 
 if TYPE_CHECKING:
     from .world import World
@@ -153,6 +154,7 @@ class Operators:
                 await do()
             except UserError as refused:
                 self._world.tell(f"refused: {refused}")
+                self._world.checker.hit(Probe.SPLIT_REFUSED)
                 return
             except _FAILURES:
                 await asyncio.sleep(1)

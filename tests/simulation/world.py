@@ -4,12 +4,11 @@ import asyncio
 import contextvars
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any, cast
 
-from changefeed.feeds.feed import Feed, ReadsParts
+from changefeed.feeds.feed import Feed, RangeId, ReadsParts
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -22,7 +21,7 @@ from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from tests.support.fleet import settings
 
-from .checkers import Checker, Violation
+from .checkers import Violation
 from .clocks import Clock, right_time
 from .cosmos_endpoint import CosmosStores
 from .ending import Ending
@@ -35,8 +34,10 @@ from .network import FeedLink, Server, Weather
 from .observers import CheckedLetters, Moods, SimulatedObserver
 from .operators import Operators
 from .outcome import Outcome
+from .probes import Probe
 from .process import Process
 from .renewals import Kind, Renewals
+from .scout import Scout, State
 from .settings import choose_settings
 from .sources import CosmosSource, FeedKind, MemorySource, Source
 from .sqlite_file import SqliteStores
@@ -47,6 +48,11 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
     "memory": MemoryStores,
     "sqlite": SqliteStores,
     "cosmos": CosmosStores,
+}
+_ENDED_BY: Mapping[type[Exception], Probe] = {
+    NameTaken: Probe.NAME_TAKEN,
+    ObserverExhausted: Probe.WITHOUT_MEMORY,
+    StopIncomplete: Probe.STOP_CUT_SHORT,
 }
 _KEYS = 40
 _HOSTS, _MANY_HOSTS = 6, 24
@@ -95,8 +101,10 @@ class World:
         )
         if mixed and isinstance(self.source, CosmosSource):
             self.source.merges = False  # a neighbour does not wait for a parent that lives on
-        self.checker = Checker(self.source, strict=not self.classic)
+        self.checker = Scout(self.source, strict=not self.classic)
         self.checker.now = lambda: self.loop.time()  # noqa: PLW0108 - no loop runs yet
+        self.checker.state_of = self._state_of
+        self.checker.living = lambda: self.processes
         self.weather = Weather()
         self.suspends = wild and Random(f"suspends {seed}").random() < 0.3
         self.asleep: dict[str, float] = defaultdict(float)
@@ -107,8 +115,6 @@ class World:
         self.story: list[str] = []
         self.calls: Counter[tuple[str, str]] = Counter()
         """How often each process has called what."""
-        self.stale_reads = 0
-        """How many reads were answered with what was so before."""
         self._written = 0
         self._violation: Violation | None = None
         self.down: set[str] = set()
@@ -274,7 +280,19 @@ class World:
         self._limits.called(process_id)
 
     def _was_stale(self) -> None:
-        self.stale_reads += 1
+        self.checker.hit(Probe.STALE_READ)
+
+    def _state_of(self, process_id: str) -> State:
+        process = self.processes.get(process_id.partition("/")[0])
+        if process is not None and process.id != process_id:
+            return "gone"
+        if not self.loop.is_frozen(process_id):
+            return "running"
+        return "gone" if process is None else "frozen"
+
+    @property
+    def open_ranges(self) -> set[RangeId]:
+        return {x.id for x in self.source.open_ranges()}
 
     @property
     def loop(self) -> FreezingLoop:
@@ -309,9 +327,11 @@ class World:
             raise Violation(f"{process.id} has stopped, and its name is on {left}")
 
     async def _end_of(self, process: Process) -> None:
-        with suppress(NameTaken, ObserverExhausted, StopIncomplete):
-            await asyncio.wait([process.task])
+        await asyncio.wait([process.task])
+        try:
             process.task.result()
+        except (NameTaken, ObserverExhausted, StopIncomplete) as ended:
+            self.checker.hit(_ENDED_BY[type(ended)])
 
     # what happens
 
@@ -407,12 +427,12 @@ class World:
         loop = asyncio.get_running_loop()
         return Outcome(
             seed=self.seed,
-            feed=self.feed,
+            feed=f"over {self.feed}",
             hours=loop.time() / 3600,
             events=self.checker.events,
             deliveries=self.checker.deliveries,
             duplicates=self.checker.duplicates,
-            stale_reads=self.stale_reads,
+            probes=self.checker.probes,
             story=self.story,
         )
 

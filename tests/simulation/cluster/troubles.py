@@ -65,6 +65,7 @@ class Troubles:
         await asyncio.sleep(seconds)
         if process.alive:
             world.tell(f"thaw {process.id}")
+            world.woke(process)
             world.loop.thaw(process.id)
 
     async def cut(self) -> None:
