@@ -193,6 +193,9 @@ def main(
             help="With troubles beside the events; half of them, if not said.",
         ),
     ] = None,
+    aimed: Annotated[
+        bool, typer.Option("--aimed", help="With events that are aimed at what seldom meets.")
+    ] = False,
     brokers: Annotated[
         bool, typer.Option("--brokers", help="Brokers only, and no hosts.")
     ] = False,
@@ -209,6 +212,7 @@ def main(
             renewal=renewal,
             splits=splits,
             troubled=troubled or False,
+            aimed=aimed,
         )
         _one(seed, BrokersKind() if brokers else hosts)
         return
@@ -223,6 +227,7 @@ def main(
             renewal=renewal,
             splits=splits or (kind.splits and not (said or mixed)),
             troubled=kind.troubled if troubled is None else troubled,
+            aimed=aimed or kind.aimed,
         )
 
     of_hosts = [x for x in MIXTURE if isinstance(x, WorldKind)]

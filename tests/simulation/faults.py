@@ -53,16 +53,16 @@ class Faults:
                     self._world.kill(process)
                 else:
                     self._world.loop.create_task(
-                        self._freeze(process),
+                        self.freeze_one(process),
                         context=contextvars.Context(),
                     )
 
     async def freeze(self) -> None:
         process = self._world.somebody()
         if process is not None:
-            await self._freeze(process, clock_runs=not self._world.suspends)
+            await self.freeze_one(process, clock_runs=not self._world.suspends)
 
-    async def _freeze(
+    async def freeze_one(
         self, process: "Process", seconds: float | None = None, *, clock_runs: bool = True
     ) -> None:
         """SIGSTOP, for less or more than the expiration, and SIGCONT: a zombie.
@@ -89,7 +89,7 @@ class Faults:
         """User code that does not return: nothing else of the process runs meanwhile."""
         for process in [x for x in self._world.processes.values() if x.id == process_id]:
             self._world.loop.create_task(
-                self._freeze(process, seconds), context=contextvars.Context()
+                self.freeze_one(process, seconds), context=contextvars.Context()
             )
 
     async def storm(self) -> None:
@@ -192,13 +192,14 @@ class Faults:
         moods.calm()
 
 
+LISTINGS = frozenset(
+    {"list", "changes_since", "changes", "list_fleet", "members", "ranges", "query"}
+)
 _ENOUGH = 4  # ranges, so that some have their checkpoints
 _KINDS: list[frozenset[str] | None] = [
     None,
     None,
-    frozenset(
-        {"list", "changes_since", "changes", "list_fleet", "members", "ranges", "query"},
-    ),
+    LISTINGS,
     frozenset({"replace", "patch"}),
     frozenset({"checkpoint", "write"}),
     frozenset({"create", "delete"}),

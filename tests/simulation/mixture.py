@@ -5,8 +5,8 @@ come and go as those of Cosmos DB; every second one is wild; half of them keep t
 memory, a quarter each in documents of Cosmos DB and in SQLite. In two of 38 hosts of another
 kind share the leases, as the .NET change feed processor does, and in twelve people split and
 merge ranges that the feed has not. Hosts split hot ranges by themselves where the seed says so
-and the feed reads parts. All these come twice: without troubles, and troubled. A world of
-brokers comes after each ten of them.
+and the feed reads parts. All these come twice: without troubles, and troubled. In sixteen more
+events are aimed at what seldom meets. A world of brokers comes after each ten of all these.
 """
 
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ class WorldKind:
     renewal: Kind | None = None
     splits: bool = False
     troubled: bool = False
+    aimed: bool = False
 
     def live(self, seed: int) -> Outcome:
         return simulate(
@@ -43,6 +44,7 @@ class WorldKind:
             renewal=self.renewal,
             splits=self.splits,
             troubled=self.troubled,
+            aimed=self.aimed,
         )
 
     @property
@@ -52,8 +54,9 @@ class WorldKind:
         renewal = f" --renewal={self.renewal}" if self.renewal else ""
         splits = " --splits" if self.splits else ""
         troubled = " --troubled" if self.troubled else ""
+        aimed = " --aimed" if self.aimed else ""
         stores = f"--feed={self.feed} --leases={self.leases}"
-        return f"{stores} {wild}{mixed}{splits}{renewal}{troubled}"
+        return f"{stores} {wild}{mixed}{splits}{renewal}{troubled}{aimed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,12 @@ _SPLITS = [
     for feed, wild in _SPLIT_WORLDS
 ]
 _WITHOUT_TROUBLES = [*_WORLDS, *_MIXED, *_SPLITS]
-HOSTS = [*_WITHOUT_TROUBLES, *(replace(x, troubled=True) for x in _WITHOUT_TROUBLES)]
+_AIMED = [
+    WorldKind(feed=feed, leases=leases, wild=wild, aimed=True)
+    for leases in _LEASES
+    for feed, wild in _SPLIT_WORLDS
+]
+HOSTS = [*_WITHOUT_TROUBLES, *(replace(x, troubled=True) for x in _WITHOUT_TROUBLES), *_AIMED]
 _BETWEEN: Final = 10
 
 

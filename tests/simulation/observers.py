@@ -5,6 +5,7 @@ They tell the checker all they do. What is a failure of theirs must never be one
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -215,8 +216,7 @@ class SimulatedObserver:
         else:
             self._random.shuffle(changes)
             acknowledged, call = changes, context.acknowledge
-        try:
+        self._checker.hit(Probe.LATE_ACKNOWLEDGEMENT, where=self._closed)
+        with suppress(ValueError):  # the observer was opened anew: they come again
             for change in acknowledged:
                 call(change)
-        except ValueError:  # the observer was opened anew: they come again
-            self._checker.hit(Probe.LATE_ACKNOWLEDGEMENT)

@@ -68,6 +68,14 @@ class Operators:
         await asyncio.sleep(self._random.uniform(1, 60))
         await self.resume(chosen)
 
+    async def pause_for_a_while(self, range_id: RangeId) -> None:
+        """Pause a range, and resume it soon."""
+        self._world.tell(f"pause {range_id}")
+        with suppress(ContainerUnavailable, LeaseConflict):
+            await pause(self.container(), [range_id], "an operator says so")
+        await asyncio.sleep(10)
+        await self.resume([range_id])
+
     async def resume(self, chosen: Collection[RangeId] | None) -> None:
         """Resume some ranges, or all, and again until that worked."""
         container = self.container()

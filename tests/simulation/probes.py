@@ -40,7 +40,6 @@ class Probe(StrEnum):
     # checkpoints
     CHECKPOINT_REFUSED = "a checkpoint was refused to a lost owner"
     CHECKPOINT_WITHOUT_ANSWER = "a checkpoint's answer was lost and found to be ours"
-    CHECKPOINT_BEFORE_CLAIM = "the last checkpoint of an owner came in before the next claimed"
     CHECKPOINT_CLAIMED = "a checkpoint was claimed from the owner before"
     CHECKPOINT_LOST = "a checkpoint that was lost was put back"
     CHECKPOINT_MOVED_BACK = "a person moved a checkpoint back"

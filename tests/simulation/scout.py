@@ -52,9 +52,12 @@ class Scout(Checker):
         self.hit = self.probes.hit
         self.state_of: Callable[[str], State] = lambda _: "running"
         self.living: Callable[[], Collection[str]] = tuple
+        self.on_request: Callable[[Lease], None] = lambda _: None
         self._late_at = -1.0
+        self._claimed_now: tuple[float, Call] | None = None
         self._claims = set[Call]()  # whose answers were lost
-        self._checkpoints = set[Call]()
+        self._advanced_now: tuple[float, Call] | None = None
+        self._advances = set[Call]()  # whose answers were lost
         self._listings: dict[str, tuple[float, Fate]] = {}
 
     # what the checker is told
@@ -83,10 +86,16 @@ class Scout(Checker):
         self.hit(Probe.CREATED_LATE, where=self._late_at == self.now())
 
     def _of_lease(self, before: Lease, after: Lease, writer: str) -> None:
+        if before.next_owner is None and after.next_owner is not None:
+            self.on_request(after)
         for probe in (*requests(before, after, writer), *pauses(before, after, writer)):
             self.hit(probe)
+        claim = self._call(writer, before)
+        self.hit(Probe.CLAIM_WITHOUT_ANSWER, where=claim in self._claims)
+        self._claims.discard(claim)
         if before.epoch != after.epoch:
             self._of_owner(before, after, writer)
+            self._claimed_now = self.now(), self._call(writer, after)
         if after.ended and not before.ended:
             self.hit(Probe.HANDOFF_MET_SPLIT, where=before.next_owner is not None)
             by_hand = Probe.SPLIT_BY_HAND if writer == OPERATOR else Probe.SPLIT_BY_HOST
@@ -126,8 +135,6 @@ class Scout(Checker):
             lease = self.leases.get(after.range_id)
             asked = lease is not None and lease.next_owner is not None
             self.hit(Probe.HANDOFF_MET_CHECKPOINT, where=asked)
-            late = lease is not None and after.epoch < lease.epoch
-            self.hit(Probe.CHECKPOINT_BEFORE_CLAIM, where=late)
             self._of_position(after, writer)
 
     def _of_position(self, after: Lease | Checkpoint, writer: str) -> None:
@@ -135,9 +142,10 @@ class Scout(Checker):
         if writer == OPERATOR:
             back = self._lines.place(after.continuation) < self._position.get(after.range_id, 0)
             self.hit(Probe.CHECKPOINT_MOVED_BACK, where=back)
-        call = Call(process=writer, range_id=after.range_id, epoch=after.epoch)
-        self.hit(Probe.CHECKPOINT_WITHOUT_ANSWER, where=call in self._checkpoints)
-        self._checkpoints.discard(call)
+        call = self._call(writer, after)
+        self.hit(Probe.CHECKPOINT_WITHOUT_ANSWER, where=call in self._advances)
+        self._advances.discard(call)
+        self._advanced_now = self.now(), call
 
     def deleted(self, lease: Lease, writer: str) -> None:
         self.hit(Probe.TOMBSTONE_DELETED, where=lease.ended)
@@ -149,8 +157,6 @@ class Scout(Checker):
 
     def began(self, call: Call, changes: Sequence[Change]) -> None:
         self.hit(Probe.LANES, where=self.is_under_way(call))
-        self.hit(Probe.CLAIM_WITHOUT_ANSWER, where=call in self._claims)
-        self._claims.discard(call)
         super().began(call, changes)
 
     def ended(self, call: Call) -> None:
@@ -220,17 +226,30 @@ class Scout(Checker):
             self._late_at = self.now()
         elif fate in (Fate.LISTED, Fate.STALE, Fate.TORN):
             self._of_listing(process, fate)
-        elif fate is Fate.UNANSWERED and isinstance(record, Lease | Checkpoint):
-            call = Call(process=process, range_id=record.range_id, epoch=record.epoch)
-            if name == "acquire":
-                self._claims.add(call)
-            elif name in ("checkpoint", "write"):
-                self._checkpoints.add(call)
+        elif fate is Fate.UNANSWERED:
+            self._note_lost_answer(process)
+
+    def _note_lost_answer(self, process: str) -> None:
+        """What was written just now is what the answer was to be about."""
+        for what, lost in (
+            (self._claimed_now, self._claims),
+            (self._advanced_now, self._advances),
+        ):
+            if what is not None and what[0] == self.now() and what[1].process == process:
+                lost.add(what[1])
+
+    @staticmethod
+    def _call(process: str, record: Lease | Checkpoint) -> Call:
+        return Call(process=process, range_id=record.range_id, epoch=record.epoch)
 
     def _refused(self, name: str, record: object, error: Exception | None) -> None:
         if not isinstance(error, LeaseConflict | CheckpointConflict):
             return
-        self.hit(Probe.CLAIM_LOST, where=name == "acquire")
+        if name in ("acquire", "replace") and isinstance(record, Lease):
+            stored = self.leases.get(record.range_id)
+            wins = stored is not None and stored.owner != record.owner
+            same = stored is not None and stored.epoch == record.epoch
+            self.hit(Probe.CLAIM_LOST, where=wins and same)
         if name in ("checkpoint", "write") and isinstance(record, Lease | Checkpoint):
             lost = record.epoch < self._epoch[record.range_id]
             self.hit(Probe.CHECKPOINT_REFUSED, where=lost)

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -21,6 +21,7 @@ from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from tests.support.fleet import settings
 
+from .aims import Aims
 from .checkers import Violation
 from .clocks import Clock, right_time
 from .cosmos_endpoint import CosmosStores
@@ -65,7 +66,7 @@ class World:
     hosts of another kind, which share the leases in Cosmos DB as long as clocks are right;
     in those that have ``splits``, people split and merge ranges that the feed has not. Hosts
     do that by themselves in some of those whose feed reads parts, as the loads have it. What
-    ``troubled`` ones have beside their events is said of ``Troubles``.
+    ``troubled`` and ``aimed`` ones have beside that is said of ``Troubles`` and ``Aims``.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class World:
         renewal: Kind | None = None,
         splits: bool = False,
         troubled: bool = False,
+        aimed: bool = False,
     ) -> None:
         self.random = random = Random(seed)
         self.splits = splits
@@ -121,6 +123,8 @@ class World:
         self.stopping: set[str] = set()
         self._faults = Faults(self)
         self.operators = Operators(self)
+        self._aims = Aims(self, aimed=aimed and not self.graceful)
+        self.checker.on_request = self._aims.asked
         self._around = self._surroundings()
         self.stores: Stores = _STORES[leases](self._around)
         self.neighbours = Neighbours(self)
@@ -144,7 +148,7 @@ class World:
             latency=troubles.latency,
             stale_reads=lambda: troubles.stale_reads,
             lags=troubles.lagging.__contains__,
-            comes_late=troubles.comes_late,
+            comes_late=lambda x: self._aims.comes_late(x) or troubles.comes_late(x),
             on_stale=self._was_stale,
         )
 
@@ -174,6 +178,10 @@ class World:
         return isinstance(self.stores, MemoryStores) and self.stores.checkpoints_are_apart
 
     @property
+    def may_lose_checkpoints(self) -> bool:
+        return self.wild and self._checkpoints_are_apart
+
+    @property
     def _may_forget_ownership(self) -> bool:
         """Parts of ranges are known from leases alone: nothing would go on with them."""
         parts = self.splits or self._parts["leases"].get("split_hot")
@@ -181,7 +189,7 @@ class World:
         return self._checkpoints_are_apart and no_parts
 
     def _letters_fail(self) -> bool:
-        return self.random.random() < self.weather.fail_before
+        return self.random.random() < max(self.weather.fail_before, self._aims.letters_fail)
 
     # telling
 
@@ -298,6 +306,29 @@ class World:
     def loop(self) -> FreezingLoop:
         return cast("FreezingLoop", asyncio.get_running_loop())
 
+    async def start_beside(self, process: Process, seconds: float) -> None:
+        """Start another host under the same name, and kill it if it has not ended in time."""
+        self.starts[process.name] += 1
+        process_id = f"{process.name}/{self.starts[process.name]}"
+        self.tell(f"start {process_id} beside {process.id}")
+        context = contextvars.copy_context()
+        context.run(HOST.set, process_id)
+        host = context.run(self._make_host, process.name, process_id)
+        task = self.loop.create_task(host.run(), context=context)
+        await asyncio.wait([task], timeout=seconds)
+        if task.done():
+            self._note_end(task)
+            return
+        self.tell(f"kill {process_id}")
+        self.loop.freeze(process_id)
+        self.checker.died(process_id)
+
+    def freeze(self, process: Process) -> Coroutine[Any, Any, None]:
+        return self._faults.freeze_one(process)
+
+    def lose_checkpoint(self) -> Coroutine[Any, Any, None]:
+        return self._faults.lose_checkpoint()
+
     def kill(self, process: Process) -> None:
         if self.processes.get(process.name) is not process:
             return
@@ -328,8 +359,11 @@ class World:
 
     async def _end_of(self, process: Process) -> None:
         await asyncio.wait([process.task])
+        self._note_end(process.task)
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
         try:
-            process.task.result()
+            task.result()
         except (NameTaken, ObserverExhausted, StopIncomplete) as ended:
             self.checker.hit(_ENDED_BY[type(ended)])
 
@@ -349,7 +383,10 @@ class World:
         return f"k{random.randrange(_KEYS)}"
 
     def somebody(self) -> Process | None:
-        return self.random.choice([*self.processes.values()]) if self.processes else None
+        return self.somebody_of(self.random)
+
+    def somebody_of(self, random: Random) -> Process | None:
+        return random.choice([*self.processes.values()]) if self.processes else None
 
     async def event(self) -> None:
         """Let one thing happen."""
@@ -382,7 +419,7 @@ class World:
         if self.wild:
             if self._may_forget_ownership:
                 rough += [faults.forget_ownership, faults.forget_ownership]
-            if self._checkpoints_are_apart:
+            if self.may_lose_checkpoints:
                 rough += [faults.lose_checkpoint]
             rough += [operators.release, operators.reset, operators.delete, operators.edit]
         await self.random.choice(gentle if self.graceful else gentle + rough)()
@@ -450,6 +487,7 @@ class World:
         writing = asyncio.create_task(self.write())
         watching = asyncio.create_task(self._limits.watch())
         events = {asyncio.create_task(self.troubles.run(self))}
+        aiming = asyncio.create_task(self._aims.run())
         for _ in range(self.random.randrange(3, 12)):
             await asyncio.sleep(self.random.choice([0.5, 3.0, 15.0, 40.0]))
             event = asyncio.create_task(cast("Any", self.event()))
@@ -460,6 +498,7 @@ class World:
             self.neighbours.raise_failures()
         for event in events:
             await event
+        await self._aims.end(aiming)
         writing.cancel()
         watching.cancel()
         self.raise_violation()

@@ -111,7 +111,7 @@ class Troubles:
 
     async def leave(self) -> None:
         staying = [x for x in self._world.living() if not x.leaving]
-        if len(staying) > 1 or (staying and self._random.random() < 0.2):
+        if len(staying) > 1 or (staying and self._random.random() < 0.5):
             process = self._random.choice(staying)
             self._world.tell(f"{process.id} is asked to leave")
             process.leaving = True

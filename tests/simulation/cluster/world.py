@@ -68,7 +68,7 @@ class World:
             linger=self.random.choice([0.005, 0.1]),
             flush_bytes=self.random.choice([200, 4096]),
             in_flight=self.random.choice([1, 2, 4, 8]),
-            buffer_bytes=self.random.choice([2_000, 1_000_000]),
+            buffer_bytes=self.random.choice([150, 1_000_000]),
             cache_bytes=self.random.choice([1, 10_000, 10_000_000]),
             heartbeat=1.0,
             expiration=self.random.choice([4.0, 10.0]),
