@@ -23,6 +23,8 @@ when a name of theirs is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from changefeed.feeds.addresses import open_feed
     from changefeed.feeds.brokers.sender import ProducerOptions

@@ -4,7 +4,6 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from changefeed.cli import raise_interrupts
+from changefeed.runtime.version import software_version
 
 COMMANDS: Mapping[str, str] = {
     "run": "changefeed.cli.run:run",
@@ -76,7 +76,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag
     if wanted:
-        typer.echo(f"changefeed {version('changefeed-host')}")
+        typer.echo(f"changefeed {software_version()}")
         raise typer.Exit
 
 

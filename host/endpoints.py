@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from changefeed.host.host import Host
 from changefeed.host.page.files import INDEX, SAFE, page_file
-from changefeed.host.page.host_source import known_of, own_version
+from changefeed.host.page.host_source import known_of
 from changefeed.host.page.of_host import HostPage
 from changefeed.host.page.view import NOTHING, Known
 from changefeed.host.problems import problems_of_health
@@ -33,6 +33,7 @@ from changefeed.leases.errors import ContainerError
 from changefeed.leases.health import NOTHING_KNOWN
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.scrape import Scrape, accepts_gzip
+from changefeed.runtime.version import software_version
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
 
@@ -244,7 +245,7 @@ def leases_of(host: Host) -> dict[str, object]:
     return {
         "host": host.name,
         "incarnation": host.incarnation,
-        "version": own_version(),
+        "version": software_version(),
         "started_at": host.activity.started_at,
         "loop_lag": host.activity.loop_lag,
         "leases": [

@@ -1,11 +1,7 @@
-"""Which version of the program this is."""
+"""Which version of the program this is: the same where it is installed and in a checkout."""
 
-from importlib.metadata import PackageNotFoundError, version
+from changefeed import __version__
 
 
 def software_version() -> str:
-    """Return the version that is installed; empty where the program runs from its source."""
-    try:
-        return version("changefeed-host")
-    except PackageNotFoundError:
-        return ""
+    return __version__

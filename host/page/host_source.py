@@ -6,7 +6,6 @@ Nothing is read from the lease container for it. What only other hosts know of t
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib.metadata import version
 
 from changefeed.host.events import Lag
 from changefeed.host.host import Host
@@ -29,6 +28,7 @@ from changefeed.leases.addresses import without_secrets
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.load import known
 from changefeed.leases.plan import assignable
+from changefeed.runtime.version import software_version
 
 _MOVES = 100
 _NO_LAG = Lag(None, None)  # type: ignore[arg-type]
@@ -172,13 +172,9 @@ class HostSource:
         return HostReport(
             host=self._host.name,
             started_at=seen.started_at,
-            version=own_version(),
+            version=software_version(),
             loop_lag=seen.loop_lag,
         )
-
-
-def own_version() -> str:
-    return version("changefeed-host")
 
 
 def host_row(

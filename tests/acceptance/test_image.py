@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import changefeed
 from tests.support import image
 from tests.support.commands import QUICK, a_log_of
 
@@ -174,7 +175,7 @@ def test_labels_say_what_it_is_and_what_it_stands_on() -> None:
     labels = dict(
         re.findall(r'org\.opencontainers\.image\.([\w.]+)="([^"]*)"', a_line("LABEL"))
     )
-    assert labels["version"] == version("changefeed-host")
+    assert labels["version"] == changefeed.__version__
     assert (labels["licenses"], labels["base.name"]) == ("MIT", "${PYTHON_IMAGE}")
     arguments = [x.text for x in image.dockerfile() if x.instruction == "ARG"]
     assert arguments.count("PYTHON_IMAGE") == 1, "an argument is known in a stage that names it"

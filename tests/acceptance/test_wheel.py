@@ -1,17 +1,15 @@
 """The wheel: what is in it, and that it works where nothing else of ours is."""
 
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import changefeed
 from tests.support import wheels
 from tests.support.wheels import PACKAGE, ROOT, run
 
 pytestmark = pytest.mark.real_time
-
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +46,7 @@ def test_a_fresh_environment_has_a_command_that_works(
     environment: Path, tmp_path: Path
 ) -> None:
     command = environment / "bin/changefeed"
-    assert run(command, "--version", cwd=tmp_path) == (
-        f"changefeed {PROJECT['project']['version']}\n"
-    )
+    assert run(command, "--version", cwd=tmp_path) == (f"changefeed {changefeed.__version__}\n")
     where = run(
         *(environment / "bin/python", "-c", "import changefeed.host as x; print(x.__file__)"),
         cwd=tmp_path,
