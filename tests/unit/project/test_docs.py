@@ -186,6 +186,6 @@ NOT_SETTINGS = {
 
 def test_the_changelog_lists_every_command() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
-    (listed,) = re.findall(r"^- Commands: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    (listed,) = re.findall(r"^\*\*Commands\.\*\* (.*?)\n\n", text, re.MULTILINE | re.DOTALL)
     named = {x.split()[0] for x in re.findall(r"`([^`]*)`", listed)}
     assert named == set(COMMANDS)
