@@ -9,7 +9,7 @@ SEEDS ?= 1000
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo sample test simulate mutants check lint types imports format site bench sbom dist lock clean
+.PHONY: help demo sample test simulate mutants check lint types imports format site bench sbom dist version lock clean
 
 help:  ## Print the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,9 +26,10 @@ test: $(VENV)/.ready  ## Run the tests of each change, JOBS of them at once; WHI
 
 check: lint types imports test  ## Lint, types, imports and tests; .ci/run runs all that CI does.
 
-lint: $(VENV)/.ready  ## Check style and format (ruff).
+lint: $(VENV)/.ready  ## Check style and format (ruff), and the workflows (zizmor).
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/zizmor --offline --quiet .github
 
 types: $(VENV)/.ready  ## Check types (mypy, strict).
 	$(BIN)/mypy
@@ -62,6 +63,9 @@ dist: $(VENV)/.ready  ## Build wheel and sdist, check their metadata, install bo
 	$(BIN)/twine check --strict dist/*
 	CHANGEFEED_DIST=$(CURDIR)/dist $(BIN)/pytest -q tests/acceptance/test_wheel.py \
 		tests/acceptance/test_packaging.py $(ARGS)
+
+version:  ## Write VERSION into all that repeats it.
+	$(BIN)/python -m tests.support.version $(VERSION)
 
 lock:  ## Pin the newest versions that fit pyproject.toml.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \

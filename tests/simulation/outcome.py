@@ -2,15 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from .probes import Probes
-
 
 @dataclass(kw_only=True)
 class Outcome:
-    """``feed`` names the kind of world; ``events`` and the like are counts.
-
-    ``probes`` says how often which of them was hit, ``story`` has a line for each event.
-    """
+    """``events`` and the like are counts; ``story`` has a line for each thing that happened."""
 
     seed: int
     feed: str
@@ -18,5 +13,5 @@ class Outcome:
     events: int
     deliveries: int
     duplicates: int
-    probes: Probes = field(default_factory=Probes)
+    stale_reads: int
     story: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, cast
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import Checkpoint, Lease, Member
+from changefeed.leases.lease import Checkpoint, Lease
 from changefeed.leases.memory import (
     MemoryCheckpoints,
     MemoryLeases,
@@ -18,9 +18,8 @@ from changefeed.leases.memory import (
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stores import CheckpointStore, OwnershipStore
 
+from .checkers import Checker
 from .network import LATENCY, Link, Replicas, Server, Way, Weather
-from .probes import Probe
-from .scout import Scout
 
 StoreKind = Literal["memory", "sqlite", "cosmos"]
 _WRITES = ("create", "replace", "acquire", "checkpoint", "write")
@@ -36,7 +35,7 @@ class Surroundings:
 
     weather: Weather
     random: Random
-    checker: Scout
+    checker: Checker
     created: Callable[[str, FeedRange], None]
     is_down: Callable[[str], bool]
     called: Callable[[str, str], None]
@@ -57,7 +56,6 @@ class Surroundings:
             lags=partial(self.lags, process_id),
             comes_late=self.comes_late,
             on_stale=self.on_stale,
-            on_fate=partial(self.checker.met, process_id),
         )
         return kind(server, self.weather, self.random, way, **more)
 
@@ -148,7 +146,6 @@ class MemoryStores:
         lease = await self.records.read(lost.range_id)
         if lease is not None and not lease.ended:
             await cast("CheckpointStore", self._stores[1]).create(lost)
-            self._around.checker.hit(Probe.CHECKPOINT_LOST)
 
     def close(self) -> None:
         """Have nothing to close."""
@@ -163,7 +160,7 @@ class Witness:
     def __init__(
         self,
         store: Any,
-        checker: Scout,
+        checker: Checker,
         writer: str,
         created: Callable[[FeedRange], None],
         *,
@@ -181,8 +178,6 @@ class Witness:
         method = getattr(self._store, name)
         if name == "delete":
             return self._delete
-        if name == "remove_member":
-            return self._remove_member
         if name not in _WRITES:
             return method
 
@@ -199,12 +194,6 @@ class Witness:
             return answer
 
         return watched
-
-    async def _remove_member(self, member: Member) -> None:
-        await self._store.remove_member(member)
-        gone = member.name not in {x.name for x in await self._store.members()}
-        if gone and not self._writer.startswith(f"{member.name}/"):
-            self._checker.member_deleted(member.name)
 
     async def _delete(self, record: Any) -> None:
         if isinstance(record, Checkpoint):  # its lease has gone before

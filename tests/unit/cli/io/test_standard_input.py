@@ -28,11 +28,17 @@ def test_only_a_yes_is_one_and_the_end_of_the_input_is_a_no(
     assert confirmed("Move 2 ranges?") is answer
 
 
-def test_an_input_that_is_closed_answers_no_and_is_not_read(
+def test_an_input_that_is_closed_answers_no(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert confirmed("Move 2 ranges?") is False
-    assert "--yes" in capsys.readouterr().out
-    with pytest.raises(UserError, match="standard input is closed"):
+    assert capsys.readouterr().out == (
+        "Move 2 ranges? There is no input to answer with: see --yes\n"
+    )
+
+
+def test_nothing_is_read_from_an_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UserError, match="standard input is closed: name a file"):
         open_standard_input()

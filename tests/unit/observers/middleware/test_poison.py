@@ -18,16 +18,14 @@ from changefeed.observers.errors import ObserverFailed
 from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.poison import PoisonIsolation, PoisonSuspicion
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
-from changefeed.observers.observer import Context
-from changefeed.testing.observers import RecordingContext
-from tests.support import make
-from tests.support.observers import Plain
+from changefeed.observers.observer import CloseReason, Context
+from tests.support.observing import RememberingContext, change
 
 RETRY = RetrySettings(first_delay=1, max_delay=60, attempts=4, jitter=0)
 ORIGIN = Origin(feed="orders", observer="billing:Billing", fleet="sqlite:/data/leases.db")
 
 
-class Picky(Plain):
+class Picky:
     """Fails as a whole on any batch with a change it cannot take; remembers the others."""
 
     def __init__(self, fails_on: Callable[[Change], bool]) -> None:
@@ -35,12 +33,18 @@ class Picky(Plain):
         self.tried: list[list[int]] = []
         self.done: list[Change] = []
 
+    async def open(self, _context: Context) -> None:
+        """Have nothing to open."""
+
     async def process(self, _context: Context, changes: Sequence[Change]) -> None:
         self.tried.append([x.sequence for x in changes])
         for one in changes:
             if self.fails_on(one):
                 raise ValueError(f"cannot take {one.sequence}")
         self.done += changes
+
+    async def close(self, _context: Context, _reason: CloseReason) -> None:
+        """Have nothing to close."""
 
     @property
     def sequences(self) -> list[int]:
@@ -53,7 +57,7 @@ class Scene:
 
     inner: Picky
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
-    context: RecordingContext = field(default_factory=make.context)
+    context: RememberingContext = field(default_factory=RememberingContext)
     suspicion: PoisonSuspicion = field(default_factory=PoisonSuspicion)
     acknowledges: bool = True
     noticed: list[DeadLetter] = field(default_factory=list)
@@ -78,12 +82,17 @@ class Scene:
         return [x.sequence for x in await self.letters.list()]
 
 
+class FullLetters(MemoryDeadLetters):
+    async def put(self, letter: DeadLetter) -> None:
+        raise OSError(28, f"no space for {letter.id}")
+
+
 def failing_on(*sequences: int) -> Scene:
     return Scene(inner=Picky(lambda x: x.sequence in sequences))
 
 
 def batch(count: int, *, keys: int = 1000, first: int = 1) -> list[Change]:
-    return [make.change(n, key=f"k{n % keys}") for n in range(first, first + count)]
+    return [change(n, key=f"k{n % keys}") for n in range(first, first + count)]
 
 
 @pytest.mark.parametrize("poison", [1, 2, 37, 64, 99, 100])
@@ -239,7 +248,18 @@ async def test_a_change_whose_letter_would_replace_that_of_another_is_not_skippe
     assert [x.change.body for x in await scene.letters.list()] == [batch(3)[2].body]
 
 
+async def test_a_change_that_cannot_be_put_to_the_dead_letters_is_not_skipped() -> None:
+    scene = failing_on(3)
+    scene.letters = FullLetters()
+    with pytest.raises(ObserverFailed, match=r"cannot take 3; and it could not be put .*r1:3"):
+        await scene.process(batch(10, keys=1))
+    assert scene.context.acknowledged == [1, 2]
+    assert max(scene.inner.sequences) == 2
+
+
 class Broken(MemoryDeadLetters):
+    """What it raises is none of the errors that a place of letters may raise."""
+
     def __init__(self, error: BaseException) -> None:
         super().__init__()
         self._error = error
@@ -248,25 +268,21 @@ class Broken(MemoryDeadLetters):
         raise self._error
 
 
-FULL = Broken(OSError(28, "no space"))
-
-
 @pytest.mark.parametrize(
     ("error", "text"),
     [
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), "'utf-8' codec can't"),
-        (OSError(28, "no space"), "no space"),
         (KeyError(), "KeyError"),
         (ValueError("\ud800"), r"\\ud800"),
         (asyncio.CancelledError(), "a call was cancelled by what it called"),
     ],
 )
-async def test_a_change_that_cannot_be_put_to_the_dead_letters_is_not_skipped(
+async def test_what_a_place_of_letters_raises_by_surprise_fails_the_batch(
     error: BaseException, text: str
 ) -> None:
     scene = failing_on(3)
     scene.letters = Broken(error)
-    with pytest.raises(ObserverFailed, match=f"cannot take 3; .*{text}"):
+    with pytest.raises(ObserverFailed, match=f"could not be put to the dead letters: {text}"):
         await scene.process(batch(10, keys=1))
     assert scene.context.acknowledged == [1, 2]
 
@@ -294,7 +310,7 @@ class Checkpointing(Picky):
 async def test_a_checkpoint_of_a_later_change_passes_over_no_change_that_failed(
     *, full: bool
 ) -> None:
-    letters = FULL if full else MemoryDeadLetters()
+    letters = FullLetters() if full else MemoryDeadLetters()
     scene = Scene(inner=Checkpointing(lambda x: x.sequence == 3), letters=letters)
     isolating = isolating_with_manual_checkpoints(scene)
     await isolating.open(scene.context)
@@ -314,10 +330,7 @@ class LateCheckpoints(Picky):
 
 
 async def test_a_late_checkpoint_passes_over_no_change_that_is_tried_again() -> None:
-    scene = Scene(
-        inner=LateCheckpoints(lambda x: x.sequence == 3),
-        letters=FULL,
-    )
+    scene = Scene(inner=LateCheckpoints(lambda x: x.sequence == 3), letters=FullLetters())
     isolating = isolating_with_manual_checkpoints(scene)
     await isolating.open(scene.context)
     with suppress(ObserverFailed):
@@ -354,7 +367,7 @@ async def test_nothing_is_lost_and_each_key_stays_in_order(
     keys: list[str], poisons: set[int]
 ) -> None:
     scene = failing_on(*poisons)
-    changes = [make.change(n, key=key) for n, key in enumerate(keys, start=1)]
+    changes = [change(n, key=key) for n, key in enumerate(keys, start=1)]
     for _ in range(50):
         try:
             await scene.process(changes)

@@ -1,0 +1,48 @@
+"""Where the leases of a fleet are: the same for all its hosts, and of no other fleet."""
+
+from pathlib import Path
+
+import pytest
+
+from changefeed.leases.addresses import lease_place
+
+DATABASE = "postgresql://h/db"
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("postgresql://u:s:e@cret@h:5432/db?fleet=f", "postgresql://h:5432/db?fleet=f"),
+        (
+            "postgresql://h/db?sslmode=verify-full&schema=s&fleet=f",
+            f"{DATABASE}?fleet=f&schema=s",
+        ),
+        ("postgresql:///db?host=/run/a&user=u&password=p", "postgresql:///db?host=%2Frun%2Fa"),
+        ("redis://:p@h:1/0?fleet=f&ssl_ca_certs=ca.pem", "redis://h:1/0?fleet=f"),
+        ("redis://h:1/0", "redis://h:1/0"),
+        ("cosmos://h/d/c?prefix=p%2B&mode=all-versions", "cosmos://h/d/c?prefix=p%2B"),
+        ("cosmos:///d/c?processor=p&feed=d/f", "cosmos:///d/c?feed=d%2Ff&processor=p"),
+        ("blob://account/container/prefix", "blob://account/container/prefix"),
+        ("sqlite:/data/leases.db?password=x", "sqlite:/data/leases.db?password=…"),
+    ],
+)
+def test_a_place_has_no_user_and_no_option_that_does_not_say_where(
+    address: str, place: str
+) -> None:
+    assert lease_place(address) == place
+
+
+def test_a_file_is_one_place_by_whatever_path_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("data")
+    monkeypatch.chdir(tmp_path)
+    named = ("data/leases.db", "./link/leases.db", f"{tmp_path}/data/../data/leases.db")
+    assert {lease_place(f"sqlite:{x}") for x in named} == {f"sqlite:{tmp_path}/data/leases.db"}
+
+
+def test_links_in_a_circle_are_a_place_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "here").symlink_to("there")
+    (tmp_path / "there").symlink_to("here")
+    assert lease_place(f"sqlite:{tmp_path}/here").startswith("sqlite:/")
