@@ -21,7 +21,7 @@ sample: $(VENV)/.ready  ## Run two hosts with ownership in Redis and checkpoints
 	PATH="$(CURDIR)/.venv/azurite/node_modules/.bin:$$PATH" $(BIN)/python -m samples.redis_and_blob $(ARGS)
 
 test: $(VENV)/.ready  ## Run the tests of each change, JOBS of them at once; WHICH=nightly: the others.
-	$(BIN)/pytest -q -n $(JOBS) --dist=worksteal -m "$(WHICH)" \
+	$(BIN)/pytest -q -n $(JOBS) --dist=loadgroup -m "$(WHICH)" \
 		--junitxml=build/tests.xml --durations=10 --durations-min=1 $(ARGS)
 
 check: lint types imports test  ## Lint, types, imports and tests; .ci/run runs all that CI does.

@@ -47,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_nightly(item.nodeid):
             item.add_marker("nightly")
+        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("spark"))  # one session for all
 
 
 @pytest.fixture(autouse=True)

@@ -1,20 +1,75 @@
 """What a change is not held up for: tests that ``.ci/nightly`` runs, and ``.ci/run`` does not.
 
 A test belongs here if it takes seconds and a quicker one holds the same rule, or if it needs
-what few machines have. Places are below ``tests``; a folder stands for all that is in it.
+what few machines have. Places are below ``tests``: a folder or a file.
 """
 
 from collections.abc import Mapping
 
 NIGHTLY = (
     "acceptance",  # each command, killed and misled in every way
+    "integration/deploy/test_alerts.py",  # promtool
+    "integration/deploy/test_kubernetes.py",  # Helm
+    "integration/emulator/test_throughput_while_reading.py",
     "integration/pipeline",  # Spark
+    "integration/test_flights_data.py",  # a year of flights
     "strangers",  # vendors' clients in Java, Node and Python
 )
 
 EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
+    "acceptance/test_brokers.py": (
+        "test_a_host_follows_a_collection_through_an_era",
+        "test_a_broker_that_was_killed_and_is_started_again_does_not_wait_to_expire",
+    ),
+    "acceptance/test_cosmos_commands.py": (
+        "test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended",
+    ),
+    "acceptance/test_cosmos_fleet.py": (
+        "test_a_fleet_survives_that_a_host_and_then_the_endpoint_are_killed",
+        "test_what_a_dotnet_fleet_has_read_is_not_read_again",
+    ),
+    "acceptance/test_doctor.py": (),
+    "acceptance/test_embedding.py": (
+        "test_an_aiohttp_program_serves_and_stops_the_host_in_it",
+    ),
+    "acceptance/test_eventlog_processes.py": (
+        "test_what_was_acknowledged_outlives_a_killed_writer_and_no_batch_is_torn",
+    ),
+    "acceptance/test_exporter.py": (),
+    "acceptance/test_failures.py": (
+        "test_the_ranges_of_a_killed_host_go_on_elsewhere",
+        "test_a_frozen_host_that_wakes_up_delivers_nothing_under_a_lease_that_is_over",
+        "test_a_rolling_restart_delivers_nothing_twice",
+        "test_writes_whose_answers_are_lost_lose_nothing",
+    ),
+    "acceptance/test_hard_starts.py": (),
+    "acceptance/test_hosts.py": (
+        "test_a_killed_host_is_started_again_and_the_leases_are_whole",
+    ),
+    "acceptance/test_leases_survive_kills.py": (),
+    "acceptance/test_operating.py": (
+        "test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again",
+        "test_a_reset_says_what_it_means_asks_and_delivers_again",
+        "test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mended",
+        "test_a_mistake_is_told_and_changes_nothing",
+    ),
     "acceptance/test_pipeline_command.py": (
         "test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once",
+    ),
+    "acceptance/test_positions.py": (
+        "test_positions_are_saved_given_back_and_carried_to_another_kind_of_container",
+    ),
+    "acceptance/test_produce.py": ("test_what_was_produced_comes_out_of_a_host_complete",),
+    "acceptance/test_run.py": (
+        "test_sigterm_releases_the_leases_and_keeps_their_continuations",
+        "test_endpoints_answer_at_the_address_that_the_member_record_tells",
+        "test_a_second_process_under_one_name_is_refused_and_the_first_goes_on",
+        "test_a_process_ends_though_threads_of_user_code_are_stuck",
+    ),
+    "acceptance/test_samples.py": ("test_hello_greets_everybody_once",),
+    "acceptance/test_stop_signals.py": ("test_a_hang_up_is_an_orderly_stop",),
+    "acceptance/test_store_commands.py": (
+        "test_a_fleet_is_looked_at_paused_reset_and_released_while_it_runs",
     ),
     "integration/pipeline/test_eras.py": (),
     "integration/pipeline/test_source.py": ("test_a_stream_goes_on_through_a_new_era",),
@@ -28,7 +83,7 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
 def is_nightly(node: str) -> bool:
     """Say whether a test, as pytest names it, waits for the night."""
     path, _, test = node.removeprefix("tests/").partition("::")
-    if not path.startswith(tuple(f"{x}/" for x in NIGHTLY)):
+    if not path.startswith(tuple(x if x.endswith(".py") else f"{x}/" for x in NIGHTLY)):
         return False
     names = EACH_CHANGE.get(path)
     return names is None or bool(names and test.partition("[")[0] not in names)

@@ -6,19 +6,17 @@ It reports every answer it got, one line at a time: what it says happened was st
 import asyncio
 import os
 import sys
-from contextlib import AbstractAsyncContextManager
 from random import Random
 
 from changefeed.feeds.feed import Continuation
-from changefeed.leases.addresses import open_container, open_stores
-from changefeed.leases.container import LeaseContainer
+from changefeed.leases.addresses import open_stores
 from changefeed.leases.errors import LeaseError
 from changefeed.leases.lease import HostName, Incarnation
 
 
-async def contend(host: HostName, addresses: list[str]) -> None:
+async def contend(host: HostName, ownership: str, checkpoints: str) -> None:
     chance = Random(host)
-    async with opened(addresses) as leases:
+    async with open_stores(ownership, checkpoints) as leases:
         while True:
             listed = chance.choice(list(await leases.list()))
             try:
@@ -37,18 +35,9 @@ async def contend(host: HostName, addresses: list[str]) -> None:
                 continue
 
 
-def opened(addresses: list[str]) -> AbstractAsyncContextManager[LeaseContainer]:
-    match addresses:
-        case [one]:
-            return open_container(one)
-        case [ownership, checkpoints]:
-            return open_stores(ownership, checkpoints)
-    raise SystemExit("lease_contender HOST ADDRESS [ADDRESS]")
-
-
 def report(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 if __name__ == "__main__":
-    asyncio.run(contend(HostName(sys.argv[1]), sys.argv[2:]))
+    asyncio.run(contend(HostName(sys.argv[1]), *sys.argv[2:]))

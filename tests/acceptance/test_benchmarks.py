@@ -1,32 +1,27 @@
 """``python -m benchmarks`` as ``make bench`` runs it: its shape, not its speeds."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+
+from tests.support.processes import ended
 
 pytestmark = pytest.mark.real_time
 
 ROOT = Path(__file__).parents[2]
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def bench(*arguments: str) -> CompletedProcess[str]:
+    return ended(sys.executable, "-m", "benchmarks", *arguments, cwd=ROOT)
 
 
 def test_one_benchmark_shows_a_table_and_writes_the_same_as_json(tmp_path: Path) -> None:
     out = tmp_path / "latest.json"
-    ended = bench("balance", f"--out={out}")
-    assert ended.returncode == 0, ended.stderr
+    done = bench("balance", f"--out={out}")
+    assert done.returncode == 0, done.stderr
     results = json.loads(out.read_text())
     assert all(list(x) == ["name", "value", "unit", "against", "ratio"] for x in results)
     found = {x["name"]: x for x in results}
@@ -39,14 +34,14 @@ def test_one_benchmark_shows_a_table_and_writes_the_same_as_json(tmp_path: Path)
     }
     assert found["balance.rounds"]["value"] == 1
     assert found["balance.later_moves"]["value"] == 0
-    assert all(name in ended.stdout for name in found)
-    assert "3 of 3 goals met" in ended.stdout
+    assert all(name in done.stdout for name in found)
+    assert "3 of 3 goals met" in done.stdout
 
 
 def test_a_name_that_is_none_is_told_with_those_there_are(tmp_path: Path) -> None:
     out = tmp_path / "latest.json"
-    ended = bench("nope", f"--out={out}")
-    assert ended.returncode == 2
-    assert "no benchmark 'nope'" in ended.stderr
-    assert "pipeline, merging" in ended.stderr
+    done = bench("nope", f"--out={out}")
+    assert done.returncode == 2
+    assert "no benchmark 'nope'" in done.stderr
+    assert "pipeline, merging" in done.stderr
     assert not out.exists()

@@ -29,7 +29,8 @@ from tests.support.broker_processes import (
     patiently,
 )
 from tests.support.cluster_places import ClusterPlace, in_azurite, in_directory, in_moto
-from tests.support.commands import QUICK, Running, running
+from tests.support.commands import QUICK, running
+from tests.support.processes import Running
 from tests.support.servers import Server
 from tests.support.stoppable_line import line_to
 

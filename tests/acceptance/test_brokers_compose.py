@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import subprocess
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.support import image, servers
 from tests.support.broker_processes import QUICK_BROKER, ready
 from tests.support.commands import changefeed, running
 from tests.support.emulator_process import free_port
+from tests.support.processes import ended
 
 pytestmark = pytest.mark.real_time
 
@@ -36,13 +36,9 @@ def environment(service: str, azurite: servers.Azurite) -> dict[str, str]:
 def make_the_container(azurite: servers.Azurite) -> None:
     program, *flags = SERVICES["container"]["entrypoint"]
     assert program == "python"
-    done = subprocess.run(
-        [sys.executable, *flags, *SERVICES["container"]["command"]],
-        env=environment("container", azurite),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = (*flags, *SERVICES["container"]["command"])
+    env = environment("container", azurite)
+    done = ended(sys.executable, *words, cwd=Path(), env=env)
     assert done.returncode == 0, done.stderr
 
 

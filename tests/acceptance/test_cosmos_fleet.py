@@ -20,9 +20,10 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed.emulator import DEVELOPMENT_KEY
-from tests.support.commands import Running, changefeed, running
+from tests.support.commands import changefeed, running
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import control, emulator_process, free_port
+from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
 

@@ -9,7 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.commands import PLACES, QUICK, Running, a_log_of, changefeed, running
+from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
+from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
 

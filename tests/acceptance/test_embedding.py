@@ -4,12 +4,10 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 import urllib.request
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -20,6 +18,8 @@ from changefeed import FeedRefused, Operation, open_container, open_producer
 from changefeed.feeds.eventlog import EventLog
 from changefeed.feeds.eventlog.producer import EventLogProducer
 from samples.embedding.producing import produce
+from tests.support.ports import free_port
+from tests.support.processes import Running, started
 
 pytestmark = pytest.mark.real_time
 
@@ -32,28 +32,9 @@ async def log(tmp_path: Path) -> Path:
     return tmp_path / "prices"
 
 
-@asynccontextmanager
-async def program(*arguments: str, **env: str) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
-        stdout=PIPE,
-        stderr=PIPE,
-        limit=2**20,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-def free_port() -> int:
-    with socket.socket() as trying:
-        trying.bind(("127.0.0.1", 0))
-        return int(trying.getsockname()[1])
+def program(*arguments: str, cwd: Path, **env: str) -> AbstractAsyncContextManager[Running]:
+    path = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    return started(sys.executable, *arguments, cwd=cwd, env={**os.environ, **path, **env})
 
 
 async def get(url: str) -> tuple[int, Any]:
@@ -80,8 +61,8 @@ async def until(url: str, true: Callable[[int, Any], bool]) -> Any:
             await asyncio.sleep(0.1)
 
 
-async def answers_of_the_program(process: Process, port: int, *numbers: int) -> bytes:
-    """Look at what a program serves that embeds a host, and stop it; return its errors."""
+async def answers(process: Running, port: int) -> None:
+    """Look at what a program serves that embeds a host."""
     base = f"http://127.0.0.1:{port}"
     await until(f"{base}/prices/article-99", lambda status, _: status == 200)
     assert await get(f"{base}/prices/tea") == (200, {"article": "tea", "price": 4.0})
@@ -92,12 +73,7 @@ async def answers_of_the_program(process: Process, port: int, *numbers: int) -> 
     await until(f"{base}/changefeed/metrics", lambda _, text: "_changes_total" in text)
     assert (await get(f"{base}/changefeed/nothing"))[0] == 404
     assert (await get(f"{base}/changefeed/livez"))[1]["alive"] is True
-    for number in numbers:
-        process.send_signal(number)
-    _, errors = await asyncio.wait_for(process.communicate(), 30)
-    assert b"lease." not in errors  # the program configured no logging for it
-    assert b"Traceback" not in errors
-    return errors
+    assert "lease." not in process.said  # the program configured no logging for it
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -106,40 +82,40 @@ async def test_an_aiohttp_program_serves_and_stops_the_host_in_it(
 ) -> None:
     port = free_port()
     arguments = ("-m", "samples.embedding.aiohttp_program", str(log), str(port))
-    async with program(*arguments) as process:
-        errors = await answers_of_the_program(process, port, number)
-        assert process.returncode == 0
-        assert errors == b""
+    async with program(*arguments, cwd=log.parent) as process:
+        await answers(process, port)
+        await process.stops(number)
+    assert process.said == ""
 
 
 async def test_a_fastapi_program_serves_and_stops_the_host_in_it(log: Path) -> None:
     port = free_port()
     app = "samples.embedding.fastapi_program:make_app"
     arguments = ("-m", "uvicorn", "--factory", app, "--port", str(port))
-    async with program(*arguments, PRICES_LOG=str(log)) as process:
-        errors = await answers_of_the_program(process, port, signal.SIGTERM)
-        assert b"Application shutdown complete" in errors
+    async with program(*arguments, cwd=log.parent, PRICES_LOG=str(log)) as process:
+        await answers(process, port)
+        process.process.send_signal(signal.SIGTERM)
+        await process.ends()
+    assert "Application shutdown complete" in process.said
+    assert "Traceback" not in process.said
 
 
 async def test_a_script_reads_all_and_leaves_nothing_behind_at_ctrl_c(log: Path) -> None:
-    async with program("-m", "samples.embedding.script", str(log), "anna") as process:
-        assert process.stdout is not None
-        lines = [await asyncio.wait_for(process.stdout.readline(), 60) for _ in range(103)]
-        assert b"anna tea {'price': 4.0}\n" in lines
-        process.send_signal(signal.SIGINT)
-        printed, errors = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode == 0
-    assert printed == b""
-    assert b"INFO:changefeed:host.started host=anna " in errors
-    assert b"INFO:changefeed:host.stopped host=anna" in errors
-    assert b"Traceback" not in errors
+    script = ("-m", "samples.embedding.script", str(log), "anna")
+    async with program(*script, cwd=log.parent) as process:
+        await process.prints("\n", times=103)
+        assert "anna tea {'price': 4.0}\n" in process.printed
+        await process.stops(signal.SIGINT)
+    assert "INFO:changefeed:host.started host=anna " in process.said
+    assert "INFO:changefeed:host.stopped host=anna" in process.said
+    assert "Traceback" not in process.said
     async with open_container(f"sqlite:{log}.leases") as leases:
         assert list(await leases.members()) == []
         assert {x.owner for x in await leases.list()} == {None}
-    async with program("-m", "samples.embedding.script", str(log), "anna") as process:
+    async with program(*script, cwd=log.parent) as process:
         await asyncio.sleep(3)
-        process.send_signal(signal.SIGINT)
-        assert (await asyncio.wait_for(process.communicate(), 30))[0] == b""  # nothing again
+        await process.stops(signal.SIGINT)
+        assert process.printed == ""  # nothing comes again
 
 
 async def everything(log: Path) -> dict[str, list[tuple[Operation, bytes]]]:

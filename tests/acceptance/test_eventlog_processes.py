@@ -8,6 +8,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -108,16 +109,15 @@ async def bodies_by_key(feed: Feed) -> dict[str, list[int]]:
     return found
 
 
-@pytest.mark.parametrize("milliseconds", [0, 7, 23])
 async def test_what_was_acknowledged_outlives_a_killed_writer_and_no_batch_is_torn(
-    tmp_path: Path, milliseconds: int
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "log"
     await create_log(path, parts=3)
     async with running(PRODUCER, path) as producer:
         while await line(producer) != "20":
             pass
-        await asyncio.sleep(milliseconds / 1000)  # to another place in a batch
+        await asyncio.sleep(Random().random() / 40)  # to another place in a batch
         producer.send_signal(signal.SIGKILL)
         rest, _ = await producer.communicate()
         assert producer.returncode == -signal.SIGKILL
@@ -156,7 +156,7 @@ async def test_several_processes_read_all_that_another_one_writes_meanwhile(
         assert [await line(first), await line(second)] == [str(wanted)] * 2
 
 
-@pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-wal",), ("-shm",)], ids="".join)
+@pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-shm",)], ids="".join)
 async def test_nothing_is_acknowledged_once_the_log_of_writes_is_deleted(
     tmp_path: Path, gone: Sequence[str]
 ) -> None:

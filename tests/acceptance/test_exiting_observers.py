@@ -49,8 +49,7 @@ def handled(place: Path) -> set[int]:
     return {int(x) for x in file.read_text().splitlines()} if file.exists() else set()
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-@pytest.mark.parametrize("observer", ["in_a_group", "gathered"])
+@pytest.mark.parametrize(("observer", "concurrency"), [("in_a_group", 3), ("gathered", 1)])
 async def test_the_change_is_put_aside_and_the_host_goes_on(
     place: Path, observer: str, concurrency: int
 ) -> None:

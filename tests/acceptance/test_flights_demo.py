@@ -5,28 +5,23 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
 from deltalake import DeltaTable
-from rich.console import Console
 
-from changefeed.feeds.eventlog import create_log
 from samples.delays.tables import days, departures, settings_of
 from samples.flights.observer import Figures
 from samples.flights.place import Place, Plan
-from samples.flights.screen import Screen
 from samples.flights.straight import straight_from
-from samples.flights.tables import keep_tables
+from tests.support.processes import ended
 
 pytestmark = pytest.mark.real_time
 
@@ -177,14 +172,8 @@ def forget_what_was_delivered_once(observed: Path) -> None:
 
 def the_delays_are_drawn_without_spark(kept: Path) -> None:
     """They are those of the data. Without a Java, Spark could not be started."""
-    drawn = subprocess.run(
-        [sys.executable, "-m", "samples.delays", str(kept), str(kept / "delays.png")],
-        cwd=ROOT,
-        env={"JAVA_HOME": "/nowhere"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program = (sys.executable, "-m", "samples.delays", kept, kept / "delays.png")
+    drawn = ended(*program, cwd=ROOT, env={"JAVA_HOME": "/nowhere"})
     assert drawn.returncode == 0, drawn.stderr
     assert (kept / "delays.png").read_bytes().startswith(b"\x89PNG")
     plan = msgspec.json.decode((kept / "plan.json").read_bytes(), type=Plan)
@@ -219,25 +208,6 @@ async def test_where_there_is_no_java_nothing_is_begun(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-async def test_tables_that_are_not_awaited_any_more_leave_no_process(tmp_path: Path) -> None:
-    await create_log(tmp_path / "log", parts=4)
-    screen = Screen(Console(file=StringIO()))
-    before = session_leaders()  # servers of other tests
-    keeping = asyncio.create_task(keep_tables(Place(directory=tmp_path), 0, screen))
-    while not (leaders := session_leaders() - before):  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(0.05)
-    keeping.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await keeping
-    assert [x for x in leaders if is_alive(x)] == []
-
-
-def session_leaders() -> set[int]:
-    """Return what this process has started in a session of its own."""
-    children = _read(f"/proc/{os.getpid()}/task/{os.getpid()}/children").split()
-    return {int(x) for x in children if os.getsid(int(x)) == int(x)}
-
-
 async def test_a_demo_that_is_told_to_stop_leaves_no_process_and_no_file(
     tmp_path: Path,
 ) -> None:
@@ -249,14 +219,6 @@ async def test_a_demo_that_is_told_to_stop_leaves_no_process_and_no_file(
     assert output.decode().endswith("demo: interrupted; what was started is stopped\n")
     assert [x for x in hosts if is_alive(x)] == []
     assert names_in(tmp_path) == []
-
-
-async def test_a_demo_that_is_killed_leaves_no_host_running(tmp_path: Path) -> None:
-    async with demo(*SMALL, temporary=tmp_path) as process:
-        hosts = await started_hosts(process)
-        process.kill()
-        while any(map(is_alive, hosts)):  # noqa: ASYNC110 - nothing tells of their end
-            await asyncio.sleep(0.1)
 
 
 async def test_a_host_that_ends_by_itself_ends_the_demo_and_is_named(tmp_path: Path) -> None:
@@ -302,9 +264,3 @@ async def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> No
     assert code == 2
     assert "is not empty" in unboxed(said)
     assert names_in(tmp_path) == ["mine.txt"]
-
-
-async def test_a_directory_without_a_run_has_nothing_to_prove(tmp_path: Path) -> None:
-    code, said = await outcome(f"--prove={tmp_path}", temporary=tmp_path)
-    assert code == 2
-    assert "holds no run" in unboxed(said)

@@ -14,8 +14,9 @@ import grpc
 import pytest
 
 from changefeed.leases.addresses import open_container
-from tests.support.commands import PLACES, QUICK, Running, a_log_of, changefeed, running
+from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
 from tests.support.emulator_process import control, emulator_process, free_port
+from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
 _FILES = 256

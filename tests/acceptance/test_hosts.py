@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import (
-    PLACES,
-    QUICK,
-    Running,
-    a_log_of,
-    changefeed,
-    owners,
-    running,
-    status,
-)
+from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, owners, running, status
+from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
 

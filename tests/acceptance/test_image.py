@@ -5,9 +5,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 import changefeed
 from tests.support import image
 from tests.support.commands import QUICK, a_log_of
+from tests.support.processes import beside, ended, until
 
 pytestmark = pytest.mark.real_time
 
@@ -90,64 +89,37 @@ def test_its_entry_point_serves_a_host_that_its_health_check_finds_alive(
     env = {"PATH": f"{opt / 'bin'}:{os.environ['PATH']}", **settings}
     env |= {"CHANGEFEED_WEB__PORT": "0", "HOSTNAME": "x"}
     log = tmp_path / "said"
-    with log.open("wb") as said:
-        host = subprocess.Popen(
-            [opt / "bin" / entry, "run", "--observer=count", *QUICK],
-            cwd=tmp_path,
-            env=env,
-            stderr=said,
-        )
-    try:
-        port = _port_of(log, host)
+    program = (opt / "bin" / entry, "run", "--observer=count", *QUICK)
+    with beside(*program, cwd=tmp_path, said=log, env=env) as host:
+        until(lambda: '"event": "host.members"' in log.read_text(), host, log)
+        (port,) = re.findall(r'"address": "http://[^"]*:(\d+)"', log.read_text())
         (check,) = re.findall(r"CMD (\[.*\])", a_line("HEALTHCHECK"))
-        program, *rest = json.loads(check)
-        asked = subprocess.run(
-            [opt / "bin" / program, *rest],
-            env={**env, "CHANGEFEED_WEB__PORT": port},
-            capture_output=True,
-            check=False,
-        )
+        asks, *rest = json.loads(check)
+        there = {**env, "CHANGEFEED_WEB__PORT": port}
+        asked = ended(opt / "bin" / asks, *rest, cwd=tmp_path, env=there)
         assert asked.returncode == 0, asked.stderr
         assert (tmp_path / "data/leases.db").exists(), "the default settings lead to /data"
-    finally:
         host.send_signal(signal.SIGTERM)
         assert host.wait(20) == 0
 
 
-def _port_of(log: Path, host: "subprocess.Popen[bytes]") -> str:
-    for _ in range(400):
-        found = re.findall(r'"address": "http://[^"]*:(\d+)"', log.read_text())
-        if found and '"event": "host.members"' in log.read_text():
-            return str(found[0])
-        assert host.poll() is None, log.read_text()
-        time.sleep(0.05)
-    raise AssertionError(log.read_text())
-
-
 def test_without_a_command_it_says_what_it_can_do(opt: Path, tmp_path: Path) -> None:
-    said = subprocess.run(
-        [opt / "bin/changefeed", *json.loads(a_line("CMD"))],
-        cwd=tmp_path,
-        env={"PATH": str(opt / "bin")},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert "exporter" in said
+    path = {"PATH": str(opt / "bin")}
+    told = ended(opt / "bin/changefeed", *json.loads(a_line("CMD")), cwd=tmp_path, env=path)
+    assert (told.returncode, "exporter" in told.stdout) == (0, True), told.stderr
 
 
 def test_the_tool_that_builds_is_of_the_pinned_version() -> None:
     install, _ = image.run_lines(0)
     (wanted,) = re.findall(r'"uv==\$\((.*)\)"', install)
-    found = subprocess.run(
-        ["/bin/sh", "-c", wanted], cwd=image.ROOT, capture_output=True, text=True, check=True
-    )
+    found = ended("/bin/sh", "-c", wanted, cwd=image.ROOT)
     assert found.stdout.strip() == version("uv")
 
 
 def test_the_base_loses_its_installer_and_what_would_bring_it_back(tmp_path: Path) -> None:
     local = tmp_path / "usr/local"
-    subprocess.run([sys.executable, "-m", "venv", local], check=True)
+    made = ended(sys.executable, "-m", "venv", local, cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
     packages = next(local.glob("lib/python3.*"))
     (packages / "ensurepip").mkdir()
     assert (packages / "site-packages/pip").exists()

@@ -8,24 +8,27 @@ from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Self
 
 import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.leases.addresses import open_stores
 from changefeed.leases.lease import Lease
-from tests.acceptance.lease_contender import opened
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.real_time
 
 HOSTS, KILLS, RANGES = 3, 6, 2
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("files", [["leases.db"], ["ownership.db", "checkpoints.db"]])
 async def test_every_epoch_has_one_winner_and_no_checkpoint_goes_back(
-    tmp_path: Path, files: list[str]
+    tmp_path: Path,
 ) -> None:
+    files = ("ownership.db", "checkpoints.db")
     addresses = [f"sqlite:{tmp_path / name}" for name in files]
-    async with opened(addresses) as leases:
+    async with open_stores(addresses[0], addresses[1]) as leases:
         for n in range(RANGES):
             place = FeedRange(id=RangeId(f"r{n}"))
             await leases.create(Lease(range=place, continuation=Continuation("0")))
@@ -37,41 +40,60 @@ async def test_every_epoch_has_one_winner_and_no_checkpoint_goes_back(
     check(reports, last)
 
 
+class Contender:
+    """A process that wins leases, and what it has reported so far."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.reports: list[list[str]] = []
+        self.reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, host: str, addresses: list[str]) -> Self:
+        module = ("-m", "tests.acceptance.lease_contender", host)
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, *module, *addresses), cwd=ROOT, stdin=DEVNULL, stdout=PIPE
+            )
+        )
+
+    async def works(self) -> None:
+        """Wait until it has reported some more."""
+        wanted = len(self.reports) + 20
+        async with asyncio.timeout(PATIENCE):
+            while len(self.reports) < wanted:
+                assert not self.reading.done()
+                await asyncio.sleep(0.02)
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            if line.endswith(b"\n"):
+                self.reports.append(line.decode().split())
+        await self.process.wait()
+
+
 async def killed_again_and_again(addresses: list[str]) -> list[list[str]]:
     chance = Random(7)
-    processes = [await start(f"host{n}", addresses) for n in range(HOSTS)]
-    reading = [asyncio.ensure_future(lines_of(x)) for x in processes]
+    all_of_them = [await Contender.start(f"host{n}", addresses) for n in range(HOSTS)]
+    living = [*all_of_them]
     try:
         for n in range(KILLS):
-            await asyncio.sleep(0.3 + chance.random() / 5)
+            for x in living:
+                await x.works()
+            await asyncio.sleep(chance.random() / 5)
             victim = chance.randrange(HOSTS)
-            processes[victim].kill()
-            processes[victim] = await start(f"host{HOSTS + n}", addresses)
-            reading.append(asyncio.ensure_future(lines_of(processes[victim])))
-        await asyncio.sleep(0.8)
-        assert [x.returncode for x in processes] == [None] * HOSTS
+            living[victim].process.kill()
+            living[victim] = await Contender.start(f"host{HOSTS + n}", addresses)
+            all_of_them.append(living[victim])
+        for x in living:
+            await x.works()
     finally:
-        for process in processes:
-            process.kill()
-        reports = await asyncio.gather(*reading)
-        for process in processes:
-            await process.wait()
-    return [line for lines in reports for line in lines]
-
-
-async def start(host: str, addresses: list[str]) -> Process:
-    module = "tests.acceptance.lease_contender"
-    root = Path(__file__).parents[2]
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, host, *addresses, cwd=root, stdin=DEVNULL, stdout=PIPE
-    )
-
-
-async def lines_of(process: Process) -> list[list[str]]:
-    assert process.stdout is not None
-    lines = [line.decode().split() async for line in process.stdout if line.endswith(b"\n")]
-    await process.wait()
-    return lines
+        for x in living:
+            x.process.kill()
+        for x in all_of_them:
+            await x.reading
+    return [line for x in all_of_them for line in x.reports]
 
 
 def check(reports: list[list[str]], last: list[Lease]) -> None:

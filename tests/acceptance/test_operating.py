@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import shutil
-import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -19,16 +18,8 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.eventlog import create_log
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
-from tests.support.commands import (
-    PLACES,
-    QUICK,
-    Running,
-    a_log_of,
-    changefeed,
-    owners,
-    running,
-    status,
-)
+from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, owners, running, status
+from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
 
@@ -75,16 +66,11 @@ def positions(place: Path) -> list[int]:
     return [int(x.partition("/")[2]) for (x,) in rows]
 
 
-async def stopped(host: Running) -> None:
-    host.process.send_signal(signal.SIGTERM)
-    assert await host.ends() == 0
-
-
 async def read_once(place: Path, *more: str) -> Running:
     """Let a host read everything there is, and stop."""
     async with running(*OBSERVE, "--observer=observing:idle", *more, cwd=place) as host:
         await until_all_is_read(host, place)
-        await stopped(host)
+        await host.stops()
     return host
 
 
@@ -117,21 +103,7 @@ async def test_a_paused_range_is_let_go_of_shown_with_its_reason_and_taken_again
         resumed = operate(place, "resume", RANGES[0], RANGES[1])
         assert resumed.stdout == f"{RANGES[1]}: resumed\n{RANGES[0]}: was not paused\n"
         await host.reaches(lambda: owners(place) == ["anna"] * 4)
-        await stopped(host)
-
-
-async def test_the_whole_fleet_is_paused_and_resumed_where_no_range_is_named(
-    place: Path,
-) -> None:
-    async with running(*OBSERVE, "--observer=observing:idle", cwd=place) as host:
-        await until_all_is_read(host, place)
-        assert operate(place, "pause").stdout.count(": paused; anna finishes") == 4
-        await host.reaches(lambda: owners(place) == [None] * 4)
-        assert {x["paused"] for x in status(place)["leases"]} == {"paused by hand"}
-        assert operate(place, "resume").stdout.count(": resumed") == 4
-        await host.reaches(lambda: owners(place) == ["anna"] * 4)
-        await stopped(host)
-    assert operate(place, "resume").stdout == "no range was paused\n"
+        await host.stops()
 
 
 async def test_a_lease_is_taken_from_a_killed_owner_and_another_goes_on_at_once(
@@ -153,7 +125,7 @@ async def test_a_lease_is_taken_from_a_killed_owner_and_another_goes_on_at_once(
     async with running(*OBSERVE[:-1], *options, cwd=place) as ben:
         await ben.reaches(lambda: owners(place)[2] == "ben")
         assert owners(place)[0] == "anna"
-        await stopped(ben)
+        await ben.stops()
 
 
 async def test_a_reset_says_what_it_means_asks_and_delivers_again(place: Path) -> None:
@@ -196,7 +168,7 @@ async def test_a_reset_is_refused_while_a_host_reads_unless_the_range_is_paused(
         assert positions(place)[0] == 0
         operate(place, "resume")
         await until_all_is_read(host, place)
-        await stopped(host)
+        await host.stops()
 
 
 async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mended(
@@ -213,7 +185,7 @@ async def test_dead_letters_are_listed_shown_and_replayed_once_the_cause_is_mend
     ) as host:
         await host.says('"event": "change.dead_lettered"', times=2)
         await until_all_is_read(host, place)
-        await stopped(host)
+        await host.stops()
 
     def letters(*arguments: str) -> CompletedProcess[str]:
         narrow = {"COLUMNS": "40"}  # of a pipe this says nothing
@@ -263,7 +235,7 @@ async def test_fleets_that_share_a_place_keep_and_replay_their_own_letters(
             *command, leases, kept, *failing, f"--observer={name}", cwd=place
         ) as host:
             await host.says('"event": "change.dead_lettered"', times=2)
-            await stopped(host)
+            await host.stops()
 
     def letters(*arguments: str) -> CompletedProcess[str]:
         return changefeed("dead-letters", *arguments, kept, cwd=place)
@@ -301,21 +273,15 @@ async def test_fleets_that_share_a_place_keep_and_replay_their_own_letters(
     ("arguments", "says"),
     [
         (["pause", "e1.p01.v0-ff"], "did you mean e1.p01.v00-ff?"),
-        (["pause", "x"], "changefeed status lists them"),
-        (["resume", "x"], "there is no lease of a range 'x'"),
         (["release", "x"], "there is no lease of a range 'x'"),
-        (["release"], "Missing argument"),
         (["reset", "--to=now"], "name the ranges to reset, or all of them with --all"),
-        (["reset", RANGES[0], "--all", "--to=now"], "or all of them with --all"),
         (["reset", "x", "--to=now"], "there is no lease of a range 'x'"),
-        (["reset", "--all", "--to=7/3"], "which is a position in one range"),
         (["reset", RANGES[0], "--to=2026-01-31"], "has no zone"),
         (["reset", RANGES[0], "--to=12345678/3"], "is of another log than this one"),
         (
             ["reset", RANGES[0], "--to=yesterday"],
             "--to is beginning, now, a time with its zone",
         ),
-        (["reset", "--all", "--to=yesterday"], "2026-01-31T13:00+01:00), or a continuation"),
         (["reset", RANGES[0], "--to=now", "--feed=eventlog:none"], "none"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
@@ -364,16 +330,11 @@ def read(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("arguments", "says"),
     [
         (["pause"], "there are no leases at"),
-        (["resume"], "there are no leases at"),
-        (["release", "r"], "there are no leases at"),
         (["reset", "--all", "--to=now"], "there are no leases at"),
         (["dead-letters", "list"], "there are no dead letters at"),
-        (["dead-letters", "show", "r:1"], "there are no dead letters at"),
         (["dead-letters", "replay", "--all", "--observer=log"], "there are no dead letters at"),
-        (["dead-letters", "replay", "--observer=log"], "name the letters to replay"),
         (["dead-letters", "replay", "--all"], "no observer was named"),
         (["dead-letters", "replay", "x", "--of=y", "--observer=log"], "--of goes with --all"),
-        (["dead-letters", "discard", "--of=y"], "name the letters to discard"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )

@@ -13,8 +13,9 @@ from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.feed import Change, Operation, RangeId
 from samples.orders.produce import orders, produce
 from samples.orders.view import with_orders
-from tests.support.commands import PATIENCE, QUICK, Running, running
+from tests.support.commands import QUICK, running
 from tests.support.emulator_process import control, emulator_process
+from tests.support.processes import PATIENCE, Running
 
 pytestmark = pytest.mark.real_time
 

@@ -1,13 +1,10 @@
 """Installed beside packages and folders of the same names as ours, in every way there is."""
 
-import asyncio
 import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -18,6 +15,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.java import java_home
 from tests.support import wheels
 from tests.support.pipeline_feeds import a_log
+from tests.support.processes import beside, ended, until
 from tests.support.wheels import ROOT, run
 
 pytestmark = pytest.mark.real_time
@@ -57,14 +55,8 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def namesakes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The packages of the package index that have the names of our folders."""
     into = tmp_path_factory.mktemp("namesakes")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q"]
-    done = subprocess.run(
-        [*pip, "--no-deps", "-w", str(into), *NAMESAKES],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q")
+    done = ended(*pip, "--no-deps", "-w", into, *NAMESAKES, cwd=into, patience=120)
     if done.returncode:
         pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-300:]}")
     return sorted(into.iterdir())
@@ -235,30 +227,14 @@ def test_a_project_with_folders_of_our_names_embeds_a_host(
 def test_a_project_with_folders_of_our_names_runs_a_host(
     environment: Path, project: Path
 ) -> None:
-    asyncio.run(_run_until_seen(environment / "bin/changefeed", project, count=50))
-    assert sorted(set((project / "seen").read_text().split())) == [f"k{n}" for n in range(5)]
-
-
-async def _run_until_seen(command: Path, project: Path, *, count: int) -> None:
-    with (project / "said").open("wb") as said:
-        process = await asyncio.create_subprocess_exec(
-            command,
-            "run",
-            "--observer=observers.orders:Orders",
-            "--feed=eventlog:log",
-            "--leases=sqlite:leases.db",
-            cwd=project,
-            env=wheels.alone(),
-            stdout=said,
-            stderr=said,
-        )
-    seen, until = project / "seen", time.monotonic() + 60
-    while not seen.exists() or len(seen.read_text().split()) < count:
-        assert process.returncode is None, (project / "said").read_text()
-        assert time.monotonic() < until, (project / "said").read_text()
-        await asyncio.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    assert await process.wait() == 0, (project / "said").read_text()
+    seen, said = project / "seen", project / "said"
+    places = ("--feed=eventlog:log", "--leases=sqlite:leases.db")
+    command = (environment / "bin/changefeed", "run", "--observer=observers.orders:Orders")
+    with beside(*command, *places, cwd=project, said=said, env=wheels.alone()) as host:
+        until(lambda: seen.exists() and len(seen.read_text().split()) >= 50, host, said)
+        host.send_signal(signal.SIGTERM)
+        assert host.wait(60) == 0, said.read_text()
+    assert sorted(set(seen.read_text().split())) == [f"k{n}" for n in range(5)]
 
 
 def java() -> dict[str, str]:
@@ -311,7 +287,5 @@ def test_a_users_observer_and_program_have_types(environment: Path, project: Pat
     (project / "wrong.py").write_text(
         "from changefeed import FeedSettings\nFeedSettings(addres='x')\n"
     )
-    wrong = subprocess.run(
-        [*mypy, python, "wrong.py"], cwd=project, capture_output=True, text=True, check=False
-    )
+    wrong = ended(*mypy, python, "wrong.py", cwd=project)
     assert "addres" in wrong.stdout, "the types are looked at"

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Final
 from zipfile import ZipFile
@@ -24,7 +24,8 @@ from tests.support import wheels
 from tests.support.held_commits import APPENDED, MERGED, Hold, commits
 from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
 from tests.support.pipeline_feeds import a_log
-from tests.support.spark_cluster import QUICK, SECONDS, SparkCluster, spark_cluster, wait_until
+from tests.support.processes import beside, ended, until
+from tests.support.spark_cluster import QUICK, SECONDS, SparkCluster, spark_cluster
 
 pytestmark = pytest.mark.real_time
 
@@ -71,38 +72,22 @@ def submitted(
     env: Mapping[str, str] | None = None,
 ) -> Sequence[str]:
     """Return the line that ``submit`` prints."""
-    done = subprocess.run(
-        [
-            *(python, "-P", "-m", "changefeed", "pipeline", "submit"),
-            *("--config=pipeline.toml", f"--master={cluster.master}"),
-            *("--executor-memory=512m", *arguments),
-        ],
+    done = ended(
+        *(python, "-P", "-m", "changefeed", "pipeline", "submit", "--config=pipeline.toml"),
+        *(f"--master={cluster.master}", "--executor-memory=512m", *arguments),
         cwd=cwd,
         env=env,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+        patience=SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return shlex.split(done.stdout)
 
 
-@contextmanager
 def running(
     line: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """Run a driver; it is killed with its processes at the end, if it has not ended."""
-    with (cwd / "said").open("ab") as said:
-        driver = subprocess.Popen(
-            line, cwd=cwd, env=env, stdout=said, stderr=said, start_new_session=True
-        )
-    try:
-        yield driver
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+    return beside(*line, cwd=cwd, said=cwd / "said", env=env)
 
 
 def kill_an_executor(cluster: SparkCluster, *, older: Sequence[int]) -> None:
@@ -118,7 +103,7 @@ def kill_an_executor(cluster: SparkCluster, *, older: Sequence[int]) -> None:
                     return True
         return False
 
-    wait_until(killed)
+    until(killed, patience=SECONDS)
 
 
 def rows(cwd: Path, table: str) -> list[dict[str, Any]]:
@@ -187,17 +172,12 @@ def killed_after_a_commit(
     """Kill an executor under a pipeline, and then the driver in the moment after a commit."""
     said, table, older = cwd / "said", hold.table, cluster.executors()
     with running(line, cwd, hold.environment()) as driver:
-        wait_until(lambda: commits(table) >= hold.count - 1 or ended(driver), said)
+        until(lambda: commits(table) >= hold.count - 1, driver, said, patience=SECONDS)
         kill_an_executor(cluster, older=older)
-        wait_until(lambda: hold.held() or ended(driver), said)
-        assert hold.held(), said.read_text()[-5000:]
+        until(hold.held, driver, said, patience=SECONDS)
         begun, done = (batches(cwd, table.name, x) for x in ("offsets", "commits"))
         assert begun == done + 1, "Spark knows of the batch that is in the table"
     hold.release()
-
-
-def ended(driver: subprocess.Popen[bytes]) -> bool:
-    return driver.poll() is not None
 
 
 def test_an_observer_runs_on_executors_with_the_code_of_a_wheel_and_of_py_files(
@@ -220,12 +200,11 @@ def test_an_observer_runs_on_executors_with_the_code_of_a_wheel_and_of_py_files(
     told = ("--command=observe", f"--py-files={tmp_path / 'mine.zip'}")
     line = submitted(cluster, tmp_path, *told, python=str(python), env=wheels.alone())
 
-    older = cluster.executors()
+    older, said = cluster.executors(), tmp_path / "said"
     with running(line, tmp_path, wheels.alone()) as driver:
-        wait_until(lambda: [*out.iterdir()] or ended(driver), tmp_path / "said")
+        until(lambda: [*out.iterdir()], driver, said, patience=SECONDS)
         kill_an_executor(cluster, older=older)
-        wait_until(lambda: seen(out) == 10_000 or ended(driver), tmp_path / "said")
-        assert seen(out) == 10_000, (tmp_path / "said").read_text()[-5000:]
+        until(lambda: seen(out) == 10_000, driver, said, patience=SECONDS)
     for file in out.iterdir():
         for written in file.read_text().splitlines():
             _, ours, theirs, interpreter = written.split()

@@ -8,9 +8,8 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +22,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.checkpoint_dir import committed, is_owned, owned
 from changefeed.pipeline.errors import PipelineRefused
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.processes import beside, ended, until
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
@@ -43,43 +43,15 @@ interval = 0
 """
 
 
-def pipeline(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run([*COMMAND, *arguments], cwd=cwd)
-
-
-def run(
-    line: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None
+def pipeline(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        line, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    return ended(*COMMAND, *arguments, cwd=cwd, env=env, patience=PATIENCE)
 
 
-@contextmanager
-def started(cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a pipeline in a session of its own, so that its JVM can be killed with it."""
-    with (cwd / "said").open("ab") as said:
-        process = subprocess.Popen(
-            [*COMMAND, "run", "--config=pipeline.toml", *arguments],
-            cwd=cwd,
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def until(state: Callable[[], bool], process: subprocess.Popen[bytes], cwd: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not state():
-        assert process.poll() is None, (cwd / "said").read_text()
-        assert time.monotonic() < deadline, (cwd / "said").read_text()
-        time.sleep(0.02)
+def started(cwd: Path, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    command = (*COMMAND, "run", "--config=pipeline.toml", *arguments)
+    return beside(*command, cwd=cwd, said=cwd / "said")
 
 
 def batches(cwd: Path, table: str, folder: str) -> int:
@@ -89,7 +61,9 @@ def batches(cwd: Path, table: str, folder: str) -> int:
 def killed_between_the_commits(count: int, cwd: Path) -> None:
     """Kill a pipeline when a batch is in the table, which Spark does not know yet."""
     with started(cwd) as process:
-        until(lambda: commits_of_the_table(cwd) > count, process, cwd)  # the first makes it
+        until(
+            lambda: commits_of_the_table(cwd) > count, process, cwd / "said"
+        )  # the first makes it
 
 
 def commits_of_the_table(cwd: Path) -> int:
@@ -129,7 +103,7 @@ def test_the_environment_says_what_to_keep_and_where_metrics_are_pushed(
         **{f"CHANGEFEED_PIPELINE__{name}": value for name, value in settings.items()},
         "OTEL_METRICS_EXPORTER": "console",
     }
-    done = run([*COMMAND, "once"], cwd=tmp_path, env=env)
+    done = pipeline("once", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert len(rows(tmp_path, "changes")) == 100
     assert not (tmp_path / "tables/latest").exists()
@@ -146,12 +120,12 @@ def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
     checkpoint = str(tmp_path / "tables/_checkpoints/changes")
     assert (committed(checkpoint), is_owned(checkpoint)) == (None, False)
     with started(tmp_path, "--metrics-port=0") as process:
-        until(lambda: in_a_batch(tmp_path, 2), process, tmp_path)
+        until(lambda: in_a_batch(tmp_path, 2), process, tmp_path / "said")
         with pytest.raises(PipelineRefused, match="stop it first"), owned(checkpoint):
             pass
-        until(lambda: metric(served(tmp_path), "batches_total") > 0, process, tmp_path)
+        until(lambda: metric(served(tmp_path), "batches_total") > 0, process, tmp_path / "said")
         assert_metrics_are_right(served(tmp_path))
-        until(lambda: in_a_batch(tmp_path, 3), process, tmp_path)
+        until(lambda: in_a_batch(tmp_path, 3), process, tmp_path / "said")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0, (tmp_path / "said").read_text()
     said = (tmp_path / "said").read_text()
@@ -208,14 +182,6 @@ def test_a_pipeline_is_submitted_by_the_line_that_is_printed(tmp_path: Path) -> 
     line = shlex.split(printed.stdout)
     assert "--name=a name" in line
     environ = {**os.environ, "PYTHONPATH": ""}  # the program has what it needs with it
-    done = subprocess.run(
-        line,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        env=environ,
-    )
+    done = ended(*line, cwd=tmp_path, env=environ, patience=PATIENCE)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(rows(tmp_path, "changes")) == 5

@@ -5,18 +5,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from changefeed.feeds.feed import RangeId
-from tests.support.commands import QUICK, changefeed
+from tests.support.commands import COMMAND, QUICK, changefeed
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.processes import beside, until
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
@@ -122,27 +120,5 @@ def stopped_after(count: int, cwd: Path, *arguments: str) -> None:
         assert process.wait(PATIENCE) == 0, (cwd / "said").read_text()
 
 
-@contextmanager
-def left_running(cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command in a session of its own. It is killed at the end, if it has not ended."""
-    with (cwd / "said").open("ab") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "changefeed", *arguments],
-            cwd=cwd,
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def until(state: Callable[[], bool], process: subprocess.Popen[bytes], said: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not state():
-        assert process.poll() is None, said.read_text()
-        assert time.monotonic() < deadline, said.read_text()
-        time.sleep(0.1)
+def left_running(cwd: Path, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return beside(*COMMAND, *arguments, cwd=cwd, said=cwd / "said")

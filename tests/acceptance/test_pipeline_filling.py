@@ -2,12 +2,7 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +12,7 @@ import pytest
 from changefeed.feeds.eventlog import EventLogWriter, SealPolicy
 from tests.support.held_commits import APPENDED, Hold, commits
 from tests.support.pipeline_feeds import a_log, append_to
+from tests.support.processes import beside, until
 
 pytestmark = pytest.mark.real_time
 
@@ -43,25 +39,8 @@ def killed_when_held(cwd: Path, number: int, *, count: int, early: bool) -> None
     table = cwd / "tables/changes"
     home = cwd / f"hold-{number}"
     hold = Hold(home=home, table=table, how=APPENDED, count=count, early=early)
-    with (cwd / "said").open("ab") as said:
-        process = subprocess.Popen(
-            ONCE,
-            cwd=cwd,
-            env=hold.environment(),
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + PATIENCE
-    try:
-        while not hold.held():
-            assert process.poll() is None, (cwd / "said").read_text()
-            assert time.monotonic() < deadline, (cwd / "said").read_text()
-            time.sleep(0.02)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with beside(*ONCE, cwd=cwd, said=cwd / "said", env=hold.environment()) as process:
+        until(hold.held, process, cwd / "said", patience=PATIENCE)
     hold.release()
     assert commits(table) == count - early
     begun, done = (batches(cwd, x) for x in ("offsets", "commits"))
@@ -92,11 +71,8 @@ def test_a_fill_that_is_killed_before_and_after_commits_and_at_its_border_is_exa
     killed_when_held(tmp_path, 3, count=5, early=False)  # the last one before the border
     append_to(tmp_path / "log", {"k1": 10})
     asyncio.run(seal(tmp_path / "log"))
-    with (tmp_path / "said").open("ab") as said:
-        done = subprocess.run(
-            ONCE, cwd=tmp_path, stdout=said, stderr=said, timeout=PATIENCE, check=False
-        )
-    assert done.returncode == 0, (tmp_path / "said").read_text()
+    with beside(*ONCE, cwd=tmp_path, said=tmp_path / "said") as process:
+        assert process.wait(PATIENCE) == 0, (tmp_path / "said").read_text()
     assert filled(tmp_path)[2:] == [22_000], "what little was left came through the source"
     table = deltalake.DeltaTable(str(tmp_path / "tables/changes"))
     changes: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()

@@ -3,15 +3,17 @@
 import asyncio
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from changefeed.feeds.eventlog import EventLog
-from tests.support.commands import COMMAND, PLACES, QUICK, Running, changefeed, running
+from tests.support import processes
+from tests.support.commands import COMMAND, PLACES, QUICK, changefeed, running
 from tests.support.disks import small_disk_at
+from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
 
@@ -162,24 +164,15 @@ def test_another_number_of_parts_than_the_log_has_is_refused(tmp_path: Path) -> 
     assert "has 2 parts, and that is for good" in ended.stderr
 
 
-def acknowledged(ended: subprocess.CompletedProcess[str]) -> int:
+def acknowledged(ended: CompletedProcess[str]) -> int:
     """Return how many changes the command said it had appended."""
     return int(ended.stderr.split(" changes appended")[0].split()[-1].replace(",", ""))
 
 
-def produced_into_files_of(most: int, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            *("prlimit", f"--fsize={most}", *COMMAND, "produce", "log"),
-            *("--key=k", "--parts=1", "--batch=100"),
-        ],
-        cwd=cwd,
-        input=lines(range(10_000), size=1000),
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+def produced_into_files_of(most: int, cwd: Path) -> CompletedProcess[str]:
+    command = (*COMMAND, "produce", "log", "--key=k", "--parts=1", "--batch=100")
+    text = lines(range(10_000), size=1000)
+    return processes.ended("prlimit", f"--fsize={most}", *command, cwd=cwd, stdin=text)
 
 
 async def arrived(producer: Running, log: Path, wanted: list[int]) -> None:

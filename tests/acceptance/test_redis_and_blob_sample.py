@@ -2,30 +2,25 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from tests.support import servers
+from tests.support.processes import ended
 
 pytestmark = pytest.mark.real_time
 
 ROOT = Path(__file__).parents[2]
 
 
-def sample(*flags: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
+def sample(*flags: str, path: str | None = None) -> CompletedProcess[str]:
     kept = {x: y for x, y in os.environ.items() if not x.startswith("CHANGEFEED_")}
-    return subprocess.run(
-        [sys.executable, "-m", "samples.redis_and_blob", *flags],
-        cwd=ROOT,
-        env=kept | {"PATH": kept["PATH"] if path is None else path},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    env = kept | {"PATH": kept["PATH"] if path is None else path}
+    program = (sys.executable, "-m", "samples.redis_and_blob", *flags)
+    return ended(*program, cwd=ROOT, env=env, patience=150)
 
 
 def installed(make: type[servers.Server]) -> Path:
@@ -42,10 +37,10 @@ def installed(make: type[servers.Server]) -> Path:
 def test_every_change_is_handled_though_redis_forgets_all() -> None:
     folders = {installed(servers.Redis), installed(servers.Azurite)}
     path = ":".join([*map(str, folders), os.environ["PATH"]])
-    ended = sample("--changes=800", path=path)
-    assert ended.returncode == 0, ended.stderr
-    assert "now Redis forgets the fleet" in ended.stdout
-    found = re.search(r"all (\d+) changes are handled, (\d+) of them again", ended.stdout)
+    done = sample("--changes=800", path=path)
+    assert done.returncode == 0, done.stderr
+    assert "now Redis forgets the fleet" in done.stdout
+    found = re.search(r"all (\d+) changes are handled, (\d+) of them again", done.stdout)
     assert found is not None
     assert found[1] == "800"
     assert int(found[2]) <= 8 * 20  # what is in hand of each range
@@ -58,17 +53,17 @@ def test_servers_that_are_given_are_used_and_other_fleets_left_alone() -> None:
         pytest.skip(str(missing))
     redis.ask("SET", "changefeed:{other}:leases", "kept")
     blobs = f"blob+{azurite.endpoint}/leases/of-the-sample"
-    ended = sample(
+    done = sample(
         "--changes=400", f"--ownership={redis.url}", f"--checkpoints={blobs}", path=""
     )
-    assert ended.returncode == 0, ended.stderr
-    assert "all 400 changes are handled" in ended.stdout
+    assert done.returncode == 0, done.stderr
+    assert "all 400 changes are handled" in done.stdout
     assert "kept" in redis.ask("GET", "changefeed:{other}:leases")
 
 
 def test_a_server_that_is_not_installed_is_named_with_what_installs_it() -> None:
-    ended = sample(path="")
-    assert ended.returncode == 1
-    assert ended.stderr.strip() == (
+    done = sample(path="")
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
         "redis-server is not on the PATH: apt-get install redis-server"
     )

@@ -17,8 +17,9 @@ from changefeed.feeds.feed import Change
 from changefeed.observers.observer import CloseReason
 from samples.ledger import booking
 from samples.word_counts.counting import WordCounts, newest_totals
-from tests.support.commands import PLACES, QUICK, Running, changefeed, running
+from tests.support.commands import PLACES, QUICK, changefeed, running
 from tests.support.observing import RememberingContext, change
+from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
 

@@ -1,9 +1,8 @@
-"""Commands of operators over PostgreSQL, Redis and Azure Blob, and over two of them at once."""
+"""Commands of operators over a server, where one is away or has nothing yet: PostgreSQL."""
 
 import asyncio
 import json
-import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,19 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
-from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import Lease
 from tests.acceptance.test_operating import RANGES, made, place
-from tests.support.commands import PATIENCE, QUICK, Running, running
-from tests.support.fleet_stores import (
-    ENVIRONMENT,
-    MIXTURE,
-    STORES,
-    Store,
-    in_blobs,
-    in_postgres,
-    in_redis_and_postgres,
-    opened,
-    store,
-)
+from tests.support.commands import QUICK, running
+from tests.support.fleet_stores import ENVIRONMENT, Store, in_postgres, opened, served
+from tests.support.processes import PATIENCE, Running
 
 pytestmark = pytest.mark.real_time
-__all__ = ["made", "place", "store"]  # the fixtures
+__all__ = ["made", "place"]  # the fixtures
 
 PATIENT = (*QUICK, "--set=leases.call_timeout=10")
 FEED = "--feed=eventlog:log"
 NEEDS_FEED = ("status", "reset", "check", "leases", "positions")
-EVERYWHERE = [*STORES, MIXTURE, in_redis_and_postgres]
 
 
 class Operator:
@@ -115,15 +103,10 @@ async def until_read(host: Running, place: Path, operator: Operator, count: int)
     await reaches(host, so)
 
 
-async def stopped(host: Running) -> None:
-    host.process.send_signal(signal.SIGTERM)
-    assert await host.ends() == 0
-
-
-async def read_all(place: Path, store: Store, count: int) -> None:
-    async with anna(place, store) as host:
-        await until_read(host, place, Operator(store), count)
-        await stopped(host)
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with served(in_postgres) as made:
+        yield made
 
 
 @pytest.fixture
@@ -132,7 +115,6 @@ def operator(store: Store, place: Path, monkeypatch: pytest.MonkeyPatch) -> Oper
     return Operator(store)
 
 
-@pytest.mark.parametrize("store", EVERYWHERE, indirect=True)
 async def test_a_fleet_is_looked_at_paused_reset_and_released_while_it_runs(
     place: Path, store: Store, operator: Operator
 ) -> None:
@@ -157,87 +139,10 @@ async def test_a_fleet_is_looked_at_paused_reset_and_released_while_it_runs(
             return (lease.owner, lease.epoch) == ("anna", epoch + 2)
 
         await reaches(host, acquired_again)
-        await stopped(host)
+        await host.stops()
     assert await operator.owned_by(None, None, None, None)
 
 
-@pytest.mark.parametrize("store", EVERYWHERE, indirect=True)
-async def test_a_stopped_fleet_is_looked_at_paused_reset_and_read_again(
-    place: Path, store: Store, operator: Operator
-) -> None:
-    await read_all(place, store, 100)
-    assert {x["owner"] for x in (await operator.leases()).values()} == {None}
-    assert "has no owner" in await operator("release", RANGES[0])
-    assert (await operator("pause")).count(": paused") == 4
-    assert {x["paused"] for x in (await operator.leases()).values()} == {"paused by hand"}
-    assert (await operator("resume")).count(": resumed") == 4
-    reset = await operator("reset", "--all", "--to=beginning", "--yes")
-    assert reset.count("moved to") == 4
-    assert await operator.read() == 0
-    assert '"problem"' not in await operator("check", "--json")
-    await read_all(place, store, 200)
-    assert delivered(place) == sorted([*range(100), *range(100)])
-
-
-@pytest.mark.parametrize("store", EVERYWHERE, indirect=True)
-async def test_a_lease_is_taken_from_a_killed_host_and_another_goes_on_at_once(
-    place: Path, store: Store, operator: Operator
-) -> None:
-    long = ("--set=leases.expiration=600", "--set=leases.renew_interval=10")
-    async with anna(place, store, *long) as host:
-        await until_read(host, place, operator, 100)
-        host.process.kill()
-        await host.ends()
-    assert "its epoch 1 is over" in await operator("release", RANGES[2])
-    async with anna(place, store, *long, "--name=ben") as ben:
-        await reaches(ben, lambda: operator.owned_by("anna", "anna", "ben", "anna"))
-        await stopped(ben)
-    assert delivered(place) == list(range(100))  # from where it was
-
-
-@pytest.mark.parametrize("store", EVERYWHERE, indirect=True)
-async def test_positions_are_imported_and_read_from_there(
-    place: Path, store: Store, operator: Operator
-) -> None:
-    async with open_feed("eventlog:log") as feed:
-        start = await feed.resolve_start(RangeId(RANGES[0]), "beginning")
-    third = f"{start.partition('/')[0]}/3"
-    positions = [{"range": x, "continuation": third, "epoch": 7} for x in RANGES]
-    (place / "positions.json").write_text(json.dumps({"positions": positions}))
-    async with opened(store):
-        pass  # makes the tables, or the container
-    tried = await operator("leases", "import", "file:positions.json", "--dry-run")
-    assert tried.count(f"would start at {third}") == 4
-    assert await operator.stored() == []
-    await operator("leases", "import", "file:positions.json")
-    assert [x.continuation for x in await operator.stored()] == [third] * 4
-    assert "there already" in await operator("leases", "import", "file:positions.json")
-    await read_all(place, store, 88)
-    assert {x.epoch for x in await operator.stored()} == {8}
-    moved = await operator("leases", "import", "file:positions.json", code=2)
-    assert "hosts may be further on" in moved
-
-
-@pytest.mark.parametrize("store", EVERYWHERE, indirect=True)
-async def test_positions_are_saved_and_given_back(
-    place: Path, store: Store, operator: Operator
-) -> None:
-    await read_all(place, store, 100)
-    before = [x.continuation for x in await operator.stored()]
-    assert "before.json: 4 leases" in await operator("positions", "save", "before.json")
-    await operator("reset", "--all", "--to=beginning", "--yes")
-    assert await operator.read() == 0
-    done = await operator("positions", "restore", "before.json", "--yes")
-    assert done.count(": moved") == 4
-    assert [x.continuation for x in await operator.stored()] == before
-    assert await operator.owned_by(None, None, None, None)
-    async with anna(place, store) as host:
-        await host.says('"event": "lease.acquired"', times=4)
-        await stopped(host)
-    assert delivered(place) == list(range(100))  # nothing comes again
-
-
-@pytest.mark.parametrize("store", [in_postgres, in_blobs, MIXTURE], indirect=True)
 async def test_what_is_not_created_yet_is_said_with_advice_by_each_command(
     operator: Operator,
 ) -> None:
@@ -249,7 +154,6 @@ async def test_what_is_not_created_yet_is_said_with_advice_by_each_command(
         assert "--create-lease-container" in said, command
 
 
-@pytest.mark.parametrize("store", EVERYWHERE, indirect=True)
 async def test_a_server_that_is_away_is_said_by_each_command(
     store: Store, operator: Operator
 ) -> None:

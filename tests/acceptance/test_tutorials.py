@@ -17,7 +17,8 @@ from changefeed.emulator import DEVELOPMENT_KEY
 from tests.acceptance.test_cosmos_commands import ranges_of
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import emulator_process, free_port
-from tests.support.tutorial import Tutorial, until
+from tests.support.processes import until
+from tests.support.tutorial import Tutorial
 
 pytestmark = pytest.mark.real_time
 

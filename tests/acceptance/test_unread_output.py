@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.observers.dead_letters import open_dead_letters
-from tests.contract.test_dead_letters_contract import letter
 from tests.support.commands import COMMAND
-from tests.support.leased_log import make_leased_log, reset_positions, stored
+from tests.support.leased_log import make_leased_log, stored
+from tests.support.processes import ended
 
 pytestmark = pytest.mark.real_time
 
@@ -99,16 +98,6 @@ def test_all_ranges_are_moved_though_nobody_reads_of_the_first(
         ]
 
 
-def test_positions_are_given_back_though_nobody_reads_of_the_first(place: Path) -> None:
-    assert run(f"positions save saved {PLACES}", place, subprocess.PIPE).returncode == 0
-    before = stored(place, "continuation")
-    reset_positions(place)
-    with unread() as pipe:
-        done = run(f"positions restore saved --yes {PLACES}", place, pipe)
-    assert (done.returncode, stored(place, "continuation")) == (0, before), done.stderr
-    assert done.stderr.startswith(SAID)
-
-
 def test_a_question_that_the_output_does_not_take_is_asked_elsewhere(place: Path) -> None:
     before = stored(place, "continuation")
     with unread() as pipe:
@@ -118,35 +107,11 @@ def test_a_question_that_the_output_does_not_take_is_asked_elsewhere(place: Path
     assert "nothing was changed" in done.stderr
 
 
-def test_all_letters_are_discarded_though_nobody_reads_of_the_first(place: Path) -> None:
-    async def put(*numbers: int) -> None:
-        async with open_dead_letters(f"sqlite:{place / 'dead.db'}") as letters:
-            for n in numbers:
-                await letters.put(letter(n))
-
-    async def left() -> int:
-        async with open_dead_letters(f"sqlite:{place / 'dead.db'}") as letters:
-            return len(await letters.list())
-
-    asyncio.run(put(1, 2, 3))
-    kept = "--set=observer.dead_letters=sqlite:dead.db"
-    with unread() as pipe:
-        done = run(f"dead-letters discard --all {kept}", place, pipe)
-    assert (done.returncode, asyncio.run(left())) == (0, 0)
-    assert done.stderr == SAID + "".join(f"r1:{n}: discarded\n" for n in (1, 2, 3))
-
-
 def test_positions_that_were_not_written_are_a_failure(place: Path) -> None:
     with unread() as pipe:
         assert run(f"positions save - {PLACES}", place, pipe).returncode == 1
-    closed = subprocess.run(
-        ["sh", "-c", f'exec "$@" positions save - {PLACES} >&-', "sh", *COMMAND],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    shell = ("sh", "-c", f'exec "$@" positions save - {PLACES} >&-', "sh")
+    closed = ended(*shell, *COMMAND, cwd=place)
     says = "changefeed: standard output is closed: let it go to a file, or name one\n"
     assert (closed.returncode, closed.stderr) == (2, says)
 

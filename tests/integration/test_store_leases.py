@@ -437,7 +437,7 @@ async def test_a_call_to_a_frozen_server_ends_when_it_is_cancelled() -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.5):
                     await leases.list()
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 30
             server.thaw()
             assert len(await leases.list()) == 1
 

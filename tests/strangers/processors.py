@@ -14,8 +14,9 @@ from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
 from tests.strangers.endpoint import Endpoint, endpoint
 from tests.strangers.programs import java, started
-from tests.support.commands import Running, running
+from tests.support.commands import running
 from tests.support.emulator_process import control
+from tests.support.processes import Running
 
 _KEYS: Final = 16
 _PATIENCE: Final = 180.0  # on a busy machine Java takes half a minute to start

@@ -8,7 +8,8 @@ import pytest
 from tests.strangers.endpoint import has_account
 from tests.strangers.processors import World, a_world, reached
 from tests.strangers.programs import java
-from tests.support.commands import Running, changefeed
+from tests.support.commands import changefeed
+from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
 splits = pytest.mark.skipif(

@@ -17,8 +17,9 @@ from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import Feed, RangeEnded, RangeId
 from changefeed.feeds.producer import Producer
 from tests.support.cluster_places import ClusterPlace
-from tests.support.commands import Running, running
+from tests.support.commands import running
 from tests.support.emulator_process import free_port
+from tests.support.processes import Running
 
 QUICK_BROKER = (
     "--set=membership.heartbeat=0.3",

@@ -3,9 +3,6 @@
 import os
 import re
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from io import BytesIO
@@ -15,6 +12,8 @@ from typing import Literal
 import pytest
 from PIL import Image
 from playwright.async_api import Page, async_playwright
+
+from tests.support.processes import beside, until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PICTURES = Path(__file__).parents[2] / "docs/images"
@@ -31,39 +30,16 @@ def running_chromium(profile: Path) -> Iterator[str]:
     """Run one browser for many tests, with a context for each; yield where it is reached."""
     assert CHROMIUM is not None, "tests without a browser are skipped"
     said = profile / "said"
-    with said.open("wb") as err:
-        process = subprocess.Popen(
-            [
-                *(
-                    CHROMIUM,
-                    "--headless=new",
-                    "--no-sandbox",
-                    "--disable-gpu",
-                    "--no-first-run",
-                ),
-                *("--disable-background-networking", "--disable-component-update"),
-                *("--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=err,
-            start_new_session=True,
-        )
-    try:
-        yield _address(said, process)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _address(said: Path, process: subprocess.Popen[bytes]) -> str:
-    for _ in range(600):
+    program = (
+        *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *("--disable-background-networking", "--disable-component-update"),
+        *("--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"),
+    )
+    with beside(*program, cwd=profile, said=said) as process:
+        until(lambda: _LISTENS.search(said.read_text(errors="replace")), process, said)
         found = _LISTENS.search(said.read_text(errors="replace"))
-        if found is not None:
-            return found[1]
-        assert process.poll() is None, said.read_text(errors="replace")
-        time.sleep(0.1)
-    raise AssertionError("the browser does not say where it listens")
+        assert found is not None
+        yield found[1]
 
 
 @asynccontextmanager

@@ -1,23 +1,18 @@
 """The ``changefeed`` command as users run it: in a process of its own."""
 
-import asyncio
-import itertools
 import json
 import os
-import re
 import sqlite3
 import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, closing
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import Any
 
-COMMAND = (sys.executable, "-P", "-m", "changefeed")
-PATIENCE = 60.0
-"""On a busy machine a command takes five seconds to start, and four of them twenty."""
+from tests.support.processes import PATIENCE, Running, ended, started
 
+COMMAND = (sys.executable, "-P", "-m", "changefeed")
 QUICK = tuple(
     f"--set={x}"
     for x in (
@@ -43,79 +38,23 @@ def changefeed(
     patience: float = PATIENCE,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command that ends by itself."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
+    return ended(
+        *COMMAND,
+        *arguments,
         cwd=cwd,
         env={**_environment(), **(env or {})},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=patience,
-        check=False,
+        stdin=stdin,
+        patience=patience,
     )
 
 
-_numbers = itertools.count()
-
-
-class Running:
-    """A command that goes on until it is told to stop. What it says goes into a file."""
-
-    def __init__(self, process: Process, said: Path) -> None:
-        self.process = process
-        self._said = said
-
-    @property
-    def said(self) -> str:
-        return self._said.read_text()
-
-    @property
-    def printed(self) -> str:
-        return self._said.with_suffix(".out").read_text()
-
-    def events(self, *names: str) -> list[dict[str, Any]]:
-        """Return the lines of the log that tell of some kinds of event, or all."""
-        lines = [json.loads(x) for x in self.said.splitlines() if x.endswith("}")]
-        return [x for x in lines if not names or x["event"] in names]
-
-    async def says(self, text: str, times: int = 1) -> None:
-        await self.reaches(lambda: len(re.findall(text, self.said)) >= times)
-
-    async def reaches(self, state: Callable[[], bool]) -> None:
-        """Wait until something is so, as long as the command runs."""
-        async with asyncio.timeout(PATIENCE):
-            while not state():
-                assert self.process.returncode is None, self.said
-                await asyncio.sleep(0.05)
-
-    async def ends(self) -> int:
-        async with asyncio.timeout(PATIENCE):
-            return await self.process.wait()
-
-
-@asynccontextmanager
-async def running(
+def running(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
-) -> AsyncIterator[Running]:
+) -> AbstractAsyncContextManager[Running]:
     """Start a command, which does not outlive the block."""
-    said = cwd / f"stderr-{next(_numbers)}"
-    with said.open("wb") as err, said.with_suffix(".out").open("wb") as out:
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *arguments,
-            cwd=cwd,
-            # The lines about single leases are what many stories are followed by.
-            env={**_environment(), "CHANGEFEED_LOG__LEVEL": "debug", **(env or {})},
-            stdin=PIPE,
-            stdout=out,
-            stderr=err,
-        )
-    try:
-        yield Running(process, said)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    # The lines about single leases are what many stories are followed by.
+    more = {"CHANGEFEED_LOG__LEVEL": "debug", **(env or {})}
+    return started(*COMMAND, *arguments, cwd=cwd, env={**_environment(), **more})
 
 
 def a_log_of(count: int, cwd: Path, parts: int = 4) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.commands import Running, running
+from tests.support.commands import running
 from tests.support.ports import free_port as free_port  # noqa: PLC0414 - with it, tests choose one
+from tests.support.processes import Running
 
 
 @asynccontextmanager

@@ -1,12 +1,12 @@
 """Servers that keep the leases of a fleet, and the addresses of leases on them.
 
-For tests that stop, kill and freeze servers: each has its own. The fixture ``store`` starts
-what its parameter makes (``indirect=True``).
+For tests that stop, kill and freeze servers: each has its own.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -37,11 +37,6 @@ class Store:
         """The server that keeps ownership."""
         return self.servers[0]
 
-    @property
-    def keeper(self) -> Server:
-        """The server that keeps checkpoints."""
-        return self.servers[-1]
-
     def at(self, port: int) -> "Store":
         """The same, with ownership reached through another port."""
         old = f"127.0.0.1:{self.owner.port}"
@@ -49,13 +44,12 @@ class Store:
         return Store(servers=self.servers, addresses=moved)
 
 
+def in_sqlite(file: Path) -> Store:
+    return Store(servers=[], addresses=[f"sqlite:{file}"])
+
+
 def in_postgres() -> Store:
     server = Postgres()
-    return Store(servers=[server], addresses=[server.url])
-
-
-def in_redis() -> Store:
-    server = Redis("--appendonly", "yes", "--appendfsync", "always")
     return Store(servers=[server], addresses=[server.url])
 
 
@@ -64,24 +58,14 @@ def in_blobs() -> Store:
     return Store(servers=[server], addresses=[f"blob+{server.endpoint}/leases/fleet"])
 
 
-def in_redis_and_blobs() -> Store:
-    owner, keeper = Redis(), Azurite()
-    addresses = [owner.url, f"blob+{keeper.endpoint}/leases/fleet"]
-    return Store(servers=[owner, keeper], addresses=addresses)
-
-
 def in_redis_and_postgres() -> Store:
     owner, keeper = Redis(), Postgres()
     return Store(servers=[owner, keeper], addresses=[owner.url, keeper.url])
 
 
-STORES = [in_postgres, in_redis, in_blobs]
-MIXTURE = in_redis_and_blobs
-
-
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    make: Callable[[], Store] = request.param
+@contextlib.contextmanager
+def served(make: Callable[[], Store]) -> Iterator[Store]:
+    """Make a store, and run its servers for as long as the block lasts."""
     try:
         store = make()
     except Missing as missing:

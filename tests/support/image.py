@@ -7,10 +7,11 @@ of Python packages.
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.processes import ended
 
 ROOT = Path(__file__).parents[2]
 _INSTRUCTION = re.compile(r"^([A-Z]+) (.*)$", re.MULTILINE)
@@ -48,14 +49,8 @@ def moved(command: str, root: Path) -> str:
 
 def run(command: str, root: Path, cwd: Path) -> None:
     """Run a line as Docker does, with a shell."""
-    done = subprocess.run(
-        ["/bin/sh", "-c", moved(command, root)],
-        cwd=cwd,
-        env={**_environment(), "UV_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**_environment(), "UV_PYTHON": sys.executable}
+    done = ended("/bin/sh", "-c", moved(command, root), cwd=cwd, env=env, patience=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 

@@ -2,11 +2,12 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import ended
 
 RULES = Path(__file__).parents[2] / "deploy/prometheus/changefeed.rules.yaml"
 
@@ -15,8 +16,8 @@ def promtool(*arguments: str | Path) -> None:
     """Run it; fail with what it says. Skip the test where it is missing."""
     tool = shutil.which("promtool")
     if tool is None:
-        pytest.skip("promtool is not installed (Debian's package prometheus)")
-    done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    done = ended(tool, *arguments, cwd=RULES.parent)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

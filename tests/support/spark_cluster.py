@@ -7,16 +7,16 @@ shipped to them, may be killed, and are started again by their workers.
 import os
 import re
 import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from changefeed.pipeline.java import java_home
+from tests.support.processes import beside, until
 
 SECONDS: Final = 240.0
 _WORKERS: Final = 2
@@ -68,7 +68,7 @@ def spark_cluster(home: Path) -> Iterator[SparkCluster]:
     """Start it, and stop it with all of its executors. It listens on this machine only."""
     with ExitStack() as stack:
         log = stack.enter_context(_daemon(home / "master", "deploy.master.Master"))
-        wait_until(lambda: _STARTED.search(log.read_text()), log)
+        until(lambda: _STARTED.search(log.read_text()), said=log, patience=SECONDS)
         found = _STARTED.search(log.read_text())
         assert found is not None
         cluster = SparkCluster(master=found[1], home=home)
@@ -79,16 +79,8 @@ def spark_cluster(home: Path) -> Iterator[SparkCluster]:
             for n in range(_WORKERS)
         ]
         for log in logs:
-            wait_until(lambda log=log: _REGISTERED in log.read_text(), log)  # type: ignore[misc]
+            until(partial(_says, log, _REGISTERED), said=log, patience=SECONDS)
         yield cluster
-
-
-def wait_until(state: Callable[[], object], log: Path | None = None) -> None:
-    """Wait until something is so; else fail with what was logged."""
-    end = time.monotonic() + SECONDS
-    while not state():
-        assert time.monotonic() < end, log.read_text() if log else "it did not come to be"
-        time.sleep(0.02)
 
 
 @contextmanager
@@ -111,21 +103,19 @@ def _daemon(home: Path, name: str, *arguments: str) -> Iterator[Path]:
     }
     given = ("--host=127.0.0.1", "--port=0", "--webui-port=0", *arguments)
     words = [y for x in given for y in x.split("=", 1)]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [str(spark / "bin/spark-class"), f"org.apache.spark.{name}", *words],
-            cwd=home,
-            env=environment,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    try:
+    with beside(
+        spark / "bin/spark-class",
+        f"org.apache.spark.{name}",
+        *words,
+        cwd=home,
+        said=log,
+        env=environment,
+    ):
         yield log
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+
+
+def _says(log: Path, text: str) -> bool:
+    return log.exists() and text in log.read_text()
 
 
 def _kill(cluster: SparkCluster) -> None:

@@ -3,14 +3,13 @@
 import os
 import re
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.commands import QUICK
+from tests.support.processes import beside, ended
 
 ROOT = Path(__file__).parents[2]
 GOES_ON = ("changefeed emulator", "changefeed hosts", "changefeed run")
@@ -42,15 +41,8 @@ class Tutorial:
     def type(self, beginning: str, *, timeout: float = 60) -> str:
         """Type the next line, wait for its end, and return what it printed."""
         line = self.next(beginning)
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", line],
-            cwd=self.cwd,
-            env=_environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        shell = ("bash", "-o", "pipefail", "-c", line)
+        done = ended(*shell, cwd=self.cwd, env=_environment(), patience=timeout)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -60,30 +52,15 @@ class Tutorial:
         line = self.next(beginning)
         assert line.startswith(GOES_ON)
         out = self.cwd / f"printed-{len(self.lines)}"
-        with out.open("wb") as printed, out.with_suffix(".err").open("wb") as said:
-            process = subprocess.Popen(
-                ["bash", "-c", f"exec {line}"],
-                cwd=self.cwd,
-                env=_environment(),
-                stdout=printed,
-                stderr=said,
-            )
-        try:
+        said = out.with_suffix(".err")
+        shell = ("bash", "-c", f"exec {line}")
+        with beside(
+            *shell, cwd=self.cwd, said=said, printed=out, env=_environment()
+        ) as process:
             yield lambda: sorted(out.read_text().splitlines())
-            assert process.poll() is None, out.with_suffix(".err").read_text()
+            assert process.poll() is None, said.read_text()
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0, out.with_suffix(".err").read_text()
-        finally:
-            process.kill()
-            process.wait()
-
-
-def until(seen: Callable[[], object], *, seconds: float = 40) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < end, "it did not come to be"
-        time.sleep(0.1)
+            assert process.wait(30) == 0, said.read_text()
 
 
 def _environment() -> dict[str, str]:

@@ -1,14 +1,16 @@
 """The project as ``pip install`` has it: built, and installed where no checkout is."""
 
 import os
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+from tests.support.processes import ended
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "changefeed"
 DEPENDENCIES = sysconfig.get_path("purelib")
+_PATIENCE = 600.0
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 
 
@@ -19,16 +21,9 @@ def alone() -> dict[str, str]:
 
 def run(*command: str | Path, cwd: Path, **environ: str) -> str:
     """Run a command without our PYTHONPATH. Return what it printed."""
-    ended = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**alone(), **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
-    return ended.stdout
+    done = ended(*command, cwd=cwd, env={**alone(), **environ}, patience=_PATIENCE)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
 
 
 def ours(suffix: str, into: Path, kind: str) -> Path:

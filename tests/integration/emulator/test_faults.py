@@ -1,7 +1,6 @@
 """Throttling, and faults on demand."""
 
 import asyncio
-import time
 
 import aiohttp
 import pytest
@@ -63,15 +62,13 @@ async def test_the_real_client_may_see_the_echo_of_its_own_write(
 
 
 async def test_a_slow_answer_comes_late_and_alone(by_hand: Hand) -> None:
-    fault = {"effect": "delay", "operation": "change_feed", "seconds": 0.3, "times": 1}
+    fault = {"effect": "delay", "operation": "change_feed", "seconds": 2, "times": 1}
     await by_hand.control("POST", "faults", **fault)
-    began = time.monotonic()
     slow = asyncio.create_task(by_hand.feed())
     await asyncio.sleep(0.05)
     assert (await put(by_hand, "a")).status == 201
-    assert time.monotonic() - began < 0.25
+    assert not slow.done()
     assert (await slow).ids == ["a"]
-    assert time.monotonic() - began >= 0.3
 
 
 @pytest.mark.parametrize(
@@ -145,14 +142,12 @@ async def test_beyond_a_budget_of_request_units_the_answer_is_429(by_hand: Hand)
     assert answers == [201] * 5 + [429] * 2  # 5 writes of 4.8 overdraw 20
 
 
-async def test_the_real_client_waits_as_long_as_it_is_told(
+async def test_the_real_client_asks_again_until_it_is_answered(
     by_hand: Hand, items: ContainerProxy
 ) -> None:
     await by_hand.control("POST", "throttle", requests_per_second=10)
-    began = time.monotonic()
     for i in range(15):
         await items.create_item({"id": str(i), "pk": "p"})
-    assert 0.3 < time.monotonic() - began < 3
     counts = await by_hand.control("GET", "requests")
     assert counts["create_item"]["201"] == 15
     assert counts["create_item"]["429"] >= 4

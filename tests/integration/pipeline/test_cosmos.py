@@ -320,11 +320,9 @@ def test_throttling_in_mid_batch_is_waited_out_and_what_lasts_is_told(
     with cosmos.access(patience=0.3) as access:
         cosmos.do(cosmos.world.fault(effect="error", **throttled))
         cosmos.requests()
-        began = time.monotonic()
         for doing in (lambda: next_offset(access, end), lambda: batch(access, start, end)):
             with pytest.raises(FeedUnavailable, match="throttles"):
                 doing()
-        assert time.monotonic() - began < 10
         assert cosmos.requests()["change_feed"] <= 8  # each after the time it was told
 
 
@@ -427,11 +425,11 @@ def test_an_idle_plan_asks_each_range_once_and_all_at_the_same_time() -> None:
         cosmos.requests()
         assert next_offset(access, start) == start
         assert cosmos.requests() == {"change_feed": 12}
-        slow = {"effect": "delay", "operation": "change_feed", "seconds": 0.25}
+        slow = {"effect": "delay", "operation": "change_feed", "seconds": 1}
         cosmos.do(cosmos.world.fault(**slow))
         began = time.monotonic()
         assert next_offset(access, start) == start
-        assert time.monotonic() - began < 12 * 0.25 / 2
+        assert time.monotonic() - began < 12 / 2
 
 
 def test_an_idle_stream_asks_nothing_more_to_report_where_it_is(wide: ServedCosmos) -> None:

@@ -10,7 +10,6 @@ Jars are given when a JVM starts, so this runs in a process of its own.
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -24,6 +23,7 @@ from deltalake import DeltaTable
 
 from tests.support.duckdb_reader import read_by_duckdb
 from tests.support.pipeline_delta import DIRECTORIES, NAMES
+from tests.support.processes import ended
 
 pytestmark = pytest.mark.real_time
 
@@ -49,18 +49,15 @@ def commits(directory: Path, name: str) -> Mapping[str, int]:
     return {"spark": sum("Apache-Spark" in x for x in made), "all": len(made)}
 
 
-@pytest.mark.skipif(FOLDER is None, reason="CHANGEFEED_DELTA_JARS names no folder with jars")
+@pytest.mark.skipif(
+    FOLDER is None,
+    reason="Delta's jars are not named by CHANGEFEED_DELTA_JARS: .ci/nightly gets them",
+)
 def test_spark_with_delta_writes_the_tables_that_it_writes_without(tmp_path: Path) -> None:
     assert FOLDER is not None
-    said = subprocess.run(
-        [sys.executable, "-m", "tests.support.pipeline_delta", str(tmp_path)],
-        cwd=Path(__file__).parents[3],
-        input=json.dumps(jars(FOLDER)),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    program = (sys.executable, "-m", "tests.support.pipeline_delta", tmp_path)
+    root = Path(__file__).parents[3]
+    said = ended(*program, cwd=root, stdin=json.dumps(jars(FOLDER)), patience=PATIENCE)
     assert said.returncode == 0, said.stderr[-3000:]
     for directory, name in product(DIRECTORIES, NAMES):
         found = rows(tmp_path / directory, name)
