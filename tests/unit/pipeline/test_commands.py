@@ -17,7 +17,7 @@ from changefeed.cli.pipeline import app
 from changefeed.cli.pipeline import session as surroundings
 from changefeed.cli.pipeline.exit_codes import exit_on_spark_error
 from changefeed.cli.pipeline.flags import PipelineFlags, from_leases
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases import position_file as exchange
 from changefeed.leases.addresses import open_container
 from changefeed.leases.errors import ContainerRefused
@@ -36,6 +36,7 @@ from changefeed.pipeline.source.eventlog_reader import LogAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.runtime.telemetry import Telemetry
+from tests.support import make
 from tests.support.pipeline_feeds import a_log, append_to
 from tests.support.succession import replace_partitions
 
@@ -126,7 +127,7 @@ def test_status_counts_changes_waiting_in_successors_of_the_checkpoints_ranges(
         ("commits/0", "{}\n{}"),
     ],
 )
-def test_a_damaged_checkpoint_is_refused_with_its_file_and_advice(
+def test_a_damaged_checkpoint_is_refused_with_its_file(
     tmp_path: Path, file: str, text: str
 ) -> None:
     a_checkpoint(tmp_path, begun=1)
@@ -135,10 +136,9 @@ def test_a_damaged_checkpoint_is_refused_with_its_file_and_advice(
     refused = asked(tmp_path, "once")
     assert refused.exit_code == 2, refused.exception
     assert f"is damaged: {damaged}: " in refused.stderr
-    assert "Restore the checkpoint directory from a copy" in refused.stderr
 
 
-def test_a_sound_checkpoint_is_not_refused(tmp_path: Path) -> None:
+def test_a_sound_checkpoint_is_not_refused_and_neither_is_none(tmp_path: Path) -> None:
     a_checkpoint(tmp_path, begun=1)
     checkpoint = tmp_path / "tables/_checkpoints/changes"
     (checkpoint / "metadata").write_text('{"id":"7f7ee6c6-7bf8-4ed2-bbd0-62d0dfbbdc5f"}')
@@ -146,27 +146,27 @@ def test_a_sound_checkpoint_is_not_refused(tmp_path: Path) -> None:
     refuse_damaged(str(tmp_path / "none"))
 
 
-def test_status_of_a_damaged_checkpoint_or_an_epoch_that_is_none_is_an_error_and_no_bug(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("command", "file", "text", "named"),
+    [
+        ("export", "_epoch", "seven", "_epoch"),
+        ("status", "offsets/0", "", "offsets/0"),
+        # of a feed, in the words of those who run a query
+        (
+            "status",
+            "offsets/0",
+            'v1\n{}\n{"e1.p00.v00-ff":["ffffffff/30",false,0]}',
+            "new checkpoint directory",
+        ),
+    ],
+)
+def test_what_commands_find_in_a_checkpoint_and_cannot_read_is_named(
+    tmp_path: Path, command: str, file: str, text: str, named: str
 ) -> None:
     a_checkpoint(tmp_path)
-    checkpoint = tmp_path / "tables/_checkpoints/changes"
-    (checkpoint / "_epoch").write_text("seven")
-    assert "_epoch: invalid literal" in asked(tmp_path, "export").stderr
-    (checkpoint / "offsets/0").write_text("")
-    shown = asked(tmp_path, "status")
-    assert (shown.exit_code, "it is empty" in shown.stderr) == (2, True)
-
-
-def test_advice_of_a_feed_to_hosts_becomes_advice_to_those_who_run_a_query(
-    tmp_path: Path,
-) -> None:
-    a_checkpoint(tmp_path)
-    offset = '{"e1.p00.v00-ff":["ffffffff/30",false,0]}'
-    (tmp_path / "tables/_checkpoints/changes/offsets/0").write_text(f"v1\n{{}}\n{offset}")
-    shown = asked(tmp_path, "status")
-    assert shown.exit_code == 2
-    assert "Start the query again with a new checkpoint directory" in shown.stderr
+    (tmp_path / "tables/_checkpoints/changes" / file).write_text(text)
+    shown = asked(tmp_path, command)
+    assert (shown.exit_code, named in shown.stderr) == (2, True), shown.stderr
     assert "lease" not in shown.stderr
 
 
@@ -179,7 +179,7 @@ def test_a_java_process_that_has_ended_is_named_and_not_only_its_error_number(
     with pytest.raises(typer.Exit) as ended, exit_on_spark_error():
         raise broken
     assert ended.value.exit_code == 1
-    assert "Spark's Java process has ended" in capsys.readouterr().err
+    assert "Java process" in capsys.readouterr().err
 
 
 def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_positions_are_exported_unless_the_query_runs(tmp_path: Path) -> None:
 def test_an_export_says_that_a_batch_was_begun_and_is_not_done(tmp_path: Path) -> None:
     a_checkpoint(tmp_path, begun=1)
     exported = asked(tmp_path, "export", "changes")
-    assert "batch 1 was begun and is not done" in exported.stderr
+    assert "batch 1" in exported.stderr
     (lease,) = exchange.read(exported.stdout.encode())
     assert lease.epoch == 2  # that of the batch that was begun
 
@@ -210,7 +210,7 @@ def test_an_export_says_that_a_batch_was_begun_and_is_not_done(tmp_path: Path) -
 def test_leases_count_for_what_has_no_checkpoint_yet(tmp_path: Path) -> None:
     done = a_checkpoint(tmp_path)
     position = done.marks[R0].continuation
-    lease = Lease(range=FeedRange(id=R0), continuation=position, epoch=4)
+    lease = make.lease(R0, at=position, epoch=4)
     asyncio.run(create(f"sqlite:{tmp_path / 'leases.db'}", lease))
     feed, directory = f"eventlog:{tmp_path / 'log'}", str(tmp_path / "tables")
     settings = PipelineFlags(feed=feed, directory=directory).settings()
@@ -235,10 +235,9 @@ def test_positions_become_leases_where_there_are_no_others(tmp_path: Path) -> No
     )
     code, said = imported(tmp_path, "log", "new.db", document)
     assert (code, "there already" in said) == (0, True)
-    other = Lease(range=FeedRange(id=RangeId("other")), continuation=Continuation("7"))
-    asyncio.run(create(f"sqlite:{tmp_path / 'old.db'}", other))
+    asyncio.run(create(f"sqlite:{tmp_path / 'old.db'}", make.lease("other", at="7")))
     code, said = imported(tmp_path, "log", "old.db", document)
-    assert (code, "range other has a lease already, at 7" in said) == (2, True)
+    assert (code, "range other" in said) == (2, True)
     a_log(tmp_path / "another", {"k": 100}, parts=1)
     code, _ = imported(tmp_path, "another", "third.db", document)
     assert code == 2, "the positions are of another log"
@@ -279,36 +278,36 @@ def test_failures_of_a_batch_are_returned_once_and_written_only_if_any(
 
 
 def test_leases_come_back_from_the_document_as_they_went_in() -> None:
-    parent = Lease(range=FeedRange(id=RangeId("a")), continuation=Continuation("1"), epoch=3)
-    child = FeedRange(id=RangeId("b"), low="0", high="8", parents=(RangeId("a"),))
-    leases = [parent.finished(), Lease(range=child, continuation=Continuation("2"))]
+    parent = make.lease("a", at="1", epoch=3)
+    child = make.feed_range("b", "0", "8", parents=("a",))
+    leases = [parent.finished(), make.lease(child, at="2")]
     found = exchange.read(exchange.written(leases))
     assert [(x.range, x.continuation, x.ended, x.epoch) for x in found] == [
         (x.range, x.continuation, x.ended, x.epoch) for x in leases
     ]
-    with pytest.raises(ContainerRefused, match="changefeed pipeline export write such"):
+    with pytest.raises(ContainerRefused, match="changefeed pipeline export"):
         exchange.read(b'{"leases": []}')
 
 
 @pytest.mark.parametrize(
-    ("arguments", "advice"),
+    ("arguments", "named"),
     [
-        (("once",), "make one with: changefeed produce"),
-        (("observe",), "no observer was named"),
-        (("observe", "--observer=nothing"), "there is no observer 'nothing'"),
-        (("observe", "--observer=log", *PUT_ASIDE), "no address of dead letters"),
+        (("once",), "changefeed produce"),
+        (("observe",), "no observer"),
+        (("observe", "--observer=nothing"), "'nothing'"),
+        (("observe", "--observer=log", *PUT_ASIDE), "dead letters"),
         (("export",), "there is none in"),
         (("once", *NO_TABLES), "no table is enabled"),
-        (("run", "--from-leases=nats:x"), "no address of leases"),
+        (("run", "--from-leases=nats:x"), "nats:x"),
     ],
 )
 def test_wrong_settings_are_reported_before_spark_starts(
-    arguments: tuple[str, ...], advice: str, tmp_path: Path
+    arguments: tuple[str, ...], named: str, tmp_path: Path
 ) -> None:
     done = asked(tmp_path, *arguments)
-    assert (done.exit_code, advice in done.stderr) == (2, True), done.stderr
+    assert (done.exit_code, named in done.stderr) == (2, True), done.stderr
 
 
 def test_a_place_has_to_be_named() -> None:
     done = CliRunner().invoke(app, ["once", "--feed=eventlog:log"])
-    assert (done.exit_code, "directory: there is none" in done.stderr) == (2, True)
+    assert (done.exit_code, "directory: " in done.stderr) == (2, True)

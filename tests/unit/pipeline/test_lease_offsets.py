@@ -41,9 +41,7 @@ async def test_leases_are_not_taken_from_a_living_host() -> None:
     (found,) = await read_leases(container)
     assert found.continuation == "7"
     await container.replace(found.taken_by(HostName("h1"), Incarnation("1")))
-    with pytest.raises(
-        PipelineRefused, match="h1 owns the lease of range 'r0': stop the hosts"
-    ):
+    with pytest.raises(PipelineRefused, match="h1 owns the lease of range 'r0'"):
         await read_leases(container)
 
 
@@ -56,7 +54,7 @@ def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_othe
         (whole,) = leases_of(half, access)
         split = replace(whole, epoch=1).split_up()
         parts = [replace(whole, range=x, epoch=1) for x in feed.cut(whole.range, 2)]
-        with pytest.raises(PipelineRefused, match="reads ranges whole: merge its parts"):
+        with pytest.raises(PipelineRefused, match="merge its parts"):
             offset_of([split, *parts], access)
         merged = replace(parts[0], range=feed.joined([x.range for x in parts]))
         merged = replace(merged, continuation=Continuation("7"))

@@ -34,10 +34,7 @@ def failing(times: int, text: str = TOO_LATE) -> Callable[[], str]:
 
 
 def test_a_process_that_spark_lost_is_recognized_and_other_failures_are_not() -> None:
-    assert lost(TOO_LATE) == (
-        "Spark has lost one of its Python processes: Python worker failed to connect back. "
-        "SQLSTATE: XXKST. Is the machine overloaded?"
-    )
+    assert "Python worker failed to connect back." in str(lost(TOO_LATE))
     assert lost("Python worker exited unexpectedly (crashed): EOF") is not None
     assert lost("Java heap space") is None
 

@@ -60,20 +60,6 @@ def a_batch(number: int, *, read: int | None, lag: int, seconds: float = 2.0) ->
     )
 
 
-def test_progress_derives_read_and_waiting_changes_from_the_offsets(tmp_path: Path) -> None:
-    a_log(tmp_path / "log", {"k": 100}, parts=1)
-    with closing(LogAccess(str(tmp_path / "log"))) as access:
-        begin = first_offset(access, "beginning")
-        middle = next_offset(access, begin, limit=30)
-        last = next_offset(access, middle)
-        (name,) = begin.marks
-        second = source_offsets(begin.as_text(), middle.as_text(), last.as_text())
-        assert ranges_done(second, access) == {name: RangeDone(changes=30, lag=70)}
-        first = source_offsets("None", middle.as_text(), "null")  # as Spark 4.2 spells it
-        assert ranges_done(first, access) == {name: RangeDone(changes=None, lag=0)}
-        assert ranges_done(source_offsets("null", "null", "null"), access) == {}
-
-
 def progress_of(batch: int, source: SimpleNamespace) -> Any:
     """Return what Spark reports of a batch, of which it has read 15 changes twice."""
     found = {
@@ -87,16 +73,24 @@ def progress_of(batch: int, source: SimpleNamespace) -> Any:
     return SimpleNamespace(**found)
 
 
-def test_changes_that_spark_reads_again_are_counted_once(tmp_path: Path) -> None:
+def test_progress_counts_changes_once_and_those_that_wait_by_the_offsets(
+    tmp_path: Path,
+) -> None:
     a_log(tmp_path / "log", {"k": 100}, parts=1)
     with closing(LogAccess(str(tmp_path / "log"))) as access:
         begin = first_offset(access, "beginning")
         middle = next_offset(access, begin, limit=30)
         last = next_offset(access, middle)
-        first = source_offsets("None", middle.as_text(), last.as_text())
-        second = source_offsets(middle.as_text(), last.as_text(), last.as_text())
+        (name,) = begin.marks
+        # null and None, as Spark 4.2 spells them
+        first = source_offsets("None", middle.as_text(), "null")
+        second = source_offsets(begin.as_text(), middle.as_text(), last.as_text())
+        third = source_offsets(middle.as_text(), last.as_text(), last.as_text())
+        assert ranges_done(first, access) == {name: RangeDone(changes=None, lag=0)}
+        assert ranges_done(second, access) == {name: RangeDone(changes=30, lag=70)}
+        assert ranges_done(source_offsets("null", "null", "null"), access) == {}
         assert batch_done(progress_of(0, first), access, begin).changes == 30
-        assert batch_done(progress_of(1, second), access, begin).changes == 70
+        assert batch_done(progress_of(1, third), access, begin).changes == 70
         unknown = batch_done(progress_of(0, first), access)
         assert unknown.changes == 45, "Spark's own count, where the beginning is not known"
 
@@ -207,7 +201,7 @@ def test_server_answers_requests_and_refuses_a_port_in_use() -> None:
             urlopen(f"{address}/other")
         taken = int(address.rpartition(":")[2])
         with (
-            pytest.raises(PipelineRefused, match="Choose another"),
+            pytest.raises(PipelineRefused, match="Choose"),
             listening("127.0.0.1", taken, board, registry),
         ):
             pass

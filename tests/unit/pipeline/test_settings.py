@@ -1,9 +1,11 @@
 """The settings of a pipeline, from files and flags, and the file that lists them."""
 
+import json
 import os
 import re
 import threading
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,11 +93,11 @@ def test_flags_go_before_the_file_and_leave_the_rest_of_a_section_alone(tmp_path
     assert (settings.log.level, settings.web.port) == ("debug", 9000)
 
 
-def test_the_environment_goes_before_the_file_and_flags_before_both(
+def test_the_environment_has_a_prefix_of_its_own_and_flags_go_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "pipeline.toml"
-    file.write_text('feed = "eventlog:a"\nmax_changes = 5\n[latest]\ninterval = 1\n')
+    file.write_text('feed = "eventlog:a"\nmax_changes = 5\n')
     monkeypatch.setenv("CHANGEFEED_PIPELINE__DIRECTORY", "/tables")
     monkeypatch.setenv("CHANGEFEED_PIPELINE__MAX_CHANGES", "6")
     monkeypatch.setenv("CHANGEFEED_PIPELINE__LATEST__INTERVAL", "2")
@@ -105,55 +107,35 @@ def test_the_environment_goes_before_the_file_and_flags_before_both(
     assert (settings.feed, settings.directory) == ("eventlog:a", "/tables")
     assert (settings.max_changes, settings.latest.interval) == (6, 3)
     assert settings.spark == {"spark.driver.memory": "2g"}
+    made = PipelineSettings(feed="f", directory="d")
+    assert made.max_changes == 1_000_000, "settings that a program makes look nowhere"
 
 
 @pytest.mark.parametrize(
-    ("variable", "what"),
-    [
-        ("DIRECTRY", "but there is no setting 'directry' of"),
-        ("LATST__INTERVAL", "but there is no section 'latst' of"),
-        ("FEED__ADDRESS", "but feed is one value: set CHANGEFEED_PIPELINE__FEED"),
-        ("SPARK__A", "and .* lower case: set CHANGEFEED_PIPELINE__SPARK to all of spark, as"),
-    ],
+    "variable", ["DIRECTRY", "LATST__INTERVAL", "FEED__ADDRESS", "SPARK__A"]
 )
 def test_a_variable_that_would_be_ignored_is_refused(
-    monkeypatch: pytest.MonkeyPatch, variable: str, what: str
+    monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(f"CHANGEFEED_PIPELINE__{variable}", "x")
-    with pytest.raises(UserError, match=f"CHANGEFEED_PIPELINE__{variable}, {what}"):
-        MINE.settings()
-
-
-def test_a_wrong_value_in_a_section_that_is_set_whole_is_said_to_be_from_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CHANGEFEED_PIPELINE__LATEST", '{"interval": -1}')
-    with pytest.raises(
-        UserError, match=r"latest.interval \(from CHANGEFEED_PIPELINE__LATEST\)"
-    ):
+    with pytest.raises(UserError, match=f"CHANGEFEED_PIPELINE__{variable}"):
         MINE.settings()
 
 
 def test_an_error_in_a_list_names_the_element_by_number_not_by_variable() -> None:
     aggregates = 'aggregates=[{"name": "a", "window": "1 h"}, {"name": "b", "windw": "1 h"}]'
     with pytest.raises(UserError) as told:
-        ObserveFlags(feed="f", directory="d", sets=[aggregates]).settings()
-    assert str(told.value).splitlines()[1:] == [
-        "  aggregates.1.window (from the command line): there is none, and it has to be there",
-        "  aggregates.1.windw (from the command line): there is no such setting",
-    ]
+        replace(MINE, sets=[aggregates]).settings()
+    _, missing, unknown = str(told.value).splitlines()
+    assert "aggregates.1.window (from the command line): " in missing
+    assert "aggregates.1.windw (from the command line): " in unknown
 
 
-def test_numbers_are_text_where_spark_wants_text(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.toml"
-    file.write_text('[spark]\n"spark.executor.instances" = 4\n"spark.x" = [1]\n')
-    with pytest.raises(
-        UserError, match=r"spark\.spark\.x \(from .*\): should be a valid string"
-    ):
-        ObserveFlags(config=file, feed="f", directory="d").settings()
-    file.write_text('[spark]\n"spark.executor.instances" = 4\n')
-    settings = ObserveFlags(config=file, feed="f", directory="d").settings()
-    assert settings.spark == {"spark.executor.instances": "4"}
+def test_numbers_are_text_where_spark_wants_text() -> None:
+    given = replace(MINE, sets=['spark={"spark.executor.instances": 4}'])
+    assert given.settings().spark == {"spark.executor.instances": "4"}
+    with pytest.raises(UserError, match=r"spark\.spark\.x "):
+        replace(MINE, sets=['spark={"spark.x": [1]}']).settings()
 
 
 def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
@@ -165,20 +147,15 @@ def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
     writing.join()
 
 
-def test_settings_that_are_made_look_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHANGEFEED_PIPELINE__MAX_CHANGES", "6")
-    assert PipelineSettings(feed="f", directory="d").max_changes == 1_000_000
-
-
 def test_an_option_of_the_observer_is_the_same_by_either_flag() -> None:
-    by_set = ObserveFlags(feed="f", directory="d", sets=["observer.options.size=5"]).settings()
-    by_option = ObserveFlags(feed="f", directory="d", options=["size=5"]).settings()
+    by_set = replace(MINE, sets=["observer.options.size=5"]).settings()
+    by_option = replace(MINE, options=["size=5"]).settings()
     assert by_set.observer.options == by_option.observer.options == {"size": 5}
 
 
 def test_a_name_with_dots_is_quoted_in_a_flag() -> None:
-    settings = ObserveFlags(feed="f", directory="d", sets=['spark."spark.driver.memory"=2g'])
-    assert settings.settings().spark == {"spark.driver.memory": "2g"}
+    given = replace(MINE, sets=['spark."spark.driver.memory"=2g'])
+    assert given.settings().spark == {"spark.driver.memory": "2g"}
 
 
 def test_places_are_where_the_user_stands_whatever_spark_does() -> None:
@@ -194,26 +171,33 @@ def test_places_are_where_the_user_stands_whatever_spark_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sets", "advice"),
+    ("sets", "named"),
     [
-        ("nonsense", "write it as section.key=value"),
-        ("a b c=1", "'a b c' is no name of a setting"),
-        ("#latest.interval=6", "'#latest.interval' is no name of a setting; .* is quoted"),
-        (
-            "observer.retri=1",
-            "observer.retri .*there is no such setting; did you mean",
-        ),
-        (
-            "observer.on_failure=stop-range",
-            "observer.on_failure .*'retry', 'dead-letter' or",
-        ),
+        ("nonsense", "nonsense"),
+        ("a b c=1", "'a b c'"),
+        ("#latest.interval=6", "'#latest.interval'"),
+        ("observer.retri=1", "observer.retri "),
+        ("observer.on_failure=stop-range", "observer.on_failure "),
     ],
 )
-def test_a_wrong_flag_is_named(sets: str, advice: str) -> None:
-    with pytest.raises(UserError, match=advice):
-        ObserveFlags(feed="f", directory="d", sets=[sets]).settings()
+def test_a_wrong_flag_is_named(sets: str, named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        replace(MINE, sets=[sets]).settings()
 
 
 def test_a_file_that_is_not_there_can_be_made(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="make one with: changefeed pipeline init-config"):
+    with pytest.raises(UserError, match="changefeed pipeline init-config"):
         load_settings(tmp_path / "none.toml", {})
+
+
+def test_settings_of_tables_that_do_not_fit_together_are_named() -> None:
+    with pytest.raises(UserError, match="directory: "):
+        load_settings(None, {"feed": "eventlog:log"})
+    aggregate = {"name": "a", "window": "1 hour"}
+    for wrong, named in (
+        ({"name": "latest"}, "latest, observer, latest"),
+        ({"by": {"changes": "key"}}, "'changes'"),
+        ({"by": {"a.b": "key"}}, r"aggregates.0.by.a.b.* \(from the command line\)"),
+    ):
+        with pytest.raises(UserError, match=named):
+            replace(MINE, sets=[f"aggregates={json.dumps([aggregate | wrong])}"]).settings()

@@ -65,24 +65,16 @@ def test_a_checkpoint_elsewhere_starts_as_the_user_says(tmp_path: Path) -> None:
         assert settle_start("s3://bucket/checkpoint", "now", access) == "now"
 
 
+@pytest.mark.parametrize("text", [None, "rubbish"])
 def test_a_checkpoint_without_the_start_of_a_batch_that_was_begun_is_refused(
-    tmp_path: Path,
+    tmp_path: Path, text: str | None
 ) -> None:
     feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), tmp_path / "checkpoint"
     begin_batch(checkpoint)
+    if text is not None:
+        (checkpoint / "_start").write_text(text)
     with (
         closing(open_access(feed)) as access,
-        pytest.raises(PipelineRefused, match=r"_start: .*No such file.*name a new directory"),
-    ):
-        settle_start(str(checkpoint), "now", access)
-
-
-def test_a_damaged_start_is_refused(tmp_path: Path) -> None:
-    feed, checkpoint = a_log(tmp_path / "log", {"a": 5}), tmp_path / "checkpoint"
-    begin_batch(checkpoint)
-    (checkpoint / "_start").write_text("rubbish")
-    with (
-        closing(open_access(feed)) as access,
-        pytest.raises(PipelineRefused, match=r"is damaged: .*_start"),
+        pytest.raises(PipelineRefused, match=f"{checkpoint}/_start"),
     ):
         settle_start(str(checkpoint), "now", access)

@@ -36,35 +36,26 @@ def line(
 
 
 def test_the_line_says_where_with_what_and_with_which_settings(tmp_path: Path) -> None:
-    words = line(tmp_path, "--name=mine", "--py-files", "a.zip", "--conf=x.y=z")
+    packages = "--packages=io.delta:delta-spark_4.2_2.13:4.4.0"
+    further, start = ("--name=mine", "--py-files", "a.zip", packages), ("--start=now",)
+    words = line(tmp_path, *further, start=start)
     assert words[0].endswith("spark-submit")
-    assert words[1:] == [
+    delta = {f"--conf={name}={value}" for name, value in DELTA.items()}
+    assert delta < set(words), "it is used where its jar is"
+    assert [x for x in words[1:] if x not in delta] == [
         "--master=spark://there",
         "--conf=spark.pyspark.python=./env/bin/python",
         "--conf=spark.driver.memory=4g",
         f"--conf=spark.executorEnv.PYTHONPATH={tmp_path}/into/changefeed.zip:/mine",
         f"--py-files={tmp_path}/into/changefeed.zip,a.zip",
         "--name=mine",
-        "--conf=x.y=z",
+        packages,
         f"{tmp_path}/into/changefeed_pipeline.py",
         "run",
         f"--config={tmp_path}/pipeline.toml",
-        "--submitted",
-    ]
-
-
-def test_where_it_starts_is_said_to_the_program_and_delta_is_used_where_its_jar_is(
-    tmp_path: Path,
-) -> None:
-    packages = "--packages=io.delta:delta-spark_4.2_2.13:4.4.0"
-    words = line(tmp_path, packages, start=("--start=now", "--from-leases=sqlite:l.db"))
-    assert words[-4:] == [
-        f"--config={tmp_path}/pipeline.toml",
         "--start=now",
-        "--from-leases=sqlite:l.db",
         "--submitted",
     ]
-    assert {f"--conf={name}={value}" for name, value in DELTA.items()} < set(words)
 
 
 def test_the_archive_is_all_of_ours_that_the_program_imports(tmp_path: Path) -> None:
@@ -84,5 +75,5 @@ def test_the_archive_is_all_of_ours_that_the_program_imports(tmp_path: Path) -> 
 
 
 def test_submit_refuses_programs_it_cannot_submit(tmp_path: Path) -> None:
-    with pytest.raises(PipelineRefused, match="'status' cannot be submitted; there are: run"):
+    with pytest.raises(PipelineRefused, match="'status'"):
         line(tmp_path, what="status")

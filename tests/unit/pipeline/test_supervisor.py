@@ -21,6 +21,7 @@ AWAY = (
 REFUSED = (
     "Failed ...\nchangefeed.feeds.errors.FeedRefused: there is no event log at x\n SQLSTATE"
 )
+LOST = "[STREAM_FAILED] Query [id = 1]: Python worker failed to connect back. SQLSTATE: X\n at"
 
 
 class Steps(Stopping):
@@ -112,10 +113,10 @@ class Story:
         return [x.trouble for x in self.board.seen()]
 
 
-def test_a_query_whose_feed_is_away_is_started_later_and_later_until_it_is_back(
+def test_a_query_whose_feed_or_python_is_away_is_started_later_and_later_until_it_is_back(
     tmp_path: Path,
 ) -> None:
-    story = Story(tmp_path, Query(AWAY), Query(AWAY), Query(AWAY), last := Query())
+    story = Story(tmp_path, Query(LOST), Query(AWAY), Query(AWAY), last := Query())
     seen: list[list[str | None]] = []
     story.steps.at(2.0, lambda: seen.append(story.trouble))
     story.steps.at(9.0, last.end)
@@ -133,23 +134,12 @@ def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) 
     assert not isinstance(told.value, UserError)
 
 
-LOST = "[STREAM_FAILED] Query [id = 1]: Python worker failed to connect back. SQLSTATE: X\n at"
-
-
-def test_a_query_of_which_spark_loses_a_python_process_is_started_again(tmp_path: Path) -> None:
-    story = Story(tmp_path, Query(LOST), Query(LOST), last := Query())
-    story.steps.at(9.0, last.end)
-    story.run(tries=4)
-    assert story.starts == [0.0, 1.25, 3.5]
-    assert story.trouble == [None]
-
-
 @pytest.mark.parametrize(("tries", "starts"), [(None, 5), (4, 4)])
 def test_a_query_that_loses_every_python_process_is_given_up(
     tmp_path: Path, tries: int | None, starts: int
 ) -> None:
     story = Story(tmp_path, *(Query(LOST) for _ in range(5)))
-    with pytest.raises(QueryFailed, match="Is the machine overloaded"):
+    with pytest.raises(QueryFailed, match="overloaded"):
         story.run(tries=tries)
     assert len(story.starts) == starts
 
@@ -210,7 +200,7 @@ def test_asked_to_stop_while_a_table_is_filled_nothing_is_started_after_it(
 
 
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:
-    with pytest.raises(QueryRefused, match="'orders' cannot be kept: there is no event"):
+    with pytest.raises(QueryRefused, match=r"'orders'.*no event log at x"):
         Story(tmp_path, Query(REFUSED)).run()
     with pytest.raises(QueryFailed, match="Java heap") as told:
         Story(tmp_path, Query("Java heap space\n\tat x")).run()

@@ -88,29 +88,8 @@ def test_offsets_are_the_same_text_whatever_the_order_they_were_made_in() -> Non
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"r0": 5}', '{"r0": ["1"]}', '{"r0": [1, 0, 0]}'])
 def test_the_offset_of_another_source_is_refused_with_advice(text: str) -> None:
-    with pytest.raises(PipelineRefused, match="a checkpoint directory of its own"):
+    with pytest.raises(PipelineRefused, match="checkpoint directory"):
         Offset.of(text)
-
-
-def test_every_batch_has_exactly_as_many_changes_as_allowed() -> None:
-    feed = MemoryFeed(3)
-    for range_id, count in ((R0, 50), (R1, 7), (R2, 0)):
-        filled(feed, range_id, count)
-    with memory_access(feed) as access:
-        _, read = drained(access, first_offset(access, "beginning"), limit=10)
-    assert [len(x) for x in read] == [10, 10, 10, 10, 10, 7]
-
-
-def test_a_batch_reads_the_same_again_although_the_feed_has_gone_on() -> None:
-    feed = MemoryFeed(1)
-    filled(feed, R0, 5)
-    with memory_access(feed) as access:
-        start = first_offset(access, "beginning")
-        end = next_offset(access, start)
-        filled(feed, R0, 5)
-        feed.split(R0)
-        (piece,) = slices(access, start, end, changes=100)
-        assert names(access, piece) == [(R0, n) for n in range(1, 6)]
 
 
 def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_next_batch() -> (
@@ -164,19 +143,6 @@ def test_a_stream_that_starts_now_leaves_out_what_is_over() -> None:
         assert drained(access, start)[1] == [[(R1, 3)]]
 
 
-def test_reading_up_to_a_target_leaves_out_what_comes_later_and_ends() -> None:
-    feed = MemoryFeed(2)
-    filled(feed, R0, 3)
-    with memory_access(feed) as access:
-        within = target_at(access, "now")
-        filled(feed, R0, 3)
-        filled(feed, R1, 3)
-        feed.split(R1)
-        filled(feed, R2, 5)
-        steps = list(batches(access, first_offset(access, "beginning"), within))
-    assert steps[-1][1].as_json() == {"r0": ["3", False, 0], "r1": ["0", False, 0]}
-
-
 def test_ranges_that_an_offset_has_dropped_are_read_to_their_end() -> None:
     feed = MemoryFeed(2)
     filled(feed, R0, 3)
@@ -194,19 +160,6 @@ def test_ranges_that_an_offset_has_dropped_are_read_to_their_end() -> None:
         assert {x: y.continuation for x, y in last.marks.items() if x != R0} == {
             x: y.continuation for x, y in offset.marks.items()
         }
-
-
-def test_a_target_in_limited_batches_is_met_exactly() -> None:
-    feed = MemoryFeed(1)
-    filled(feed, R0, 10)
-    with memory_access(feed) as access:
-        within = target_at(access, "now")
-        filled(feed, R0, 10)
-        offset, sizes = first_offset(access, "beginning"), []
-        while (end := next_offset(access, offset, limit=4, within=within)) != offset:
-            sizes.append(access.order(end.marks[R0].continuation))
-            offset = end
-    assert sizes == [4, 8, 10]
 
 
 def test_a_range_within_the_bounds_of_one_with_a_target_shares_it() -> None:
@@ -327,5 +280,5 @@ def test_descendants_of_named_ranges_are_wanted_through_many_generations() -> No
     assert [x.id for x in narrowed(ranges, [R1])] == [R1, one.id, other.id, grandchild.id]
     assert [x.id for x in narrowed(ranges, [one.id])] == [one.id]
     assert narrowed(ranges, []) == ranges
-    with pytest.raises(PipelineRefused, match=r"no range 'r9'; there are: r0, r1, r2, r3"):
+    with pytest.raises(PipelineRefused, match="'r9'"):
         narrowed(ranges, [R1, RangeId("r9")])
