@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime
 
 import pytest
 
@@ -22,7 +21,7 @@ from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.collection_reader import columns_of
 from changefeed.pipeline.source.offsets import Mark, Offset
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices, target_at
+from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.stored_reader import StoredAccess
 from tests.support.brokers import batch, columns, first_broker, put
@@ -159,18 +158,6 @@ async def test_of_a_large_object_only_what_is_wanted_is_read() -> None:
             assert read(access, 10_000, 20_000) == [*range(10_001, 20_001)]
 
 
-async def test_a_time_is_a_position_before_the_first_record_of_it_or_later() -> None:
-    store = MemoryStore()
-    async with first_broker(store, parts=2) as core:
-        await fill(core, WHOLE, 3, at_us=1_000_000)
-        await fill(core, WHOLE, 2, at_us=5_000_000)
-        with reading(store) as access:
-            for seconds, sequence in ((0, 0), (1, 0), (2, 3), (5, 3), (6, 5)):
-                time = datetime.fromtimestamp(seconds, UTC)
-                found = access.resolve_start([WHOLE, OTHER], time)
-                assert found == {WHOLE: at(access, sequence), OTHER: at(access, 0)}
-
-
 async def test_only_named_ranges_are_read_with_what_descends_from_them() -> None:
     store = MemoryStore()
     async with first_broker(store, parts=2) as core:
@@ -185,34 +172,18 @@ async def test_only_named_ranges_are_read_with_what_descends_from_them() -> None
     assert [x for y in batches for x in y] == [(WHOLE, 1), (HIGH, 1)]
 
 
-async def test_what_comes_while_a_batch_is_read_is_left_for_the_next() -> None:
-    store = MemoryStore()
-    async with first_broker(store, parts=2) as core:
-        await fill(core, WHOLE, 2)
-        with reading(store) as access:
-            start, within = first_offset(access, "beginning"), target_at(access, "now")
-            await fill(core, WHOLE, 3, at_us=2)
-            end = next_offset(access, start, within=within)
-            assert end.marks[WHOLE].continuation == at(access, 2)
-            assert next_offset(access, end, within=within) == end
-            assert next_offset(access, end).marks[WHOLE].continuation == at(access, 5)
-
-
 async def test_positions_of_another_cluster_and_beyond_the_end_are_refused() -> None:
     store = MemoryStore()
     async with first_broker(store, parts=2) as core:
         await fill(core, WHOLE, 2)
         refused = (PipelineRefused, FeedRefused)
         with reading(store) as access:
-            for text, message in (
-                ("0123abcd/1", "another log"),
-                ("lsn-5", "no position in an"),
-            ):
+            for text, message in (("0123abcd/1", "another log"), ("lsn-5", "no position")):
                 offset = Offset(marks={WHOLE: Mark(continuation=Continuation(text))})
                 with pytest.raises(refused, match=message), query_advice():
                     next_offset(access, offset)
             beyond = Offset(marks={WHOLE: Mark(continuation=at(access, 3))})
-            with pytest.raises(FeedRefused, match=r"beyond the end of range .* has 2 changes"):
+            with pytest.raises(FeedRefused, match="has 2 changes"):
                 next_offset(access, beyond)
 
 
@@ -282,9 +253,14 @@ class Failing(MemoryStore):
         return await super().get(key, start, end)
 
 
-async def test_a_store_that_refuses_or_does_not_answer_is_shown_with_its_own_words() -> None:
+async def test_what_cannot_be_opened_is_refused_or_waited_for_and_nothing_is_made() -> None:
     store = Failing()
+    with pytest.raises(ClusterRefused, match="no cluster here"), reading(store):
+        pass
+    assert not store.objects
     async with first_broker(store, parts=2):
+        pass
+    with pytest.raises(CollectionUnknown, match="it has orders"), reading(store, name="order"):
         pass
     store.error = StoreRefused("no right to read az://c")
     with pytest.raises(FeedRefused, match="no right to read az://c"), reading(store):
@@ -294,29 +270,18 @@ async def test_a_store_that_refuses_or_does_not_answer_is_shown_with_its_own_wor
         pass
 
 
-async def test_a_place_without_a_cluster_and_a_wrong_collection_are_refused() -> None:
-    store = MemoryStore()
-    with pytest.raises(ClusterRefused, match="no cluster here"), reading(store):
-        pass
-    assert not store.objects  # who reads creates nothing
-    async with first_broker(store, parts=2):
-        pass
-    with pytest.raises(CollectionUnknown, match="it has orders"), reading(store, name="order"):
-        pass
-
-
 @pytest.mark.parametrize(
-    ("address", "message"),
+    ("address", "named"),
     [
-        ("file:///data/cluster", "names no collection"),
-        ("az://container/prefix#Orders!", "cannot be the name of a collection"),
-        ("file:data#orders", "names no place of a cluster"),
-        ("s3://#orders", "is no place for a cluster"),
-        ("file://host/data#orders", "names no directory"),
+        ("file:///data/cluster", "file:///data/cluster"),
+        ("az://container/prefix#Orders!", "Orders!"),
+        ("file:data#orders", "file:data"),
+        ("s3://#orders", "s3://"),
+        ("file://host/data#orders", "file://host/data"),
     ],
 )
-def test_addresses_of_stores_are_refused_with_what_is_wrong(address: str, message: str) -> None:
-    with pytest.raises(FeedRefused, match=message):
+def test_addresses_of_stores_that_are_none_are_refused(address: str, named: str) -> None:
+    with pytest.raises(FeedRefused, match=named):
         open_access(address)
 
 

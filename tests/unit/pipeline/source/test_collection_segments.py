@@ -91,7 +91,7 @@ def rows(access: StoredAccess) -> list[dict[str, Any]]:
     return [x for _, y in access.read(piece) for x in EVERY.batch(WHOLE, y, 3).to_pylist()]
 
 
-async def test_records_are_read_from_segments_and_what_is_in_none_from_flushes() -> None:
+async def test_records_and_times_are_found_in_segments_and_what_is_in_none_in_flushes() -> None:
     async with filled() as (core, store):
         with reading(store) as access:
             before = rows(access)
@@ -107,15 +107,6 @@ async def test_records_are_read_from_segments_and_what_is_in_none_from_flushes()
             assert after[6]["body"] == r"\xff"
             for begin, end in ((0, 1), (14, 45), (29, 30), (60, 70), (66, COUNT)):
                 assert read(access, begin, end) == [*range(begin + 1, end + 1)]
-
-
-async def test_a_time_is_found_in_segments_and_behind_them() -> None:
-    async with filled() as (core, store):
-        store.segment(1, 30)
-        store.segment(31, TABLE_EVERY)
-        await keep_from(core, TABLE_EVERY + 1)
-        store.without_flushes()
-        with reading(store) as access:
             for seconds in (0, 1, 2, 17, 31, TABLE_EVERY, TABLE_EVERY + 1, COUNT, COUNT + 1):
                 time = datetime.fromtimestamp(seconds, UTC)
                 found = access.resolve_start([WHOLE, OTHER], time)

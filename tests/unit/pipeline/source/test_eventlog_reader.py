@@ -15,7 +15,7 @@ from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader, Columns
 from changefeed.feeds.feed import Change, Feed, Operation, RangeId
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.eventlog_reader import LogAccess
-from changefeed.pipeline.source.planning import first_offset, next_offset, slices, target_at
+from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from tests.support.pipeline_feeds import a_log, append_to, drained, names
 from tests.support.succession import replace_partitions
@@ -165,19 +165,6 @@ def test_between_the_two_writes_of_a_succession_a_range_has_not_ended(tmp_path: 
     records.commit()
     records.close()
     assert next_offset(access, start) == start
-
-
-def test_a_target_that_was_set_before_an_era_keeps_out_what_follows(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    access = open_access(a_log(path, {"a": 10}, parts=1))
-    within = target_at(access, "now")
-    asyncio.run(replace_partitions(path, [WHOLE], [(0, 0, 255)]))
-    append_to(path, {"a": 5})
-    start, ends = first_offset(access, "beginning"), []
-    while (end := next_offset(access, start, limit=6, within=within)) != start:
-        ends.append(sorted(x.continuation.partition("/")[2] for x in end.marks.values()))
-        start = end
-    assert ends == [["6"], ["0", "10"]]
 
 
 def test_an_address_that_leads_to_no_log_is_refused_with_advice(tmp_path: Path) -> None:

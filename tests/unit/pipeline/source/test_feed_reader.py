@@ -1,7 +1,8 @@
 """Pages of a feed that come in while others are made into columns."""
 
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -43,8 +44,11 @@ class Pages(ShiftingReader):
         return super().rows(range_id, page)
 
 
-def opened(feed: ShiftingReader) -> FeedAccess:
-    return FeedAccess(lambda: nullcontext(feed), feed_kind(position_traits()), patience=0.2)
+@contextmanager
+def opened(feed: ShiftingReader) -> Iterator[FeedAccess]:
+    access = FeedAccess(lambda: nullcontext(feed), feed_kind(position_traits()), patience=0.2)
+    with closing(access):
+        yield access
 
 
 def planned(access: FeedAccess) -> Slice:
@@ -62,8 +66,7 @@ def a_store(changes: int) -> ShiftingStore:
 
 def test_a_page_is_on_its_way_while_the_one_before_is_cut_and_used() -> None:
     feed = Pages(a_store(12))
-    access = opened(feed)
-    try:
+    with opened(feed) as access:
         piece = planned(access)
         pages = access.read(piece)
         next(pages)
@@ -73,19 +76,16 @@ def test_a_page_is_on_its_way_while_the_one_before_is_cut_and_used() -> None:
         found = [next(pages), next(pages)]
         assert [len(x) for _, x in found] == [5, 2]
         assert next(pages, None) is None
-    finally:
-        access.close()
     assert [x for x in feed.did if "fetch" in x] == [f'fetch "{n}"' for n in (0, 5, 10)]
     assert [x for x in feed.did if "cut" in x] == [f'cut "{n}"' for n in (5, 10, 12)]
 
 
 def test_what_was_asked_for_ahead_is_left_where_it_is_when_nobody_wants_it() -> None:
     feed = Pages(a_store(12))
-    access = opened(feed)
-    pages = access.read(planned(access))
-    next(pages)
-    pages.close()  # type: ignore[attr-defined] # it is a generator
-    access.close()
+    with opened(feed) as access:
+        pages = access.read(planned(access))
+        next(pages)
+        pages.close()  # type: ignore[attr-defined] # it is a generator
     assert len([x for x in feed.did if "cut" in x]) == 1
 
 
@@ -96,11 +96,8 @@ def test_an_answer_that_does_not_get_further_is_asked_again_and_not_for_ever() -
             return replace(page, continuation=after)
 
     feed = Stuck(a_store(12))
-    access = opened(feed)
-    try:
+    with opened(feed) as access:
         found = [y for _, x in access.read(planned(access)) for y in x]  # type: ignore[union-attr]
-    finally:
-        access.close()
     assert [int(x.body) for x in found] == [*range(12)]  # by the contract of feeds
 
 
@@ -109,14 +106,11 @@ def test_a_planner_learns_from_one_answer_whether_there_is_a_change_and_how_many
         async def lag(self, range_id: RangeId, after: Continuation) -> int:
             raise AssertionError(f"the answer has said it of {range_id} behind {after}")
 
-    access = opened(Counted(a_store(12)))
-    try:
+    with opened(Counted(a_store(12))) as access:
         (name,) = (x.id for x in access.ranges())
         for at, lag in ((0, 12), (5, 7), (12, 0)):
             mark = Mark(continuation=position(at))
             assert access.look({name: mark}) == {name: Availability(lag=lag)}
-    finally:
-        access.close()
 
 
 def test_an_error_in_a_page_is_that_of_its_reader() -> None:
@@ -124,9 +118,8 @@ def test_an_error_in_a_page_is_that_of_its_reader() -> None:
         def rows(self, range_id: RangeId, page: RawPage) -> Rows:
             raise FeedRefused(f"{page.continuation} of {range_id} is no page")
 
-    access = opened(Broken(a_store(3)))
-    try:
-        with pytest.raises(FeedRefused, match="of 0 is no page"):
-            next(access.read(planned(access)))
-    finally:
-        access.close()
+    with (
+        opened(Broken(a_store(3))) as access,
+        pytest.raises(FeedRefused, match="of 0 is no page"),
+    ):
+        next(access.read(planned(access)))
