@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.feed import Continuation, RangeId
@@ -15,6 +16,7 @@ from changefeed.leases.memory import MemoryCheckpoints
 from changefeed.leases.stores import CheckpointConflict, CheckpointStore
 from tests.integration.emulator.running import running
 from tests.support import servers
+from tests.support.any_record import CHECKPOINTS, any_record
 from tests.support.store_containers import Place
 
 pytestmark = pytest.mark.real_time
@@ -109,3 +111,20 @@ async def test_a_checkpoint_is_deleted_in_the_version_that_was_read(
     for earlier in (created, written):
         await store.delete(earlier)  # a version is never used again
     assert await store.read(R0) == again
+
+
+@any_record
+@given(first=CHECKPOINTS, second=CHECKPOINTS)
+async def test_every_field_of_a_checkpoint_comes_back(
+    store: CheckpointStore, first: Checkpoint, second: Checkpoint
+) -> None:
+    created = await store.create(first)
+    assert replace(created, version=Version("")) == first
+    wanted = replace(
+        second, range_id=first.range_id, epoch=first.epoch, version=created.version
+    )
+    await store.write(wanted)
+    found = await store.read(first.range_id)
+    assert found is not None
+    assert replace(found, version=created.version) == wanted
+    await store.delete(found)

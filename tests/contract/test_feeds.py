@@ -1,7 +1,6 @@
 """Our feeds keep the contract. A new feed is a harness, and one more line in FEEDS."""
 
 import asyncio
-import pickle
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -11,15 +10,8 @@ import msgspec
 import pytest
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.errors import (
-    FeedRefused,
-    FeedUnavailable,
-    RangeDamaged,
-    RangeRefused,
-    RangeUnknown,
-)
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, SealPolicy, create_log
-from changefeed.feeds.feed import Feed, RangeEnded, RangeId
+from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.testing import feed_suite, many_ranges_suite, parts_suite, succession_suite
 from changefeed.testing.contracts import suite_of
@@ -196,20 +188,3 @@ async def test_no_other_feed_has_the_identity_of_a_feed(
     for make in (in_memory, in_event_log):
         async with make(tmp_path / "other") as other:
             assert other.feed.identity != given.feed.identity
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        FeedUnavailable("busy", 2.5),
-        FeedRefused("made anew"),
-        RangeRefused(RangeId("r7"), "no position"),
-        RangeDamaged(RangeId("r7"), "the log is damaged"),
-        RangeUnknown(RangeId("r7")),
-        RangeEnded(RangeId("r7"), ()),
-    ],
-    ids=lambda x: type(x).__name__,
-)
-def test_errors_survive_the_trip_between_processes(error: Exception) -> None:
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

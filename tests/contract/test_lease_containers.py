@@ -5,27 +5,14 @@ A harness makes a fresh container and hands out clients to it (see
 threads or sockets behind them; nothing here depends on time.
 """
 
-import pickle
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
-from changefeed.feeds.feed import FeedRange
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.errors import (
-    CheckpointMissing,
-    ContainerRefused,
-    ContainerUnavailable,
-    LeaseConflict,
-    LeaseGone,
-    LeaseLost,
-    MemberConflict,
-)
-from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import Lease, Member, Version
 from changefeed.leases.listing import WHOLE, ListsFleet
 from changefeed.leases.memory import MemoryLeases
@@ -36,9 +23,10 @@ from changefeed.testing import (
     member_suite,
 )
 from changefeed.testing.contracts import suite_of
-from changefeed.testing.lease_cast import A1, B1, A, B, as_written, new, whole
+from changefeed.testing.lease_cast import as_written, whole
 from tests.support import lease_containers as made
 from tests.support import store_containers as stores
+from tests.support.any_record import LEASES, MEMBERS, any_record
 from tests.support.lease_containers import Connect
 
 pytestmark = pytest.mark.real_time
@@ -90,56 +78,8 @@ async def test_the_fleet_is_listed_in_one_call_where_one_request_can_do_it(
 
 # Any text, any value
 
-TEXT = st.text(max_size=20)
-COUNTS = st.integers(min_value=0, max_value=2**53)
-STAMPS = st.none() | st.floats(min_value=0, max_value=1e11)
-HEALTHS = st.builds(
-    RangeHealth,
-    last_progress=STAMPS,
-    failing_since=STAMPS,
-    stuck_since=STAMPS,
-    last_error=st.none() | TEXT,
-)
-RANGES = st.builds(
-    FeedRange, id=TEXT, low=TEXT, high=TEXT, parents=st.lists(TEXT, max_size=3).map(tuple)
-)
-LEASES = st.builds(
-    Lease,
-    range=RANGES,
-    owner=st.none() | TEXT,
-    incarnation=st.none() | TEXT,
-    epoch=COUNTS,
-    renewals=COUNTS,
-    next_owner=st.none() | TEXT,
-    ended=st.booleans(),
-    paused=st.none() | TEXT,
-    health=HEALTHS,
-    load=st.none() | st.floats(min_value=0, max_value=1e3),
-    moved=st.booleans(),
-    stamp=STAMPS,
-    continuation=TEXT,
-    checkpoint_epoch=COUNTS,
-    write_id=st.none() | TEXT,
-    version=st.just(""),
-)
-MEMBERS = st.builds(
-    Member,
-    name=TEXT,
-    incarnation=TEXT,
-    heartbeats=COUNTS,
-    stopping=st.booleans(),
-    stamp=STAMPS,
-    address=TEXT,
-    version=st.just(""),
-)
-any_example = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # each example cleans up
-)
 
-
-@any_example
+@any_record
 @given(first=LEASES, second=LEASES)
 async def test_every_field_of_a_lease_comes_back(
     leases: LeaseContainer, first: Lease, second: Lease
@@ -156,7 +96,7 @@ async def test_every_field_of_a_lease_comes_back(
     await leases.delete(listed)
 
 
-@any_example
+@any_record
 @given(first=MEMBERS, second=MEMBERS)
 async def test_every_field_of_a_member_comes_back(
     leases: LeaseContainer, first: Member, second: Member
@@ -170,22 +110,3 @@ async def test_every_field_of_a_member_comes_back(
 
 
 # Errors
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        LeaseConflict(new(), "written since"),
-        LeaseGone(new(), "there is no such lease"),
-        LeaseLost(new().taken_by(B, B1), "now held by 'b'"),
-        MemberConflict(Member(name=A, incarnation=A1), "written by another"),
-        ContainerUnavailable("busy", retry_after=1.5),
-        ContainerRefused("not a lease container"),
-        CheckpointMissing(new()),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_errors_survive_the_trip_between_processes(error: Exception) -> None:
-    copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is type(error)
-    assert (str(copy), vars(copy)) == (str(error), vars(error))

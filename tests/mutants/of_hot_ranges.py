@@ -22,7 +22,7 @@ HOT_RANGES = (
         after=" and load > fair:",
         rule=0,
         tests=(
-            f"{_RANGES}::test_a_range_that_is_little_more_than_a_fair_share_is_left_as_it_is",
+            f"{_RANGES}::test_beside_all_that_the_rules_allow_the_heaviest_of_each_range_are_split",
         ),
     ),
     Mutant(
@@ -31,7 +31,9 @@ HOT_RANGES = (
         before="    room = PARTS_EACH * len(hosts) - len(parts)\n",
         after="    room = PARTS_EACH * len(hosts) + len(parts)\n",
         rule=0,
-        tests=(f"{_RANGES}::test_there_are_no_more_parts_than_two_for_each_host",),
+        tests=(
+            f"{_RANGES}::test_loads_that_say_anything_at_any_time_end_with_two_parts_for_each_host",
+        ),
     ),
     Mutant(
         name="parts that were just made are split again",
@@ -56,7 +58,7 @@ HOT_RANGES = (
         after="",
         rule=0,
         tests=(
-            f"{_RANGES}::test_of_one_range_of_the_feed_one_lease_is_split_at_a_time_the_heaviest",
+            f"{_RANGES}::test_beside_all_that_the_rules_allow_the_heaviest_of_each_range_are_split",
         ),
     ),
     Mutant(

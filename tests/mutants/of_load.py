@@ -29,9 +29,7 @@ LOAD = (
         before="        rest, alone = rest - weight, alone + 1\n",
         after="        break\n",
         rule=3,
-        tests=(
-            f"{_PLAN}::test_a_range_that_is_more_than_a_share_does_not_excuse_the_other_hosts",
-        ),
+        tests=(f"{_PLAN}::test_a_range_of_more_than_a_share_leaves_its_host_no_other",),
     ),
     Mutant(
         name="a range that is too heavy keeps company",
@@ -39,7 +37,7 @@ LOAD = (
         before="        return max(tolerance * self.fair, self.heaviest)",
         after="        return tolerance * max(self.fair, self.heaviest)",
         rule=3,
-        tests=(f"{_PLAN}::test_a_range_that_is_more_than_a_share_leaves_its_host_no_other",),
+        tests=(f"{_PLAN}::test_a_range_of_more_than_a_share_leaves_its_host_no_other",),
     ),
     Mutant(
         name="a load that is missing counts as none",

@@ -1,10 +1,14 @@
 """Live through many seeds: ``make simulate SEEDS=10000``, or one: ``make simulate SEED=7``.
 
-A seed says what happens; in which world (over which feed, in which lease container, and whether
-people interfere), is said apart: many seeds are lived through in a mixture of worlds.
+A seed says what happens; in which world (of brokers; or of hosts, over which feed, in which
+lease container, and whether people interfere), is said apart: many seeds are lived through in a
+mixture of worlds.
 
-Exit code 1 if any of them violates an invariant; each is printed with its story and the
-command that tells it again.
+The first 600 seeds are *pinned*: CI lives through them at each change, and they must hit every
+probe. ``--first today`` are fresh ones: a day has the 100,000 seeds from its number on.
+
+Exit code 1 if a seed violates an invariant (it is printed with its story and the command that
+tells it again), or if the pinned seeds leave out a probe.
 """
 
 import gc
@@ -13,9 +17,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from itertools import cycle, islice
 from typing import Annotated
 
@@ -25,14 +30,27 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .checkers import Violation
-from .mixture import MIXTURE, WorldKind
+from .mixture import MIXTURE, AnyKind, BrokersKind, WorldKind
 from .outcome import Outcome
+from .probes import ALL_PROBES, Probes
 from .renewals import Kind
 from .sources import FeedKind
 from .stores import StoreKind
 
-_CHUNK = 5
+_CHUNK = 2
+_PINNED = 600
+_A_DAY = 100_000
+_EPOCH = date(2026, 1, 1)
 _out = Console()
+
+
+def seeds_of(day: date) -> int:
+    """Return the first of the seeds of a day, which no other day has."""
+    return (day - _EPOCH).days * _A_DAY
+
+
+def _first(said: str) -> int:
+    return seeds_of(datetime.now(UTC).date()) if said == "today" else int(said)
 
 
 def _quietly() -> None:
@@ -48,11 +66,11 @@ class _Found:
     """A seed that does not hold."""
 
     seed: int
-    kind: WorldKind
+    kind: AnyKind
     text: str
 
 
-def _live_through(seeds: range, kind: WorldKind) -> tuple[list[Outcome], list[_Found]]:
+def _live_through(seeds: range, kind: AnyKind) -> tuple[list[Outcome], list[_Found]]:
     lived, violations = [], []
     for seed in seeds:
         try:
@@ -65,8 +83,8 @@ def _live_through(seeds: range, kind: WorldKind) -> tuple[list[Outcome], list[_F
     return lived, violations
 
 
-def _one(seed: int, kind: WorldKind) -> None:
-    """Tell the story of one seed, with the log of its hosts."""
+def _one(seed: int, kind: AnyKind) -> None:
+    """Tell the story of one seed, with the log of its hosts or brokers."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         outcome = kind.live(seed)
@@ -76,13 +94,13 @@ def _one(seed: int, kind: WorldKind) -> None:
     _out.print("\n".join(outcome.story), markup=False)
     _out.print(
         f"seed {seed} holds: {outcome.events:,} events, "
-        f"{outcome.deliveries:,} deliveries, {outcome.duplicates:,} duplicates, "
-        f"{outcome.stale_reads:,} stale reads"
+        f"{outcome.deliveries:,} deliveries, {outcome.duplicates:,} duplicates"
     )
 
 
-def _many(chunks: Iterator[tuple[range, WorldKind]], jobs: int, seconds: float | None) -> None:
-    began = time.monotonic()
+def _many(
+    chunks: Iterator[tuple[range, AnyKind]], jobs: int, in_time: Callable[[], bool]
+) -> tuple[list[Outcome], list[_Found]]:
     lived: list[Outcome] = []
     violations: list[_Found] = []
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -102,11 +120,10 @@ def _many(chunks: Iterator[tuple[range, WorldKind]], jobs: int, seconds: float |
                 violations += found
                 for one in found:
                     _tell(one)
-            in_time = seconds is None or time.monotonic() - began < seconds
-            if in_time:
+            if in_time():
                 running |= {pool.submit(_live_through, *x) for x in islice(chunks, len(done))}
             progress.update(bar, description=f"{len(lived):,} seeds, {len(violations)} bad")
-    _sum_up(lived, violations, time.monotonic() - began)
+    return lived, violations
 
 
 def _tell(found: _Found) -> None:
@@ -117,22 +134,31 @@ def _tell(found: _Found) -> None:
 
 def _sum_up(lived: list[Outcome], violations: list[_Found], seconds: float) -> None:
     hours = sum(x.hours for x in lived)
-    feeds = Counter([*(x.feed for x in lived), *(x.kind.feed for x in violations)])
-    by_feed = ", ".join(f"{n:,} over {feed}" for feed, n in feeds.items())
+    worlds = ", ".join(f"{n:,} {world}" for world, n in Counter(x.feed for x in lived).items())
     _out.print(
-        f"{len(lived) + len(violations):,} seeds ({by_feed}), {len(violations)} violations; "
+        f"{len(lived) + len(violations):,} seeds ({worlds}), {len(violations)} violations; "
         f"{sum(x.events for x in lived):,} events, "
         f"{sum(x.deliveries for x in lived):,} deliveries; "
         f"{hours:,.0f} virtual hours in {seconds:,.0f} s: {hours / seconds:.2f} h/s"
     )
-    if violations:
-        raise typer.Exit(1)
+
+
+def _show_probes(lived: list[Outcome]) -> list[str]:
+    """Print how often each probe was hit; return those that never were."""
+    hits = Probes()
+    for outcome in lived:
+        hits.update(outcome.probes)
+    for probe in ALL_PROBES:
+        _out.print(f"{hits[probe]:>9,}  {probe}", style=None if hits[probe] else "red")
+    return [x for x in ALL_PROBES if not hits[x]]
 
 
 def main(
     *,
     seeds: Annotated[int, typer.Option(help="How many to live through.")] = 200,
-    first: Annotated[int, typer.Option(help="The first of them.")] = 0,
+    first: Annotated[
+        int, typer.Option(parser=_first, help="The first of them; `today` for fresh ones.")
+    ] = 0,
     seed: Annotated[int | None, typer.Option(help="Only this one, with its story.")] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Start no seed after so many seconds.")
@@ -167,29 +193,33 @@ def main(
             help="With troubles beside the events; half of them, if not said.",
         ),
     ] = None,
+    aimed: Annotated[
+        bool, typer.Option("--aimed", help="With events that are aimed at what seldom meets.")
+    ] = False,
+    brokers: Annotated[
+        bool, typer.Option("--brokers", help="Brokers only, and no hosts.")
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Processes.")] = os.cpu_count() or 1,
 ) -> None:
     if mixed:
         feed = leases = "cosmos"
     if seed is not None:
-        _one(
-            seed,
-            WorldKind(
-                feed=feed or "memory",
-                leases=leases or "memory",
-                wild=wild or False,
-                mixed=mixed,
-                renewal=renewal,
-                splits=splits,
-                troubled=troubled or False,
-            ),
+        hosts = WorldKind(
+            feed=feed or "memory",
+            leases=leases or "memory",
+            wild=wild or False,
+            mixed=mixed,
+            renewal=renewal,
+            splits=splits,
+            troubled=troubled or False,
+            aimed=aimed,
         )
+        _one(seed, BrokersKind() if brokers else hosts)
         return
-    starts = range(first, first + seeds, _CHUNK)
-    chunks = (range(x, min(x + _CHUNK, first + seeds)) for x in starts)
     said = feed or leases
-    kinds = (
-        WorldKind(
+
+    def narrowed(kind: WorldKind) -> WorldKind:
+        return WorldKind(
             feed=feed or kind.feed,
             leases=leases or kind.leases,
             wild=kind.wild if wild is None else wild,
@@ -197,10 +227,32 @@ def main(
             renewal=renewal,
             splits=splits or (kind.splits and not (said or mixed)),
             troubled=kind.troubled if troubled is None else troubled,
+            aimed=aimed or kind.aimed,
         )
-        for kind in cycle(MIXTURE)
+
+    of_hosts = [x for x in MIXTURE if isinstance(x, WorldKind)]
+    some = list[AnyKind](map(narrowed, of_hosts))
+    all_kinds = some == of_hosts and not brokers
+    kinds = MIXTURE if all_kinds else [BrokersKind()] if brokers else some
+    chunks = (
+        range(x, min(x + _CHUNK, first + seeds)) for x in range(first, first + seeds, _CHUNK)
     )
-    _many(zip(chunks, kinds, strict=False), jobs, seconds)
+    began = time.monotonic()
+
+    def in_time() -> bool:
+        return seconds is None or time.monotonic() - began < seconds
+
+    lived, violations = _many(zip(chunks, cycle(kinds), strict=False), jobs, in_time)
+    _sum_up(lived, violations, time.monotonic() - began)
+    missed = _show_probes(lived)
+    pinned = all_kinds and first == 0 and seeds >= _PINNED
+    whole = len(lived) + len(violations) == seeds
+    if pinned and missed and whole:
+        _out.print(f"{len(missed)} probes were never hit by the pinned seeds", style="red")
+    elif pinned and not whole:
+        _out.print("out of time before the last seed: missing probes are no failure")
+    if violations or (pinned and missed and whole):
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

@@ -53,16 +53,16 @@ class Faults:
                     self._world.kill(process)
                 else:
                     self._world.loop.create_task(
-                        self._freeze(process),
+                        self.freeze_one(process),
                         context=contextvars.Context(),
                     )
 
     async def freeze(self) -> None:
         process = self._world.somebody()
         if process is not None:
-            await self._freeze(process, clock_runs=not self._world.suspends)
+            await self.freeze_one(process, clock_runs=not self._world.suspends)
 
-    async def _freeze(
+    async def freeze_one(
         self, process: "Process", seconds: float | None = None, *, clock_runs: bool = True
     ) -> None:
         """SIGSTOP, for less or more than the expiration, and SIGCONT: a zombie.
@@ -74,6 +74,7 @@ class Faults:
             seconds = self._random.choice([3.0, 20.0, 45.0, 90.0])
         world.tell(f"freeze {process.id} for {seconds:.0f} s")
         world.loop.freeze(process.id)
+        nap = world.checker.froze(process.id, world.open_ranges)
         await asyncio.sleep(seconds)
         if not clock_runs:
             world.tell(f"the clock of {process.id} stood still meanwhile")
@@ -81,13 +82,14 @@ class Faults:
             world.checker.suspended(process.id)
         if process.alive:
             world.tell(f"thaw {process.id}")
+            world.checker.woke(nap, seconds, world.open_ranges)
             world.loop.thaw(process.id)
 
     def block(self, process_id: str, seconds: float) -> None:
         """User code that does not return: nothing else of the process runs meanwhile."""
         for process in [x for x in self._world.processes.values() if x.id == process_id]:
             self._world.loop.create_task(
-                self._freeze(process, seconds), context=contextvars.Context()
+                self.freeze_one(process, seconds), context=contextvars.Context()
             )
 
     async def storm(self) -> None:
@@ -151,7 +153,9 @@ class Faults:
             return
         world.tell(f"cut off {process.id}")
         world.down.add(process.id)
-        await asyncio.sleep(self._random.uniform(5, 80))
+        seconds = self._random.uniform(5, 80)
+        world.checker.cut_off(process.id, seconds)
+        await asyncio.sleep(seconds)
         world.down.discard(process.id)
         world.tell(f"{process.id} is connected again")
 
@@ -188,13 +192,14 @@ class Faults:
         moods.calm()
 
 
+LISTINGS = frozenset(
+    {"list", "changes_since", "changes", "list_fleet", "members", "ranges", "query"}
+)
 _ENOUGH = 4  # ranges, so that some have their checkpoints
 _KINDS: list[frozenset[str] | None] = [
     None,
     None,
-    frozenset(
-        {"list", "changes_since", "changes", "list_fleet", "members", "ranges", "query"},
-    ),
+    LISTINGS,
     frozenset({"replace", "patch"}),
     frozenset({"checkpoint", "write"}),
     frozenset({"create", "delete"}),

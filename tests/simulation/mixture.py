@@ -1,17 +1,19 @@
 """The worlds that seeds are lived through in, one after the other.
 
-Two of three are over the feed in memory, the third over one whose ranges come and go as those
-of Cosmos DB; every second world is wild; half of them keep their leases in memory, a quarter
-each in documents of Cosmos DB and in SQLite. In two of 38 hosts of another kind share the
-leases, as the .NET change feed processor does, and in twelve people split and merge ranges that
-the feed has not. Hosts split hot ranges by themselves where the seed says so and the feed reads
-parts. All these come twice: without troubles, and troubled.
+Of those of hosts, two of three are over the feed in memory, the third over one whose ranges
+come and go as those of Cosmos DB; every second one is wild; half of them keep their leases in
+memory, a quarter each in documents of Cosmos DB and in SQLite. In two of 38 hosts of another
+kind share the leases, as the .NET change feed processor does, and in twelve people split and
+merge ranges that the feed has not. Hosts split hot ranges by themselves where the seed says so
+and the feed reads parts. All these come twice: without troubles, and troubled. In sixteen more
+events are aimed at what seldom meets. A world of brokers comes after each ten of all these.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from .cluster.world import simulate as simulate_brokers
 from .outcome import Outcome
 from .renewals import Kind
 from .running import simulate
@@ -21,7 +23,7 @@ from .stores import StoreKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldKind:
-    """What worlds are made of, beside their seeds."""
+    """What worlds of hosts are made of, beside their seeds."""
 
     feed: FeedKind = "memory"
     leases: StoreKind = "memory"
@@ -30,6 +32,7 @@ class WorldKind:
     renewal: Kind | None = None
     splits: bool = False
     troubled: bool = False
+    aimed: bool = False
 
     def live(self, seed: int) -> Outcome:
         return simulate(
@@ -41,6 +44,7 @@ class WorldKind:
             renewal=self.renewal,
             splits=self.splits,
             troubled=self.troubled,
+            aimed=self.aimed,
         )
 
     @property
@@ -50,9 +54,22 @@ class WorldKind:
         renewal = f" --renewal={self.renewal}" if self.renewal else ""
         splits = " --splits" if self.splits else ""
         troubled = " --troubled" if self.troubled else ""
+        aimed = " --aimed" if self.aimed else ""
         stores = f"--feed={self.feed} --leases={self.leases}"
-        return f"{stores} {wild}{mixed}{splits}{renewal}{troubled}"
+        return f"{stores} {wild}{mixed}{splits}{renewal}{troubled}{aimed}"
 
+
+@dataclass(frozen=True, slots=True)
+class BrokersKind:
+    """Brokers, their producers and their readers: the seed says all."""
+
+    flags: str = "--brokers"
+
+    def live(self, seed: int) -> Outcome:
+        return simulate_brokers(seed)
+
+
+AnyKind = WorldKind | BrokersKind
 
 _FEEDS: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
 _LEASES: Final[Sequence[StoreKind]] = ("memory", "memory", "cosmos", "sqlite")
@@ -75,4 +92,22 @@ _SPLITS = [
     for feed, wild in _SPLIT_WORLDS
 ]
 _WITHOUT_TROUBLES = [*_WORLDS, *_MIXED, *_SPLITS]
-MIXTURE = [*_WITHOUT_TROUBLES, *(replace(x, troubled=True) for x in _WITHOUT_TROUBLES)]
+_AIMED = [
+    WorldKind(feed=feed, leases=leases, wild=wild, aimed=True)
+    for leases in _LEASES
+    for feed, wild in _SPLIT_WORLDS
+]
+HOSTS = [*_WITHOUT_TROUBLES, *(replace(x, troubled=True) for x in _WITHOUT_TROUBLES), *_AIMED]
+_BETWEEN: Final = 10
+
+
+def _with_brokers(hosts: Sequence[WorldKind]) -> list[AnyKind]:
+    found: list[AnyKind] = []
+    for n, kind in enumerate(hosts, 1):
+        found.append(kind)
+        if n % _BETWEEN == 0:
+            found.append(BrokersKind())
+    return found
+
+
+MIXTURE: Final[Sequence[AnyKind]] = _with_brokers(HOSTS)

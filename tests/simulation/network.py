@@ -19,6 +19,8 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.listing import ListedFleet
 
+from .scout import Fate
+
 _SNAPSHOTS = 8
 _OF_ONE_RECORD = frozenset(
     {"create", "replace", "acquire", "checkpoint", "write", "delete", "patch", "patch_whole"}
@@ -139,6 +141,7 @@ class _Request:
     weather: Weather
     answer: "asyncio.Future[Any]"
     on_answer: Callable[[], None] = lambda: None
+    was_sent_before: bool = False
 
     @property
     def key(self) -> str | None:
@@ -174,7 +177,8 @@ class Way:
     ``latency`` is how long a message takes, in seconds. ``stale_reads`` is the least that the
     weather has of it. With ``lags`` its listings of members come from a replica that stands
     still. ``comes_late`` says how much later a request arrives that got stuck; ``None`` for
-    never. ``on_stale`` is called for each read that was answered from the past.
+    never. ``on_stale`` is called for each read that was answered from the past, ``on_fate``
+    with what else became of a request, what it was about, and what the store refused it with.
     """
 
     down: Callable[[], bool]
@@ -184,6 +188,7 @@ class Way:
     lags: Callable[[], bool] = lambda: False
     comes_late: Callable[[str], float | None] = lambda _: None
     on_stale: Callable[[], None] = lambda: None
+    on_fate: Callable[[Fate, str, Any, Exception | None], None] = lambda *_: None
 
 
 class Link:
@@ -244,6 +249,7 @@ class Link:
         elif weather.repeat and request.name in _WRITES and chance() < weather.repeat:
             with suppress(Exception):
                 self._perform(request)
+                request.was_sent_before = True
             self._travel(weather, self._serve, request)
         else:
             self._serve(request)
@@ -253,28 +259,41 @@ class Link:
         seconds = self._way.comes_late(request.name)
         if seconds is not None:
             loop = asyncio.get_running_loop()
-            loop.call_later(seconds, self._serve, request, context=Context())
+            loop.call_later(seconds, self._serve_late, request, context=Context())
+
+    def _serve_late(self, request: _Request) -> None:
+        self._met(Fate.LATE, request)
+        self._serve(request)
+
+    def _met(self, fate: Fate, request: _Request, error: Exception | None = None) -> None:
+        args = request.method.args
+        self._way.on_fate(fate, request.name, args[0] if args else None, error)
 
     def _serve(self, request: _Request) -> None:
         weather = request.weather
         try:
             result = self._perform(request)
         except Exception as error:  # noqa: BLE001 - carried to the caller
+            self._met(
+                Fate.MET_ITSELF if request.was_sent_before else Fate.REFUSED, request, error
+            )
             self._in_session(request, None)
             self._travel(weather, request.refuse, error)
             return
         if request.name in self._listings:
             name = listing(request.name, **request.method.keywords)
-            result = self._perhaps_stale(name, result)
+            result = self._perhaps_stale(request, name, result)
             if name == self._members:
-                result = self._perhaps_held(result)
+                result = self._perhaps_held(request, result)
         if isinstance(result, ListedFleet):
-            members = self._perhaps_stale(request.name, result.members)
-            result = replace(result, members=self._perhaps_held(members))
+            members = self._perhaps_stale(request, request.name, result.members)
+            result = replace(result, members=self._perhaps_held(request, members))
         result = self._in_session(request, result)
         if self._random.random() < weather.fail_after:
+            self._met(Fate.UNANSWERED, request)
             self._travel(weather, request.reject, self._unavailable("lost on its way back"))
         elif weather.give_up and self._random.random() < weather.give_up:
+            self._met(Fate.GIVEN_UP, request)
             self._travel(weather, request.give_up, result)
         else:
             self._travel(weather, request.resolve, result)
@@ -324,26 +343,34 @@ class Link:
     def _saw(self, key: str, number: int) -> None:
         self._session[key] = max(number, self._session.get(key, 0))
 
-    def _perhaps_stale(self, name: str, result: Any) -> Any:
+    def _perhaps_stale(self, request: _Request, name: str, result: Any) -> Any:
         """Answer from the past, or torn: some of it from the past, some from now."""
         self._server.remember(name, result)
-        if self._random.random() >= self._weather.stale:
-            return result
-        old = self._random.choice(self._server.past[name])
-        if self._random.random() < 0.5:
-            return old
+        fate, shown = Fate.LISTED, result
+        if self._random.random() < self._weather.stale:
+            old = self._random.choice(self._server.past[name])
+            if self._random.random() < 0.5:
+                fate, shown = Fate.STALE, old
+            else:
+                fate, shown = Fate.TORN, self._torn(old, result)
+        self._met(fate if shown != result else Fate.LISTED, request)
+        return shown
+
+    def _torn(self, old: Any, result: Any) -> Any:
         return [
             before if self._random.random() < 0.5 else now
             for before, now in zip(old, result, strict=False)
         ]
 
-    def _perhaps_held(self, members: Any) -> Any:
+    def _perhaps_held(self, request: _Request, members: Any) -> Any:
         """Show members as they were when the replica that is asked stood still."""
         server = self._server
         if not self._way.lags():
             server.held = None
         elif server.held is None:
             server.held = members
+        if server.held not in (None, members):
+            self._met(Fate.HELD, request)
         return members if server.held is None else server.held
 
     def _unavailable(self, reason: str, retry_after: float | None = None) -> Exception:

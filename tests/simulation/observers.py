@@ -16,7 +16,9 @@ from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.error_text import kind_of
 from changefeed.observers.observer import CloseReason, Context
 
-from .checkers import Call, Checker, Violation
+from .checkers import Call, Violation
+from .probes import Probe
+from .scout import Scout
 
 _SLOWEST = 5.0  # seconds for a page: twice that is within the shortest time limit
 _POISON = 29  # one change of so many fails for ever, where it may be put aside
@@ -99,7 +101,7 @@ class Moods:
 class CheckedLetters(MemoryDeadLetters):
     """Dead letters of the whole fleet: what is put aside is done."""
 
-    def __init__(self, checker: Checker, fails: Callable[[], bool]) -> None:
+    def __init__(self, checker: Scout, fails: Callable[[], bool]) -> None:
         super().__init__()
         self._checker = checker
         self._fails = fails
@@ -107,6 +109,7 @@ class CheckedLetters(MemoryDeadLetters):
     async def put(self, letter: DeadLetter) -> None:
         await asyncio.sleep(0.002)
         if self._fails():
+            self._checker.hit(Probe.LETTER_REFUSED)
             raise OSError("the disk is full")
         await super().put(letter)
         self._checker.put_aside(letter.change)
@@ -122,7 +125,7 @@ class SimulatedObserver:
         self,
         process: str,
         moods: Moods,
-        checker: Checker,
+        checker: Scout,
         random: Random,
         *,
         check: Callable[[Callable[[], None]], None],
@@ -153,7 +156,7 @@ class SimulatedObserver:
             pace = min(moods.pace * len(changes), _SLOWEST)
             await asyncio.sleep(pace * chance() * 2)
             if chance() < moods.hangs:
-                await asyncio.sleep(chance() * 120)
+                await self._hang(chance() * 120)
             if moods.blocks and chance() < moods.blocks:
                 self._block(chance() * 45)
             self._fail(call.range_id, changes)
@@ -167,6 +170,13 @@ class SimulatedObserver:
             self._checker.ended(call)
         if moods.manual:
             await self._acknowledge(context, list(changes))
+
+    async def _hang(self, seconds: float) -> None:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self._checker.hit(Probe.CALL_CUT_OFF)
+            raise
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         self._closed = True
@@ -206,6 +216,7 @@ class SimulatedObserver:
         else:
             self._random.shuffle(changes)
             acknowledged, call = changes, context.acknowledge
+        self._checker.hit(Probe.LATE_ACKNOWLEDGEMENT, where=self._closed)
         with suppress(ValueError):  # the observer was opened anew: they come again
             for change in acknowledged:
                 call(change)

@@ -27,6 +27,7 @@ from changefeed.leases.timeouts import BoundedContainer
 from changefeed.runtime.errors import UserError
 
 from .checkers import OPERATOR
+from .probes import Probe
 
 if TYPE_CHECKING:
     from .world import World
@@ -66,6 +67,14 @@ class Operators:
             await pause(container, chosen, "an operator says so")
         await asyncio.sleep(self._random.uniform(1, 60))
         await self.resume(chosen)
+
+    async def pause_for_a_while(self, range_id: RangeId) -> None:
+        """Pause a range, and resume it soon."""
+        self._world.tell(f"pause {range_id}")
+        with suppress(ContainerUnavailable, LeaseConflict):
+            await pause(self.container(), [range_id], "an operator says so")
+        await asyncio.sleep(10)
+        await self.resume([range_id])
 
     async def resume(self, chosen: Collection[RangeId] | None) -> None:
         """Resume some ranges, or all, and again until that worked."""
@@ -153,6 +162,7 @@ class Operators:
                 await do()
             except UserError as refused:
                 self._world.tell(f"refused: {refused}")
+                self._world.checker.hit(Probe.SPLIT_REFUSED)
                 return
             except _FAILURES:
                 await asyncio.sleep(1)

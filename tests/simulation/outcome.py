@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass, field
 
+from .probes import Probes
+
 
 @dataclass(kw_only=True)
 class Outcome:
-    """``events`` and the like are counts; ``story`` has a line for each thing that happened."""
+    """``feed`` names the kind of world; ``events`` and the like are counts.
+
+    ``probes`` says how often which of them was hit, ``story`` has a line for each event.
+    """
 
     seed: int
     feed: str
@@ -13,5 +18,5 @@ class Outcome:
     events: int
     deliveries: int
     duplicates: int
-    stale_reads: int
+    probes: Probes = field(default_factory=Probes)
     story: list[str] = field(default_factory=list)

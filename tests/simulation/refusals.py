@@ -13,6 +13,8 @@ from changefeed.feeds.feed import Continuation, Page, RangeId
 from changefeed.leases.lease import Lease
 
 from .checkers import Call, Checker, Violation
+from .probes import Probe
+from .scout import Scout
 
 KINDS: Final[Mapping[str, Callable[[RangeId], FeedError]]] = {
     "damaged": lambda x: RangeDamaged(x, f"a block of {x} is damaged"),
@@ -37,7 +39,7 @@ class Refusals:
         del self._refused[range_id]
         self._heard.clear()
 
-    def through(self, reader: object, process: str, checker: Checker) -> object:
+    def through(self, reader: object, process: str, checker: Scout) -> object:
         """Return the feed as ``process`` reads it."""
         return _RefusingReader(reader, process, checker, self)
 
@@ -68,7 +70,7 @@ class Refusals:
 
 
 class _RefusingReader:
-    def __init__(self, reader: Any, process: str, checker: Checker, refusals: Refusals) -> None:
+    def __init__(self, reader: Any, process: str, checker: Scout, refusals: Refusals) -> None:
         self._reader = reader
         self._process = process
         self._checker = checker
@@ -81,6 +83,7 @@ class _RefusingReader:
         try:
             self._refusals.look(range_id)
         except FeedError:
+            self._checker.hit(Probe.FEED_REFUSED)
             self._refusals.heard(self._process, self._checker.leases.get(range_id))
             raise
         page: Page = await self._reader.read(range_id, after, limit)

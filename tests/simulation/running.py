@@ -25,6 +25,7 @@ def simulate(
     renewal: Kind | None = None,
     splits: bool = False,
     troubled: bool = False,
+    aimed: bool = False,
 ) -> Outcome:
     """Live through one seed, from a fresh loop to its end."""
     global_random.seed(seed)  # libraries draw from it
@@ -40,6 +41,7 @@ def simulate(
                 mixed=mixed,
                 splits=splits,
                 troubled=troubled,
+                aimed=aimed,
                 renewal=renewal,
             )
             return loop.run_until_complete(_bounded(world, after))

@@ -39,6 +39,10 @@ class Source(Protocol):
         """Let some ranges end, and others go on with their keys."""
         ...
 
+    def end(self, range_id: RangeId, tell: Callable[[str], None]) -> None:
+        """Split this range, if it is open."""
+        ...
+
     def place(self, position: Continuation) -> int:
         """Return a number that grows along a range."""
         ...
@@ -103,6 +107,11 @@ class MemorySource:
             tell("a new era")
             self._feed.begin_era(random.choice([1, 3, 6]))
 
+    def end(self, range_id: RangeId, tell: Callable[[str], None]) -> None:
+        if range_id in {x.id for x in self.open_ranges()}:
+            tell(f"split {range_id}")
+            self._feed.split(range_id)
+
     def place(self, position: Continuation) -> int:
         return int(position)
 
@@ -157,6 +166,11 @@ class CosmosSource:
             chosen = random.choice(physical).id
             tell(f"split {chosen}")
             self._store.split(chosen)
+
+    def end(self, range_id: RangeId, tell: Callable[[str], None]) -> None:
+        if range_id in {x.id for x in self.open_ranges()}:
+            tell(f"split {range_id}")
+            self._store.split(range_id)
 
     def place(self, position: Continuation) -> int:
         lsn = lsn_of(position)

@@ -25,6 +25,7 @@ from changefeed.leases.sqlite.schema import LEASES, MEMBERS
 from changefeed.leases.stores import OwnershipStore
 from changefeed.leases.tables import TableLeases
 
+from .probes import Probe
 from .stores import Surroundings
 
 T = TypeVar("T")
@@ -186,9 +187,12 @@ class _SimulatedFile(_FileAtOnce):
         if weather.break_off and chance() < weather.break_off:
             self._break_off()
         changes = self.connection.total_changes
+        breaks = self.connection.error is not None
         try:
             answer = work()
         finally:
+            broke = breaks and self.connection.error is None
+            self._around.checker.hit(Probe.TRANSACTION_BROKEN, where=broke)
             self.connection.error = None
             if self.connection.total_changes != changes:
                 self._stores.tell_changes(self._process_id)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, cast
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import Checkpoint, Lease
+from changefeed.leases.lease import Checkpoint, Lease, Member
 from changefeed.leases.memory import (
     MemoryCheckpoints,
     MemoryLeases,
@@ -18,8 +18,9 @@ from changefeed.leases.memory import (
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.stores import CheckpointStore, OwnershipStore
 
-from .checkers import Checker
 from .network import LATENCY, Link, Replicas, Server, Way, Weather
+from .probes import Probe
+from .scout import Scout
 
 StoreKind = Literal["memory", "sqlite", "cosmos"]
 _WRITES = ("create", "replace", "acquire", "checkpoint", "write")
@@ -35,7 +36,7 @@ class Surroundings:
 
     weather: Weather
     random: Random
-    checker: Checker
+    checker: Scout
     created: Callable[[str, FeedRange], None]
     is_down: Callable[[str], bool]
     called: Callable[[str, str], None]
@@ -56,6 +57,7 @@ class Surroundings:
             lags=partial(self.lags, process_id),
             comes_late=self.comes_late,
             on_stale=self.on_stale,
+            on_fate=partial(self.checker.met, process_id),
         )
         return kind(server, self.weather, self.random, way, **more)
 
@@ -146,6 +148,7 @@ class MemoryStores:
         lease = await self.records.read(lost.range_id)
         if lease is not None and not lease.ended:
             await cast("CheckpointStore", self._stores[1]).create(lost)
+            self._around.checker.hit(Probe.CHECKPOINT_LOST)
 
     def close(self) -> None:
         """Have nothing to close."""
@@ -160,7 +163,7 @@ class Witness:
     def __init__(
         self,
         store: Any,
-        checker: Checker,
+        checker: Scout,
         writer: str,
         created: Callable[[FeedRange], None],
         *,
@@ -178,6 +181,8 @@ class Witness:
         method = getattr(self._store, name)
         if name == "delete":
             return self._delete
+        if name == "remove_member":
+            return self._remove_member
         if name not in _WRITES:
             return method
 
@@ -194,6 +199,12 @@ class Witness:
             return answer
 
         return watched
+
+    async def _remove_member(self, member: Member) -> None:
+        await self._store.remove_member(member)
+        gone = member.name not in {x.name for x in await self._store.members()}
+        if gone and not self._writer.startswith(f"{member.name}/"):
+            self._checker.member_deleted(member.name)
 
     async def _delete(self, record: Any) -> None:
         if isinstance(record, Checkpoint):  # its lease has gone before

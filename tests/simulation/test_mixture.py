@@ -1,34 +1,80 @@
-"""The command that is printed for a seed lives through the same story, in any world."""
+"""The command: it lives through the same story as its line says, and judges what seeds hit."""
 
 import shlex
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from .__main__ import main
-from .mixture import MIXTURE, WorldKind
+from . import __main__ as command
+from .mixture import HOSTS, MIXTURE, AnyKind, BrokersKind, WorldKind
 from .outcome import Outcome
+from .probes import ALL_PROBES, Probes
 
 
-@pytest.mark.parametrize("kind", MIXTURE, ids=lambda x: x.flags)
+def outcome(seed: int, probes: Probes) -> Outcome:
+    return Outcome(
+        seed=seed, feed="", hours=0, events=0, deliveries=0, duplicates=0, probes=probes
+    )
+
+
+def run(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(command.main)
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.parametrize("kind", [*HOSTS[::3], BrokersKind()], ids=lambda x: x.flags)
 def test_the_flags_of_a_world_are_those_that_the_command_takes_for_it(
-    kind: WorldKind, monkeypatch: pytest.MonkeyPatch
+    kind: AnyKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lived = list[tuple[WorldKind, int]]()
+    lived = list[tuple[AnyKind, int]]()
 
-    def live(self: WorldKind, seed: int) -> Outcome:
+    def live(self: AnyKind, seed: int) -> Outcome:
         lived.append((self, seed))
-        return Outcome(
-            seed=seed, feed="", hours=0, events=0, deliveries=0, duplicates=0, stale_reads=0
-        )
+        return outcome(seed, Probes())
 
     monkeypatch.setattr(WorldKind, "live", live)
-    app = typer.Typer()
-    app.command()(main)
-    ended = CliRunner().invoke(app, ["--seed", "7", *shlex.split(kind.flags)])
+    monkeypatch.setattr(BrokersKind, "live", live)
+    ended = run("--seed", "7", *shlex.split(kind.flags))
     assert (ended.exit_code, lived) == (0, [(kind, 7)])
 
 
-def test_every_world_comes_twice_in_the_mixture() -> None:
-    assert (len(MIXTURE), sum(x.troubled for x in MIXTURE)) == (76, 38)
+@pytest.mark.parametrize(
+    ("left_out", "arguments", "code"),
+    [
+        (0, "--seeds 600", 0),
+        (1, "--seeds 600", 1),
+        (1, "--seeds 599", 0),
+        (1, "--seeds 600 --first 600", 0),
+        (1, "--seeds 600 --wild", 0),
+        (1, "--seeds 600 --seconds 0", 0),
+    ],
+)
+def test_only_the_pinned_seeds_must_hit_every_probe(
+    left_out: int, arguments: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hit = Probes(ALL_PROBES[left_out:])
+
+    def many(
+        chunks: Iterator[tuple[range, AnyKind]], _: int, in_time: Callable[[], bool]
+    ) -> tuple[list[Outcome], list[object]]:
+        lived = [outcome(x, hit) for seeds, _ in chunks if in_time() for x in seeds]
+        return lived, []
+
+    monkeypatch.setattr(command, "_many", many)
+    assert run(*arguments.split()).exit_code == code
+
+
+def test_worlds_come_with_troubles_and_without_and_brokers_in_between() -> None:
+    assert len(HOSTS) == 2 * sum(x.troubled for x in HOSTS) + sum(x.aimed for x in HOSTS)
+    assert MIXTURE.count(BrokersKind()) == len(HOSTS) // 10
+
+
+def test_two_days_have_no_seed_in_common() -> None:
+    day = date(2026, 11, 25)
+    first = command.seeds_of(day)
+    assert first == 328 * 100_000
+    assert command.seeds_of(day + timedelta(days=1)) == first + 100_000

@@ -12,9 +12,9 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import CheckpointMissing, ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 
-from .checkers import Checker
 from .cosmos_endpoint import CosmosStores
 from .network import Weather
+from .scout import Scout
 from .sources import CosmosSource
 from .sqlite_file import SqliteStores
 from .stores import MemoryStores, Stores, Surroundings
@@ -42,7 +42,7 @@ def around(weather: Weather, calls: list[tuple[str, str]]) -> Surroundings:
     return Surroundings(
         weather=weather,
         random=Random(1),
-        checker=Checker(CosmosSource(Random(1)), strict=True),
+        checker=Scout(CosmosSource(Random(1)), strict=True),
         created=lambda process, found: calls.append((process, f"new {found.id}")),
         is_down=lambda _: False,
         called=lambda process, name: calls.append((process, name)),

@@ -3,13 +3,12 @@
 import asyncio
 import contextvars
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from random import Random
 from typing import Any, cast
 
-from changefeed.feeds.feed import Feed, ReadsParts
+from changefeed.feeds.feed import Feed, RangeId, ReadsParts
 from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -22,7 +21,8 @@ from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
 from tests.support.fleet import settings
 
-from .checkers import Checker, Violation
+from .aims import Aims
+from .checkers import Violation
 from .clocks import Clock, right_time
 from .cosmos_endpoint import CosmosStores
 from .ending import Ending
@@ -35,8 +35,10 @@ from .network import FeedLink, Server, Weather
 from .observers import CheckedLetters, Moods, SimulatedObserver
 from .operators import Operators
 from .outcome import Outcome
+from .probes import Probe
 from .process import Process
 from .renewals import Kind, Renewals
+from .scout import Scout, State
 from .settings import choose_settings
 from .sources import CosmosSource, FeedKind, MemorySource, Source
 from .sqlite_file import SqliteStores
@@ -47,6 +49,11 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
     "memory": MemoryStores,
     "sqlite": SqliteStores,
     "cosmos": CosmosStores,
+}
+_ENDED_BY: Mapping[type[Exception], Probe] = {
+    NameTaken: Probe.NAME_TAKEN,
+    ObserverExhausted: Probe.WITHOUT_MEMORY,
+    StopIncomplete: Probe.STOP_CUT_SHORT,
 }
 _KEYS = 40
 _HOSTS, _MANY_HOSTS = 6, 24
@@ -59,7 +66,7 @@ class World:
     hosts of another kind, which share the leases in Cosmos DB as long as clocks are right;
     in those that have ``splits``, people split and merge ranges that the feed has not. Hosts
     do that by themselves in some of those whose feed reads parts, as the loads have it. What
-    ``troubled`` ones have beside their events is said of ``Troubles``.
+    ``troubled`` and ``aimed`` ones have beside that is said of ``Troubles`` and ``Aims``.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class World:
         renewal: Kind | None = None,
         splits: bool = False,
         troubled: bool = False,
+        aimed: bool = False,
     ) -> None:
         self.random = random = Random(seed)
         self.splits = splits
@@ -95,8 +103,10 @@ class World:
         )
         if mixed and isinstance(self.source, CosmosSource):
             self.source.merges = False  # a neighbour does not wait for a parent that lives on
-        self.checker = Checker(self.source, strict=not self.classic)
+        self.checker = Scout(self.source, strict=not self.classic)
         self.checker.now = lambda: self.loop.time()  # noqa: PLW0108 - no loop runs yet
+        self.checker.state_of = self._state_of
+        self.checker.living = lambda: self.processes
         self.weather = Weather()
         self.suspends = wild and Random(f"suspends {seed}").random() < 0.3
         self.asleep: dict[str, float] = defaultdict(float)
@@ -107,14 +117,14 @@ class World:
         self.story: list[str] = []
         self.calls: Counter[tuple[str, str]] = Counter()
         """How often each process has called what."""
-        self.stale_reads = 0
-        """How many reads were answered with what was so before."""
         self._written = 0
         self._violation: Violation | None = None
         self.down: set[str] = set()
         self.stopping: set[str] = set()
         self._faults = Faults(self)
         self.operators = Operators(self)
+        self._aims = Aims(self, aimed=aimed and not self.graceful)
+        self.checker.on_request = self._aims.asked
         self._around = self._surroundings()
         self.stores: Stores = _STORES[leases](self._around)
         self.neighbours = Neighbours(self)
@@ -138,7 +148,7 @@ class World:
             latency=troubles.latency,
             stale_reads=lambda: troubles.stale_reads,
             lags=troubles.lagging.__contains__,
-            comes_late=troubles.comes_late,
+            comes_late=lambda x: self._aims.comes_late(x) or troubles.comes_late(x),
             on_stale=self._was_stale,
         )
 
@@ -168,6 +178,10 @@ class World:
         return isinstance(self.stores, MemoryStores) and self.stores.checkpoints_are_apart
 
     @property
+    def may_lose_checkpoints(self) -> bool:
+        return self.wild and self._checkpoints_are_apart
+
+    @property
     def _may_forget_ownership(self) -> bool:
         """Parts of ranges are known from leases alone: nothing would go on with them."""
         parts = self.splits or self._parts["leases"].get("split_hot")
@@ -175,7 +189,7 @@ class World:
         return self._checkpoints_are_apart and no_parts
 
     def _letters_fail(self) -> bool:
-        return self.random.random() < self.weather.fail_before
+        return self.random.random() < max(self.weather.fail_before, self._aims.letters_fail)
 
     # telling
 
@@ -274,11 +288,46 @@ class World:
         self._limits.called(process_id)
 
     def _was_stale(self) -> None:
-        self.stale_reads += 1
+        self.checker.hit(Probe.STALE_READ)
+
+    def _state_of(self, process_id: str) -> State:
+        process = self.processes.get(process_id.partition("/")[0])
+        if process is not None and process.id != process_id:
+            return "gone"
+        if not self.loop.is_frozen(process_id):
+            return "running"
+        return "gone" if process is None else "frozen"
+
+    @property
+    def open_ranges(self) -> set[RangeId]:
+        return {x.id for x in self.source.open_ranges()}
 
     @property
     def loop(self) -> FreezingLoop:
         return cast("FreezingLoop", asyncio.get_running_loop())
+
+    async def start_beside(self, process: Process, seconds: float) -> None:
+        """Start another host under the same name, and kill it if it has not ended in time."""
+        self.starts[process.name] += 1
+        process_id = f"{process.name}/{self.starts[process.name]}"
+        self.tell(f"start {process_id} beside {process.id}")
+        context = contextvars.copy_context()
+        context.run(HOST.set, process_id)
+        host = context.run(self._make_host, process.name, process_id)
+        task = self.loop.create_task(host.run(), context=context)
+        await asyncio.wait([task], timeout=seconds)
+        if task.done():
+            self._note_end(task)
+            return
+        self.tell(f"kill {process_id}")
+        self.loop.freeze(process_id)
+        self.checker.died(process_id)
+
+    def freeze(self, process: Process) -> Coroutine[Any, Any, None]:
+        return self._faults.freeze_one(process)
+
+    def lose_checkpoint(self) -> Coroutine[Any, Any, None]:
+        return self._faults.lose_checkpoint()
 
     def kill(self, process: Process) -> None:
         if self.processes.get(process.name) is not process:
@@ -309,9 +358,14 @@ class World:
             raise Violation(f"{process.id} has stopped, and its name is on {left}")
 
     async def _end_of(self, process: Process) -> None:
-        with suppress(NameTaken, ObserverExhausted, StopIncomplete):
-            await asyncio.wait([process.task])
-            process.task.result()
+        await asyncio.wait([process.task])
+        self._note_end(process.task)
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        try:
+            task.result()
+        except (NameTaken, ObserverExhausted, StopIncomplete) as ended:
+            self.checker.hit(_ENDED_BY[type(ended)])
 
     # what happens
 
@@ -329,7 +383,10 @@ class World:
         return f"k{random.randrange(_KEYS)}"
 
     def somebody(self) -> Process | None:
-        return self.random.choice([*self.processes.values()]) if self.processes else None
+        return self.somebody_of(self.random)
+
+    def somebody_of(self, random: Random) -> Process | None:
+        return random.choice([*self.processes.values()]) if self.processes else None
 
     async def event(self) -> None:
         """Let one thing happen."""
@@ -362,7 +419,7 @@ class World:
         if self.wild:
             if self._may_forget_ownership:
                 rough += [faults.forget_ownership, faults.forget_ownership]
-            if self._checkpoints_are_apart:
+            if self.may_lose_checkpoints:
                 rough += [faults.lose_checkpoint]
             rough += [operators.release, operators.reset, operators.delete, operators.edit]
         await self.random.choice(gentle if self.graceful else gentle + rough)()
@@ -407,12 +464,12 @@ class World:
         loop = asyncio.get_running_loop()
         return Outcome(
             seed=self.seed,
-            feed=self.feed,
+            feed=f"over {self.feed}",
             hours=loop.time() / 3600,
             events=self.checker.events,
             deliveries=self.checker.deliveries,
             duplicates=self.checker.duplicates,
-            stale_reads=self.stale_reads,
+            probes=self.checker.probes,
             story=self.story,
         )
 
@@ -430,6 +487,7 @@ class World:
         writing = asyncio.create_task(self.write())
         watching = asyncio.create_task(self._limits.watch())
         events = {asyncio.create_task(self.troubles.run(self))}
+        aiming = asyncio.create_task(self._aims.run())
         for _ in range(self.random.randrange(3, 12)):
             await asyncio.sleep(self.random.choice([0.5, 3.0, 15.0, 40.0]))
             event = asyncio.create_task(cast("Any", self.event()))
@@ -440,6 +498,7 @@ class World:
             self.neighbours.raise_failures()
         for event in events:
             await event
+        await self._aims.end(aiming)
         writing.cancel()
         watching.cancel()
         self.raise_violation()

@@ -7,6 +7,7 @@ from changefeed.feeds.brokers.flush import Place, decode_header, header_bytes
 from changefeed.feeds.brokers.names import number_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
+from tests.simulation.probes import BrokerProbe
 
 from .checker import Violation
 
@@ -29,7 +30,6 @@ class Damage:
     """Flips bytes and restores them. Only what lies there may be said to be damaged."""
 
     def __init__(self, world: "World") -> None:
-        self.told_of = 0
         self._world = world
         self._until: dict[str, tuple[_Hit, float]] = {}
 
@@ -65,7 +65,7 @@ class Damage:
 
     def told(self, collection: str, partition: RangeId, error: RangeDamaged) -> None:
         """See that a partition that is said to be damaged is."""
-        self.told_of += 1
+        self._world.probes.hit(BrokerProbe.DAMAGE_SEEN)
         found = self._world.guard.newest.collection(collection).partitions
         of = next(x for x in found if x.id == partition)
         now = self._world.loop.time()

@@ -14,39 +14,61 @@ from changefeed.feeds.brokers.flush import FlushHeader, Place, Section, decode_h
 from changefeed.feeds.brokers.names import (
     CATALOGS,
     SEGMENTS,
+    WAL,
     compacted_prefix,
     number_of,
     row_prefix,
 )
 from changefeed.feeds.feed import RangeId
+from tests.simulation.probes import BrokerProbe as Probe
+from tests.simulation.probes import Probes
 
 from .checker import Violation
 from .store import Objects
 from .store_checks import check_follows
 
-_WAL = "wal/"
-
 
 class Guard:
-    """``skew`` is how far a broker's clock may be off, in seconds, to either side.
+    """``skew`` is how far a broker's clock may be off, in seconds, to either side; ``living``
+    are the names of the brokers that run.
 
     What it finds is kept in ``violation``: it looks from within the store.
     """
 
-    def __init__(self, objects: Objects, cluster: Cluster, skew: float) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        cluster: Cluster,
+        skew: float,
+        probes: Probes,
+        living: Callable[[], set[str]],
+    ) -> None:
         self.violation: Violation | None = None
         self.newest = first_catalog(cluster)
         self._objects = objects
         self._skew = skew
+        self._probes = probes
+        self._living = living
 
     def created(self, key: str, now: float) -> None:
         if key.startswith(CATALOGS):
             self._noting(lambda: self._take(key, now))
 
+    def exists(self, key: str, data: bytes) -> None:
+        hit = self._probes.hit
+        if key.startswith(CATALOGS):
+            hit(Probe.CATALOG_LOST)
+        elif key.startswith(WAL):
+            ours = self._objects.whole(key) == data
+            hit(Probe.WRITE_WITHOUT_ANSWER if ours else Probe.FENCED)
+
     def deleting(self, key: str) -> None:
-        if key.startswith(_WAL):
+        self._probes.hit(Probe.DAMAGED_AND_DELETED, where=key in self._objects.damaged)
+        if key.startswith(WAL):
+            self._probes.hit(Probe.ROW_DELETED)
             self._noting(lambda: self._check_deletion(key))
         elif key.startswith(SEGMENTS):
+            self._probes.hit(Probe.SEGMENT_DELETED)
             self._noting(lambda: self._check_segment(key))
 
     def _noting(self, look: Callable[[], None]) -> None:
@@ -63,8 +85,28 @@ class Guard:
         after = decode_catalog(self._objects.data[key], number, before.identity)
         self.newest = after
         check_follows(before, after)
+        self._probe(before, after)
         for collection in before.collections:
             self._check_cuts(collection, after.collection(collection.name), now)
+
+    def _probe(self, before: Catalog, after: Catalog) -> None:
+        hit, was, now = self._probes.hit, before.era, after.era
+        collections = {x.name: x for x in before.collections}
+        if now is not None:
+            new = any(x.name not in collections for x in after.collections)
+            hit(Probe.CREATED_IN_BETWEEN, where=new and now.state == "ending")
+        if was is not None and now is not None and was.number < now.number:
+            gone = {x.broker for x in was.rows} - {*self._living()}
+            hit(Probe.ENDED_BY_OTHERS, where=bool(gone))
+            closed = after.era_numbered(was.number)
+            hit(Probe.EMPTY_ROW, where=any(x.sealed_at == 1 for x in closed.rows))
+        for collection in after.collections:
+            old = collections.get(collection.name)
+            if old is not None:
+                hit(Probe.RESHAPED, where=old.cuts != collection.cuts)
+                homes = {x.id: x.home for x in old.partitions}
+                moved = any(homes.get(x.id, x.home) != x.home for x in collection.partitions)
+                hit(Probe.HOME_MOVED, where=moved)
 
     def _check_cuts(self, before: Collection, after: Collection, now: float) -> None:
         """Retention takes no more than it was asked for."""
@@ -72,6 +114,7 @@ class Guard:
         cut = {x.id: x.start for x in after.partitions if x.start > was.get(x.id, 0)}
         if not cut:
             return
+        self._probes.hit(Probe.CUT)
         seconds, most = after.retain_seconds, after.retain_bytes
         if seconds is None and most is None:
             raise Violation(f"{sorted(cut)} were cut, and are to be kept for ever")

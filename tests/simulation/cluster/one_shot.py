@@ -10,6 +10,7 @@ from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import RangeId
+from tests.simulation.probes import BrokerProbe
 
 from .checker import Sent
 from .process import BrokerProcess, Unreachable
@@ -74,6 +75,7 @@ class OneShot:
         except (Unreachable, FeedUnavailable, StoreUnavailable):
             self._note(sent, None)
         except FeedRefused:
+            self._world.probes.hit(BrokerProbe.BATCH_REFUSED)
             for x in sent:
                 checker.refused(x)
         else:
@@ -81,6 +83,8 @@ class OneShot:
 
     def _note(self, sent: list[Sent], answer: Answer | None) -> None:
         checker = self._world.checker
+        if answer is not None:
+            self._world.answered(answer, 1)
         for n, x in enumerate(sent):
             if isinstance(answer, Appended):
                 assert answer.first is not None

@@ -11,6 +11,7 @@ from changefeed.brokers.members import NameTaken
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.work import in_place
 from tests.simulation.loop import HOST
+from tests.simulation.probes import BrokerProbe as Probe
 
 from .store import Link
 
@@ -46,9 +47,11 @@ class BrokerProcess:
             try:
                 await self._run_core()
             except* NameTaken:
+                self._world.probes.hit(Probe.NAME_TAKEN)
                 self._world.tell(f"{self.id} finds its name taken")
                 self._over = True
             except* self._world.passing:
+                self._world.probes.hit(Probe.COULD_NOT_START)
                 self._world.tell(f"{self.id} could not start")
             self.core = None
             if not self._over:
@@ -58,7 +61,7 @@ class BrokerProcess:
     async def _run_core(self) -> None:
         world = self._world
         async with open_core(
-            Link(world.objects, world.weather, world.random, lambda: self.cut),
+            Link(world.objects, world.weather, world.random, lambda: self.cut, world.probes),
             self.name,
             address=self.id,
             settings=world.settings,
@@ -80,6 +83,7 @@ class BrokerProcess:
         with contextlib.suppress(*self._world.passing):
             await leave(core)
             self._world.tell(f"{self.id} has left")
+            self._world.left(self)
             self._over = True
 
     async def ask(self, call: Callable[[BrokerCore], Awaitable[T]], patience: float) -> T:
@@ -104,6 +108,10 @@ class BrokerProcess:
 
     def kill(self) -> None:
         """SIGKILL: nothing of it runs any more; what it has asked of the store may happen."""
+        if self.core is not None:
+            status, hit = self.core.status(), self._world.probes.hit
+            hit(Probe.MASTER_KILLED, where=status.master)
+            hit(Probe.KILLED_WITH_RECORDS, where=status.buffered > 0)
         self.alive = False
         self._over = True
         self._world.loop.freeze(self.id)

@@ -18,6 +18,7 @@ from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import RangeId
+from tests.simulation.probes import BrokerProbe
 
 from .checker import Sent
 from .process import Unreachable
@@ -95,6 +96,7 @@ class SimProducer:
         topology = self._topology
         if topology is None or topology.catalog < self._least:
             self._topology = None
+            self._world.probes.hit(BrokerProbe.OLD_TOPOLOGY, where=topology is not None)
             return
         now = {x.range.id: x for x in topology.partitions}
         least = self._least
@@ -189,6 +191,7 @@ class SimProducer:
         lane = self._lanes.get(target)
         if lane is None:
             return False
+        self._world.answered(answer, lane.first)
         acknowledged = self._world.checker.acknowledged
         if isinstance(answer, Appended):
             for n, sent in enumerate(lane.done(piece.sequence + len(piece.records) - 1)):

@@ -15,6 +15,7 @@ from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
 from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
+from tests.simulation.probes import BrokerProbe
 
 from .checker import Violation
 from .process import Unreachable
@@ -173,5 +174,6 @@ class SimReader:
             start = await self._source.after_loss(error, after)
         except _PASSING:
             return
+        self._world.probes.hit(BrokerProbe.LOSS_LEARNED)
         self._world.checker.lost(self.id, self.collection, partition, after + 1, start)
         self._after[partition] = start

@@ -68,6 +68,10 @@ class RealProducer:
     def _wall_ns(self) -> int:
         return self._world.wall_us() * 1000
 
+    @property
+    def has_open(self) -> bool:
+        return bool(self._open)
+
     def die(self) -> None:
         """End without waiting, as a process that is killed: what it had is of unknown fate."""
         self._died = self.stopping = True

@@ -9,10 +9,13 @@ import contextvars
 from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 
 from changefeed.feeds.brokers.stores.store import Listed, StoreUnavailable
+from tests.simulation.probes import BrokerProbe as Probe
+from tests.simulation.probes import Probes
 
 T = TypeVar("T")
 
@@ -40,6 +43,10 @@ class Watching(Protocol):
 
     def created(self, key: str, now: float) -> None: ...
 
+    def exists(self, key: str, data: bytes) -> None:
+        """Note that an object was to be created, and that there is one."""
+        ...
+
     def deleting(self, key: str) -> None: ...
 
 
@@ -61,6 +68,8 @@ class Objects:
 
     def create(self, key: str, data: bytes, now: float) -> bool:
         if key in self.data:
+            if self.watching is not None:
+                self.watching.exists(key, data)
             return False
         self.put(key, data, now)
         if self.watching is not None:
@@ -125,11 +134,13 @@ class Link:
         weather: Weather,
         random: Random,
         is_cut: Callable[[], bool] = lambda: False,
+        probes: Probes | None = None,
     ) -> None:
         self._objects = objects
         self._weather = weather
         self._random = random
         self._is_cut = is_cut
+        self._probes = Probes() if probes is None else probes
 
     async def create(self, key: str, data: bytes) -> bool:
         self._objects.asked.setdefault(key, _now())
@@ -148,9 +159,14 @@ class Link:
 
     async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
         lag = self._random.uniform(0, self._weather.list_late)
-        return await self._call(
-            lambda: self._objects.listed(prefix, after, _now() - lag), "list " + prefix
-        )
+
+        def act() -> Sequence[Listed]:
+            shown = self._objects.listed(prefix, after, _now() - lag)
+            there = len(self._objects.listed(prefix, after, _now())) if lag else len(shown)
+            self._probes.hit(Probe.LISTED_LATE, where=len(shown) < there)
+            return shown
+
+        return await self._call(act, "list " + prefix)
 
     async def delete(self, keys: Sequence[str]) -> None:
         def act() -> None:
@@ -163,24 +179,33 @@ class Link:
         """Do something in the store: apart from the process, which may be frozen or gone."""
         weather, chance = self._weather, self._random.random()
         if self._is_cut():
+            self._probes.hit(Probe.CUT_OFF)
             await asyncio.sleep(1)
             raise StoreUnavailable(f"{what}: cut off")
         delay = self._random.uniform(0.001, 0.02)
         if self._random.random() < weather.slow:
             delay += self._random.choice([0.3, 2.0, 8.0])
         if chance < weather.fail_before or (writes and weather.full):
+            self._probes.hit(Probe.NO_ROOM, where=writes and weather.full)
             await asyncio.sleep(delay)
             raise StoreUnavailable(f"{what}: not done")
         chance -= weather.fail_before
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if chance < weather.late:
-            self._later(self._random.choice([0.5, 3.0, 15.0, LATEST]), act, done)
+            later = partial(self._late, act, what)
+            self._later(self._random.choice([0.5, 3.0, 15.0, LATEST]), later, done)
             await asyncio.sleep(delay)
             raise StoreUnavailable(f"{what}: it may come later")
         self._later(delay, act, done)
         result = await done
         if chance - weather.late < weather.fail_after or self._is_cut():
             raise StoreUnavailable(f"{what}: the answer was lost")
+        return result
+
+    def _late(self, act: Callable[[], T], what: str) -> T:
+        result, creates = act(), what.startswith("create ")
+        self._probes.hit(Probe.WRITE_CAME_LATE, where=creates and bool(result))
+        self._probes.hit(Probe.LATE_AND_FENCED, where=creates and not result)
         return result
 
     def _later(self, delay: float, act: Callable[[], T], done: "asyncio.Future[T]") -> None:

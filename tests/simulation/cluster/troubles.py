@@ -65,6 +65,7 @@ class Troubles:
         await asyncio.sleep(seconds)
         if process.alive:
             world.tell(f"thaw {process.id}")
+            world.woke(process)
             world.loop.thaw(process.id)
 
     async def cut(self) -> None:
@@ -110,7 +111,7 @@ class Troubles:
 
     async def leave(self) -> None:
         staying = [x for x in self._world.living() if not x.leaving]
-        if len(staying) > 1 or (staying and self._random.random() < 0.2):
+        if len(staying) > 1 or (staying and self._random.random() < 0.5):
             process = self._random.choice(staying)
             self._world.tell(f"{process.id} is asked to leave")
             process.leaving = True

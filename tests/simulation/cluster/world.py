@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from random import Random
 from unittest.mock import patch
 
@@ -13,9 +12,12 @@ from changefeed.brokers.homes import with_homes_planned
 from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers.catalog_index import CatalogIndex
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.names import SEGMENTS
+from changefeed.feeds.brokers.protocol import Answer, Appended, Reason
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from tests.simulation.loop import FreezingLoop
+from tests.simulation.outcome import Outcome
+from tests.simulation.probes import BrokerProbe as Probe
+from tests.simulation.probes import Probes
 
 from .checker import Checker, Violation
 from .damage import Damage
@@ -30,21 +32,14 @@ from .store_checks import Stored, stored_in
 from .times import check_times
 from .troubles import Troubles
 
+_REASONS: Mapping[Reason, Probe] = {
+    "gap": Probe.GAP,
+    "moving": Probe.MOVING,
+    "elsewhere": Probe.ELSEWHERE,
+    "busy": Probe.BUSY,
+}
 _TROUBLES = 60.0
 _PATIENCE = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of a seed. ``seconds`` are virtual."""
-
-    story: tuple[str, ...]
-    records: int
-    eras: int
-    catalogs: int
-    objects: int
-    segments: int
-    seconds: float
 
 
 class World:
@@ -54,11 +49,13 @@ class World:
     """What a broker that starts may fail with, and is started again after."""
 
     def __init__(self, seed: int, loop: FreezingLoop) -> None:
+        self.seed = seed
         self.random = Random(seed)
         self.loop = loop
         self.objects = Objects()
         self.weather = Weather()
         self.checker = Checker()
+        self.probes = Probes()
         self.damage = Damage(self)
         self.guard: Guard
         self.skew = self.random.choice([0.0, 3.0, 100.0, 8_000.0])
@@ -71,7 +68,7 @@ class World:
             linger=self.random.choice([0.005, 0.1]),
             flush_bytes=self.random.choice([200, 4096]),
             in_flight=self.random.choice([1, 2, 4, 8]),
-            buffer_bytes=self.random.choice([2_000, 1_000_000]),
+            buffer_bytes=self.random.choice([150, 1_000_000]),
             cache_bytes=self.random.choice([1, 10_000, 10_000_000]),
             heartbeat=1.0,
             expiration=self.random.choice([4.0, 10.0]),
@@ -115,6 +112,33 @@ class World:
     def living(self) -> list[BrokerProcess]:
         return [x for x in self.processes if x.alive]
 
+    def _names(self) -> set[str]:
+        return {x.name for x in self.living() if not self.loop.is_frozen(x.id)}
+
+    def left(self, process: BrokerProcess) -> None:
+        self.probes.hit(Probe.LEFT)
+        self.probes.hit(Probe.LAST_LEFT, where=self.living() == [process])
+
+    def woke(self, process: BrokerProcess) -> None:
+        """A process that was frozen goes on."""
+        cores = [x.core for x in self.living() if x.core is not None]
+        masters = sum(x.status().master for x in cores)
+        self.probes.hit(Probe.TWO_MASTERS, where=masters > 1)
+        era = self.guard.newest.era
+        if process.core is not None and era is not None:
+            behind = 0 < process.core.status().era < era.number
+            self.probes.hit(Probe.WOKE_IN_OLD_ERA, where=behind)
+
+    def answered(self, answer: Answer, first: int) -> None:
+        """A batch was answered. Before that, its records from ``first`` on were unknown."""
+        if isinstance(answer, Appended):
+            self.probes.hit(Probe.SENT_AGAIN, where=answer.duplicate)
+        elif answer.reason == "moved" and answer.reached is not None:
+            stored = answer.reached >= first
+            self.probes.hit(Probe.MOVED_STORED if stored else Probe.MOVED_NOT_STORED)
+        elif answer.reason in _REASONS:
+            self.probes.hit(_REASONS[answer.reason])
+
     def any_process(self) -> BrokerProcess | None:
         ready = [x for x in self.living() if x.core is not None]
         return self.random.choice(ready) if ready else None
@@ -138,7 +162,9 @@ class World:
         link = Link(self.objects, Weather(), self.random)
         catalogs = CatalogStore(link, await open_cluster(link))
         if self.objects.watching is None:
-            self.guard = Guard(self.objects, await open_cluster(link), self.skew)
+            self.guard = Guard(
+                self.objects, await open_cluster(link), self.skew, self.probes, self._names
+            )
             self.objects.watching = self.guard
         await catalogs.load()
         return catalogs
@@ -191,6 +217,7 @@ class World:
         if found:
             one = self.random.choice(found)
             self.tell("a producer dies")
+            self.probes.hit(Probe.PRODUCER_DIED, where=one.has_open)
             one.die()
             self._produce(RealProducer(self, one.collection, self._next_producer()))
 
@@ -263,16 +290,20 @@ class World:
         await asyncio.gather(*self._tasks)
         if self.guard.violation is not None:
             raise self.guard.violation
-        stored, newest = self._looked_through(), self.guard.newest
+        stored = self._looked_through()
+        unknown = self.checker.fates_unknown
+        self.probes.hit(Probe.UNKNOWN_STORED, where=bool(unknown & stored.places.keys()))
+        self.probes.hit(Probe.UNKNOWN_NOT_STORED, where=bool(unknown - stored.places.keys()))
         await check_times(self.any_broker(), stored, self.random)
         return Outcome(
-            story=tuple(self.story),
-            records=len(self.checker.stored),
-            eras=len(newest.eras),
-            catalogs=newest.number,
-            objects=len(self.objects.keys),
-            segments=sum(x.startswith(SEGMENTS) for x in self.objects.keys),
-            seconds=self.loop.time(),
+            seed=self.seed,
+            feed="of brokers",
+            hours=self.loop.time() / 3600,
+            events=len(self.objects.asked),
+            deliveries=len(self.checker.stored),
+            duplicates=0,
+            probes=self.probes,
+            story=self.story,
         )
 
     async def close(self) -> None:

@@ -1,5 +1,7 @@
 """What commands make of their flags before they do anything."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from changefeed.cli.collections import _BYTES, _SECONDS, _quantity
@@ -20,31 +22,27 @@ BY_LAG = LeaseView(sort=Sort.LAG)
 
 
 @pytest.mark.parametrize(
-    ("view", "flags", "said"),
+    ("view", "flags", "taken"),
     [
-        (ALL, "prometheus json", "--prometheus goes with neither"),
-        (ALL, "prometheus watch", "--prometheus goes with neither"),
-        (BY_LAG, "prometheus", "--sort and --filter are for tables"),
-        (BY_LAG, "json", "--sort and --filter are for tables"),
-        (LeaseView(pattern="a*"), "json", "--sort and --filter are for tables"),
-        (BY_RATE, "", "rates take two looks"),
+        (ALL, "", True),
+        (ALL, "prometheus", True),
+        (ALL, "json watch", True),
+        (ALL, "prometheus json", False),
+        (ALL, "prometheus watch", False),
+        (BY_LAG, "", True),
+        (BY_LAG, "prometheus", False),
+        (BY_LAG, "json", False),
+        (LeaseView(pattern="a*"), "json", False),
+        (BY_RATE, "watch", True),
+        (BY_RATE, "", False),  # a rate takes two looks
     ],
 )
 def test_flags_of_status_that_contradict_each_other_are_refused(
-    view: LeaseView, flags: str, said: str
+    view: LeaseView, flags: str, *, taken: bool
 ) -> None:
     given = {x: x in flags.split() for x in ("json", "prometheus", "watch")}
-    with pytest.raises(StatusRefused, match=said):
+    with nullcontext() if taken else pytest.raises(StatusRefused):
         _refuse_contradictions(view, **given)
-
-
-@pytest.mark.parametrize(
-    ("view", "flags"),
-    [(ALL, "prometheus"), (ALL, "json watch"), (BY_LAG, ""), (BY_RATE, "watch"), (ALL, "")],
-)
-def test_flags_of_status_that_go_together_are_taken(view: LeaseView, flags: str) -> None:
-    given = {x: x in flags.split() for x in ("json", "prometheus", "watch")}
-    _refuse_contradictions(view, **given)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +62,7 @@ def test_a_quantity_is_a_number_and_a_unit(
 
 @pytest.mark.parametrize("text", ["", "0d", "5", "7w", "-1d", "1.5d", "9" * 16 + "d"])
 def test_what_is_no_time_to_keep_records_for_is_refused_with_the_forms(text: str) -> None:
-    with pytest.raises(UserError, match=r"write it as one of 7s, 7m, 7h, 7d$"):
+    with pytest.raises(UserError, match="7d"):
         _quantity(text, _SECONDS, "--for")
 
 
@@ -85,8 +83,8 @@ def test_letters_of_another_observer_are_left_with_what_replays_them() -> None:
     own, other = letter(2, observer="me"), letter(3, observer="you")
     assert own_and_others([own, other], "me") == ([own], [other])
     (said,) = left_to_others([other, other])
-    assert said.startswith("2 letters of observer you, left: for that one, or for any other")
-    assert said.endswith("with changefeed dead-letters replay --all --of=you")
+    assert "2 letters of observer you" in said
+    assert "--of=you" in said
 
 
 @pytest.mark.parametrize(
@@ -103,7 +101,7 @@ def test_letters_are_named_or_all_meant_and_not_both(
 def test_ranges_to_reset_are_named_or_all_meant_and_not_both(
     *, names: list[str], all_: bool
 ) -> None:
-    with pytest.raises(UserError, match="name the ranges to reset, or all of them with --all"):
+    with pytest.raises(UserError, match="--all"):
         _check(names, "now", all_=all_)
 
 
@@ -111,5 +109,5 @@ def test_a_continuation_is_a_position_of_one_range_that_is_named() -> None:
     check_position(["r0"], "12/34")
     check_position([], "now")
     for names in ([], ["r0", "r1"]):
-        with pytest.raises(UserError, match="which is a position in one range: name that one"):
+        with pytest.raises(UserError, match="12/34"):
             check_position(names, "12/34")

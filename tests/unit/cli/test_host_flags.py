@@ -1,6 +1,10 @@
-"""Flags, environment and file become settings, or messages in the user's own words."""
+"""Flags, environment and file become settings, or an error that names what is wrong, and where.
+
+What such an error says is in ``tests/messages``.
+"""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,33 +20,43 @@ from changefeed.host.settings import Settings
 from changefeed.runtime.errors import UserError
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "c.toml"
+
+
+def in_file(file: Path, toml: str) -> HostFlags:
+    file.write_text(toml)
+    return HostFlags(config=file)
+
+
 def mistake_of(choices: HostFlags) -> str:
     with pytest.raises(UserError) as caught:
         choices.settings()
     return str(caught.value)
 
 
+def test_without_anything_said_settings_are_the_defaults() -> None:
+    assert HostFlags().settings().model_dump() == Settings().model_dump()
+
+
 def test_a_flag_goes_before_the_environment_and_that_before_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text("[leases]\nexpiration = 31\nrenew_interval = 9\nbalance_interval = 4\n")
+    given = in_file(
+        file, "[leases]\nexpiration = 31\nrenew_interval = 9\nbalance_interval = 4\n"
+    )
     monkeypatch.setenv("CHANGEFEED_LEASES__EXPIRATION", "32")
     monkeypatch.setenv("CHANGEFEED_LEASES__RENEW_INTERVAL", "8")
-
-    leases = HostFlags(config=file, sets=["leases.expiration=33"]).settings().leases
-
+    leases = replace(given, sets=["leases.expiration=33"]).settings().leases
     assert (leases.expiration, leases.renew_interval, leases.balance_interval) == (33, 8, 4)
 
 
 def test_options_are_what_json_makes_of_them_or_else_text_and_join_those_of_the_file(
-    tmp_path: Path,
+    file: Path,
 ) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text('[observer.options]\npath = "a"\nother = 1\n')
-
-    choices = HostFlags(config=file, options=["path=out/{range}=x", "fsync=true", "every=2.5"])
-
+    given = in_file(file, '[observer.options]\npath = "a"\nother = 1\n')
+    choices = replace(given, options=["path=out/{range}=x", "fsync=true", "every=2.5"])
     assert choices.settings().observer.options == {
         "path": "out/{range}=x",
         "other": 1,
@@ -51,21 +65,31 @@ def test_options_are_what_json_makes_of_them_or_else_text_and_join_those_of_the_
     }
 
 
-def test_null_takes_a_limit_away_that_the_file_has_set(tmp_path: Path) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text("[observer.retry]\nattempts = 3\n")
-    assert HostFlags(config=file).settings().observer.retry.attempts == 3
-    choices = HostFlags(config=file, sets=["observer.retry.attempts=null"])
-    assert choices.settings().observer.retry.attempts is None
+def test_null_takes_a_limit_away_that_the_file_has_set(file: Path) -> None:
+    given = in_file(file, "[observer.retry]\nattempts = 3\n")
+    assert given.settings().observer.retry.attempts == 3
+    unlimited = replace(given, sets=["observer.retry.attempts=null"])
+    assert unlimited.settings().observer.retry.attempts is None
 
 
-def test_leases_on_the_command_line_go_before_two_stores_in_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text('[leases]\nownership = "sqlite:a"\ncheckpoints = "sqlite:b"\n')
-
-    leases = HostFlags(config=file, leases="sqlite:c").settings().leases
-
+def test_leases_on_the_command_line_go_before_two_stores_in_the_file(file: Path) -> None:
+    given = in_file(file, '[leases]\nownership = "sqlite:a"\ncheckpoints = "sqlite:b"\n')
+    leases = replace(given, leases="sqlite:c").settings().leases
     assert (leases.container, leases.ownership, leases.checkpoints) == ("sqlite:c", None, None)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["leases.expiration=50", "leases={}"],
+        ["leases={}", "leases.expiration=50"],
+        ["leases.expiration=40", 'leases={"expiration": 50}'],
+        ['leases={"expiration": 40}', "leases.expiration=50"],
+        ['leases={"expiration": 50}', 'leases={"renew_interval": 9}'],
+    ],
+)
+def test_a_section_that_is_set_later_takes_nothing_away(sets: list[str]) -> None:
+    assert HostFlags(sets=sets).settings().leases.expiration == 50
 
 
 def test_a_command_line_makes_the_flags_that_it_is_made_of_but_a_child_has_its_own_name() -> (
@@ -102,38 +126,87 @@ def parsed(arguments: list[str]) -> HostFlags:
     return given[0]
 
 
-def test_a_wrong_value_is_named_with_where_it_comes_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text("[feed]\npage_size = 0\n")
-    monkeypatch.setenv("CHANGEFEED_WEB__PORT", "eighty")
+COMMAND_LINE = "the command line"
+PORT = "CHANGEFEED_WEB__PORT"
 
-    assert mistake_of(HostFlags(config=file, sets=["leases.expiration=-5"])).splitlines() == [
-        "wrong settings",
-        f"  feed.page_size (from {file}): should be greater than or equal to 1; it is 0",
-        "  leases.expiration (from the command line): should be greater than 0; it is '-5'",
+
+@pytest.mark.parametrize(
+    ("toml", "environ", "sets", "name", "source"),
+    [
+        ("", {}, ["leases.expiration=-5"], "leases.expiration", COMMAND_LINE),
+        ("", {}, ["leases.expiraton=5"], "leases.expiraton", COMMAND_LINE),
+        ("", {}, ["web=x", "web.port=1"], "web.port", None),
+        ("", {}, ["leases.renew_interval=20"], "renew_interval", None),
+        ("", {}, ["expiration"], "--set expiration", None),
+        ("", {}, ["=5"], "--set =5", None),
+        ("", {PORT: "eighty"}, [], "web.port", PORT),
         (
-            "  web.port (from CHANGEFEED_WEB__PORT): should be a valid integer, "
-            "unable to parse string as an integer; it is 'eighty'"
+            "[backends.b]\nx = 1",
+            {"CHANGEFEED_BACKENDS__A": "5"},
+            [],
+            "backends.a",
+            "{variable}",
         ),
-    ]
+        (
+            "[leases]\nexpiration = 31",
+            {"CHANGEFEED_LEASES__RENEW__INTERVAL": "5"},
+            [],
+            "leases.renew",
+            "{variable}",
+        ),
+        (
+            "",
+            {"CHANGEFEED_LEASES": '{"expiration": null}'},
+            [],
+            "leases.expiration",
+            "{variable}",
+        ),
+        ("[feed]\npage_size = 0", {}, [], "feed.page_size", "{file}"),
+        ("[leases]\nexpiration = [1]", {}, [], "leases.expiration", "{file}"),
+        ("[leases]\nexpiration = 2026-01-31", {}, [], "leases.expiration", "{file}"),
+        ("[leases]\nexpiration = true", {}, [], "leases.expiration", "{file}"),
+        ("[feed]\npage_size = true", {}, [], "feed.page_size", "{file}"),
+        ("[feed]\nmax_poll_interval = false", {}, [], "feed.max_poll_interval", "{file}"),
+        ("leases = 5", {}, [], "leases", "{file}"),
+    ],
+)
+def test_a_wrong_value_is_named_with_where_it_comes_from(  # noqa: PLR0917 - a table
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    toml: str,
+    environ: Mapping[str, str],
+    sets: list[str],
+    name: str,
+    source: str | None,
+) -> None:
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    said = mistake_of(replace(in_file(file, toml), sets=sets))
+    if source is not None:
+        source = source.format(file=file, variable=next(iter(environ), None))
+        name = f"{name} (from {source}): "
+    assert name in said
+    assert len(said.splitlines()) <= 2, "nothing else is wrong"
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "9" * 30, "[" * 50_000])
+@pytest.mark.parametrize("name", ["feed.page_size", "observer.max_unacknowledged"])
+def test_a_number_that_is_too_large_is_refused_and_not_repeated(name: str, value: str) -> None:
+    text = mistake_of(HostFlags(sets=[f"{name}={value}"]))
+    assert f"{name} (from {COMMAND_LINE}): " in text
+    assert len(text) < 300
 
 
 @pytest.mark.parametrize(
     "start",
     ["2026-01-01T00:00:00", "2026", "20260131", "1767225600", "-1", "1e9", "yesterday", ""],
 )
-def test_a_start_that_is_no_time_with_a_zone_is_refused_with_what_is_allowed(
-    start: str,
+def test_a_start_that_is_no_time_with_a_zone_is_refused(
+    start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert mistake_of(HostFlags(start=start)).splitlines()[1:] == [
-        (
-            "  feed.start (from the command line): should be beginning, now, or a time with "
-            "its zone, as 2026-01-31T12:00Z or 2026-01-31T13:00+01:00; it is "
-            f"{start!r}"
-        ),
-    ]
+    assert f"feed.start (from {COMMAND_LINE}): " in mistake_of(HostFlags(start=start))
+    monkeypatch.setenv("CHANGEFEED_FEED__START", start)
+    assert "feed.start (from CHANGEFEED_FEED__START): " in mistake_of(HostFlags())
 
 
 @pytest.mark.parametrize(
@@ -143,41 +216,36 @@ def test_a_start_that_is_no_time_with_a_zone_is_refused_with_what_is_allowed(
         ("'2026-01-31T13:00+01:00'", datetime(2026, 1, 31, 12, tzinfo=UTC)),
         ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
         ("2026", None),
-        ("20260131", None),
         ("2026-01-31T12:00:00", None),
         ("2026-01-31", None),
     ],
 )
 def test_a_start_in_the_file_is_text_or_a_time_of_toml(
-    tmp_path: Path, written: str, start: object
+    file: Path, written: str, start: object
 ) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text(f"[feed]\nstart = {written}\n")
-    flags = HostFlags(config=file)
+    flags = in_file(file, f"[feed]\nstart = {written}\n")
     if start is None:
         assert "feed.start" in mistake_of(flags)
     else:
         assert flags.settings().feed.start_at == start
 
 
-def test_a_year_in_the_environment_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHANGEFEED_FEED__START", "2026")
-    assert "feed.start (from CHANGEFEED_FEED__START): should be" in mistake_of(HostFlags())
-
-
-def test_an_unknown_setting_is_refused_with_the_nearest_one() -> None:
-    assert mistake_of(HostFlags(sets=["leases.expiraton=5"])).splitlines()[1:] == [
-        (
-            "  leases.expiraton (from the command line): there is no such setting; did "
-            "you mean leases.expiration?"
-        ),
-    ]
-
-
-def test_times_that_do_not_fit_together_are_explained() -> None:
-    assert "leases: renew_interval (20 s) is too long: two renewals" in mistake_of(
-        HostFlags(sets=["leases.renew_interval=20"])
-    )
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CHANGEFEED_WEB__PIPELINES", "http://x:1"),
+        ("CHANGEFEED_OBSERVER__OPTIONS", "{"),
+        ("changefeed_observer", "{"),
+        ("CHANGEFEED_LEASES", "{expiration"),
+        ("CHANGEFEED_LEASES", "[" * 50_000),
+    ],
+)
+def test_a_variable_that_must_be_json_and_is_not_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("CHANGEFEED_FEED__ADDRESS", "eventlog:x")  # which is no JSON, too
+    assert mistake_of(HostFlags()).startswith(f"{variable} in the environment must be JSON")
 
 
 def test_an_unknown_section_in_the_environment_is_refused_and_foreign_variables_are_not(
@@ -187,154 +255,7 @@ def test_an_unknown_section_in_the_environment_is_refused_and_foreign_variables_
     monkeypatch.setenv("CHANGEFEED_PIPELINE__DIRECTORY", "tables")  # of the pipeline beside
     assert HostFlags().settings().web.port == 0
     monkeypatch.setenv("CHANGEFEED_LEASE__EXPIRATION", "5")
-    assert mistake_of(HostFlags()).startswith(
-        "the environment has CHANGEFEED_LEASE__EXPIRATION, but there is no section 'lease' "
-        "of settings: there are backends, cosmos, feed, host, leases,"
-    )
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "form"),
-    [
-        ("CHANGEFEED_WEB__PIPELINES", "http://x:1", 'A list is written as ["a", "b"]'),
-        ("CHANGEFEED_OBSERVER__OPTIONS", "{", 'A table is written as {"a": 1}'),
-        ("changefeed_observer", "{", "as in CHANGEFEED_LOG__LEVEL=debug"),
-    ],
-)
-def test_a_variable_that_must_be_json_and_is_not_is_named(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, form: str
-) -> None:
-    monkeypatch.setenv(variable, value)
-    monkeypatch.setenv("CHANGEFEED_FEED__ADDRESS", "eventlog:x")  # which is no JSON, too
-    text = mistake_of(HostFlags())
-    assert text.startswith(f"{variable} in the environment must be JSON, and is not: ")
-    assert text.endswith(form)
-
-
-@pytest.mark.parametrize(
-    ("variable", "name"),
-    [
-        ("CHANGEFEED_LEASES__RENEW__INTERVAL", "leases.renew"),
-        ("CHANGEFEED_BACKENDS__A", "backends.a"),
-    ],
-)
-def test_a_variable_is_named_where_there_is_a_file_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, name: str
-) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text("[leases]\nexpiration = 31\n[backends.b]\nx = 1\n")
-    monkeypatch.setenv(variable, "5")
-    assert f"{name} (from {variable}): " in mistake_of(HostFlags(config=file))
-
-
-def test_a_file_may_begin_with_the_mark_of_its_encoding(tmp_path: Path) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text("[leases]\nexpiration = 31\n", "utf-8-sig")
-    assert HostFlags(config=file).settings().leases.expiration == 31
-
-
-def test_a_whole_section_in_the_environment_must_be_json(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CHANGEFEED_LEASES", "{expiration")
-    assert "Set single values, as in CHANGEFEED_LOG__LEVEL=debug" in mistake_of(HostFlags())
-
-
-@pytest.mark.parametrize(
-    ("made", "says"),
-    [
-        (None, "there is no file"),
-        (b"[leases\n", "is no TOML: "),
-        (b"\xff\xfe", "cannot be read: "),
-    ],
-)
-def test_a_file_that_is_no_settings_is_named(
-    tmp_path: Path, made: bytes | None, says: str
-) -> None:
-    file = tmp_path / "c.toml"
-    if made is not None:
-        file.write_bytes(made)
-    text = mistake_of(HostFlags(config=file))
-    assert str(file) in text
-    assert says in text
-
-
-@pytest.mark.parametrize(
-    "text", [f"a = {'9' * 5000}", f"a = {'[' * 5000}", "a" * 10 + ".a" * 5000]
-)
-def test_a_file_that_no_parser_takes_is_no_toml(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text(text)
-    assert f"{file} is no TOML: " in mistake_of(HostFlags(config=file))
-
-
-@pytest.mark.parametrize("value", ["9" * 5000, "9" * 30, "[" * 50_000])
-@pytest.mark.parametrize("name", ["feed.page_size", "observer.max_unacknowledged"])
-def test_a_number_that_is_too_large_is_refused(name: str, value: str) -> None:
-    text = mistake_of(HostFlags(sets=[f"{name}={value}"]))
-    assert f"{name} (from the command line): should be " in text
-    assert len(text) < 300
-
-
-def test_a_section_in_the_environment_that_is_too_deep_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CHANGEFEED_LEASES", "[" * 50_000)
-    assert "CHANGEFEED_LOG__LEVEL=debug" in mistake_of(HostFlags())
-
-
-@pytest.mark.parametrize(
-    ("toml", "line"),
-    [
-        (
-            "[leases]\nexpiration = [1]\n",
-            "leases.expiration ({}): should be a valid number; it is a list",
-        ),
-        (
-            "[cosmos]\nkey = {a = 's3cret'}\n",
-            "cosmos.key ({}): should be a valid string",
-        ),
-        (
-            "[leases]\nexpiration = 2026-01-31\n",
-            "leases.expiration ({}): should be a valid number; it is 2026-01-31",
-        ),
-        (
-            "[leases]\nexpiration = true\n",
-            "leases.expiration ({}): should be a number; it is True",
-        ),
-        (
-            "[feed]\npage_size = true\n",
-            "feed.page_size ({}): should be a number; it is True",
-        ),
-        (
-            "[feed]\nmax_poll_interval = false\n",
-            "feed.max_poll_interval ({}): should be a number; it is False",
-        ),
-        (
-            "leases = 5\n",
-            (
-                "leases ({}): should be a section with settings of its own, as in [leases]; "
-                "it is 5"
-            ),
-        ),
-    ],
-)
-def test_a_value_of_a_wrong_type_is_named_with_where_it_comes_from(
-    tmp_path: Path, toml: str, line: str
-) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text(toml)
-    (found,) = mistake_of(HostFlags(config=file)).splitlines()[1:]
-    assert found == f"  {line.format(f'from {file}')}"
-
-
-def test_a_whole_section_of_a_wrong_type_names_its_variable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CHANGEFEED_LEASES", '{"expiration": null}')
-    assert mistake_of(HostFlags()).splitlines()[1:] == [
-        "  leases.expiration (from CHANGEFEED_LEASES): should be a valid number; it is null"
-    ]
+    assert "CHANGEFEED_LEASE__EXPIRATION" in mistake_of(HostFlags())
 
 
 @pytest.mark.parametrize(
@@ -355,7 +276,8 @@ def test_a_variable_with_single_underscores_is_not_ignored_in_silence(
     monkeypatch.setenv("CHANGEFEED_WEB__BIND", "::1")
     HostFlags().settings()
     (said,) = caplog.messages
-    assert said.startswith(f"{variable} in the environment is no setting: write it as {meant},")
+    assert variable in said
+    assert meant in said
 
 
 @pytest.mark.parametrize(
@@ -380,42 +302,24 @@ def test_variables_that_kubernetes_makes_are_no_settings(
     assert caplog.messages == []
 
 
-def test_a_directory_is_no_file_of_settings(tmp_path: Path) -> None:
-    assert "cannot be read" in mistake_of(HostFlags(config=tmp_path))
-
-
-@pytest.mark.parametrize("text", ["expiration", "=5"])
-def test_a_setting_without_a_value_is_refused_with_the_form(text: str) -> None:
-    assert mistake_of(HostFlags(sets=[text])) == f"--set {text}: write it as section.key=value"
+def test_a_file_may_begin_with_the_mark_of_its_encoding(file: Path) -> None:
+    file.write_text("[leases]\nexpiration = 31\n", "utf-8-sig")
+    assert HostFlags(config=file).settings().leases.expiration == 31
 
 
 @pytest.mark.parametrize(
-    "sets",
+    "made",
     [
-        ["leases.expiration=50", "leases={}"],
-        ["leases={}", "leases.expiration=50"],
-        ["leases.expiration=40", 'leases={"expiration": 50}'],
-        ['leases={"expiration": 40}', "leases.expiration=50"],
-        ['leases={"expiration": 50}', 'leases={"renew_interval": 9}'],
+        *(None, b"[leases\n", b"\xff\xfe", b"a = " + b"9" * 5000),
+        *(b"a = " + b"[" * 5000, b"a" * 10 + b".a" * 5000),
     ],
+    ids=["none", "no TOML", "no text", "a huge number", "a deep list", "a deep name"],
 )
-def test_a_section_that_is_set_later_takes_nothing_away(sets: list[str]) -> None:
-    assert HostFlags(sets=sets).settings().leases.expiration == 50
-
-
-def test_a_value_within_a_value_is_refused() -> None:
-    assert "is set within a value" in mistake_of(HostFlags(sets=["web=x", "web.port=1"]))
-
-
-def test_without_anything_said_settings_are_the_defaults() -> None:
-    assert HostFlags().settings().model_dump() == Settings().model_dump()
-
-
-def test_to_create_the_lease_container_is_a_flag_that_children_get_as_well() -> None:
-    choices = HostFlags(create_leases=True)
-    assert choices.settings().leases.create_container
-    assert list(choices.arguments_of_child()) == ["--create-lease-container"]
-    assert not HostFlags().settings().leases.create_container
+def test_a_file_that_is_no_settings_is_named(file: Path, made: bytes | None) -> None:
+    if made is not None:
+        file.write_bytes(made)
+    assert str(file) in mistake_of(HostFlags(config=file))
+    assert str(file.parent) in mistake_of(HostFlags(config=file.parent))
 
 
 def test_secrets_of_cosmos_are_taken_from_the_environment_and_shown_nowhere(
@@ -426,6 +330,10 @@ def test_secrets_of_cosmos_are_taken_from_the_environment_and_shown_nowhere(
     settings = HostFlags().settings()
     assert settings.cosmos.access == CosmosAccess(key="c2VjcmV0")
     assert "c2VjcmV0" not in repr(settings) + str(settings) + settings.model_dump_json()
+    monkeypatch.setenv("CHANGEFEED_COSMOS__KEY_FILE", "/run/secrets/key")
+    said = mistake_of(HostFlags())
+    assert "key_file" in said
+    assert "c2VjcmV0" not in said
 
 
 def test_secrets_are_read_from_files_as_they_are_mounted(
@@ -438,37 +346,6 @@ def test_secrets_are_read_from_files_as_they_are_mounted(
     assert CosmosAccess.of(os.environ) == CosmosAccess(key="c2VjcmV0")
     file.write_text("cm90YXRlZA==\n")
     assert HostFlags().settings().cosmos.access.key == "cm90YXRlZA=="
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "line"),
-    [
-        ("WEB__TOKEN", "hunter2", "web.token ({}): should have at least 16 characters"),
-        ("COSMOS", '"hunter2"', "cosmos ({}): should be a section with settings of its own,"),
-        ("WEB", '["hunter2"]', "web ({}): should be a section with settings of its own,"),
-        ("BACKENDS__REDIS", "hunter2", "backends.redis ({}): should be a valid dictionary"),
-        ("BACKENDS", '{"redis": "hunter2"}', "backends.redis ({}): should be a valid dict"),
-        ("COSMOS", '{"key": "hunter2"', "{} in the environment must be JSON, and is not: "),
-    ],
-)
-def test_a_secret_that_is_wrong_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, line: str
-) -> None:
-    name = f"CHANGEFEED_{variable}"
-    monkeypatch.setenv(name, value)
-    text = mistake_of(HostFlags())
-    assert line.format(name if line.startswith("{}") else f"from {name}") in text
-    assert "hunter2" not in text
-
-
-@pytest.mark.parametrize(
-    "toml", ["[web]\ntoken = 1234567", "cosmos = 1234567", "[cosmos]\nkey = [1234567]"]
-)
-def test_a_secret_in_a_file_is_not_shown_either(tmp_path: Path, toml: str) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text(toml)
-    assert "1234567" not in mistake_of(HostFlags(config=file))
-    assert "1234567" not in mistake_of(HostFlags(sets=["web.token=1234567"]))
 
 
 @pytest.mark.parametrize("text", [None, "", " \n"])
@@ -486,9 +363,29 @@ def test_a_secrets_file_without_a_secret_is_named(
         CosmosAccess.of(os.environ)
 
 
-def test_a_secret_and_a_file_for_it_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHANGEFEED_COSMOS__KEY", "c2VjcmV0")
-    monkeypatch.setenv("CHANGEFEED_COSMOS__KEY_FILE", "/run/secrets/key")
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("WEB__TOKEN", "hunter2"),
+        ("COSMOS", '"hunter2"'),
+        ("WEB", '["hunter2"]'),
+        ("BACKENDS__REDIS", "hunter2"),
+        ("BACKENDS", '{"redis": "hunter2"}'),
+        ("COSMOS", '{"key": "hunter2"'),
+    ],
+)
+def test_a_secret_that_is_wrong_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(f"CHANGEFEED_{variable}", value)
     text = mistake_of(HostFlags())
-    assert "set key or key_file, not both" in text
-    assert "c2VjcmV0" not in text
+    assert f"CHANGEFEED_{variable}" in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    "toml", ["[web]\ntoken = 1234567", "cosmos = 1234567", "[cosmos]\nkey = [1234567]"]
+)
+def test_a_secret_in_a_file_is_not_shown_either(file: Path, toml: str) -> None:
+    assert "1234567" not in mistake_of(in_file(file, toml))
+    assert "1234567" not in mistake_of(HostFlags(sets=["web.token=1234567"]))

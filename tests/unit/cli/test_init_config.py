@@ -31,19 +31,12 @@ def test_every_default_in_it_is_what_it_says_it_is(tmp_path: Path) -> None:
     assert load_settings(file, {}).model_dump() == Settings().model_dump()
 
 
-def test_every_section_and_setting_stands_in_it() -> None:
-    text = TEXT
+def test_every_section_and_setting_stands_in_it_below_its_description() -> None:
     for section in sections(Settings):
-        assert f"\n[{'.'.join(section.path)}]\n" in text
+        assert f"\n[{'.'.join(section.path)}]\n" in TEXT
         for entry in section.entries:
-            assert f"\n#{entry.name} =" in text
-
-
-def test_the_description_of_a_setting_is_above_it() -> None:
-    assert (
-        "# A host that shows no sign of life for this long loses its leases.\n"
-        "#expiration = 30.0\n"
-    ) in TEXT
+            assert f"\n#{entry.name} =" in TEXT
+    assert re.search(r"\n# A host that shows no sign of life .*\n#expiration = 30.0\n", TEXT)
 
 
 @pytest.mark.parametrize(("more", "code"), [([], 2), (["--force"], 0)])
@@ -59,4 +52,5 @@ def test_a_file_that_is_there_is_overwritten_by_force_only(
 def test_force_is_no_advice_for_what_is_no_file(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["init-config", str(tmp_path)])
     assert found.exit_code == 2
-    assert f"changefeed: {tmp_path} is there, and is no file\n" in found.stderr
+    assert str(tmp_path) in found.stderr
+    assert "--force" not in found.stderr

@@ -1,49 +1,88 @@
+"""Addresses of leases: what opens them, what is printed of them, and when two are one place."""
+
 from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.addresses import open_container, open_stores
+from changefeed.leases.addresses import (
+    lease_place,
+    open_container,
+    open_stores,
+    without_secrets,
+)
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.lease import Lease
+from tests.support import make
 
-pytestmark = pytest.mark.real_time
-
-NEW = Lease(range=FeedRange(id=RangeId("r0")), continuation=Continuation("c0"))
+DATABASE = "postgresql://h/db"
 
 
-async def test_a_file_is_opened_by_its_address(tmp_path: Path) -> None:
-    async with open_container(f"sqlite:{tmp_path / 'leases.db'}") as leases:
-        await leases.create(NEW)
-    async with open_container(f"sqlite:{tmp_path / 'leases.db'}") as leases:
-        assert [x.range_id for x in await leases.list()] == ["r0"]
-
-
+@pytest.mark.real_time
 async def test_two_stores_make_one_container(tmp_path: Path) -> None:
     ownership = f"sqlite:{tmp_path / 'ownership.db'}"
     checkpoints = f"sqlite:{tmp_path / 'checkpoints.db'}"
     async with open_stores(ownership, checkpoints) as leases:
-        lease = await leases.create(NEW)
+        lease = await leases.create(make.lease(at="c0"))
         assert await leases.read(lease.range_id) == lease
     async with open_container(checkpoints) as other:
         assert list(await other.list()) == []  # ownership went to the other file
 
 
-@pytest.mark.parametrize(
-    ("address", "advice"),
-    [
-        ("memory:", "seen by one process only.*use sqlite:PATH, or make MemoryLeases"),
-        ("nats://host", "'nats://host' is no address of leases; there are: sqlite:"),
-        ("leases.db", "'leases.db' is no address of leases"),
-        ("sqlite:", "does not say where: sqlite:PATH"),
-        ("", "is no address"),
-    ],
-)
-async def test_an_address_that_cannot_be_one_is_refused_with_advice(
-    address: str, advice: str
-) -> None:
-    with pytest.raises(ContainerRefused, match=advice):
+@pytest.mark.parametrize("address", ["memory:", "nats://host", "leases.db", "sqlite:", ""])
+async def test_an_address_that_cannot_be_one_is_refused(address: str) -> None:
+    with pytest.raises(ContainerRefused):
         open_container(address)
-    with pytest.raises(ContainerRefused, match=advice):
+    with pytest.raises(ContainerRefused):
         async with open_stores(address, address):
             pass
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://u:s:e@cret@h/db?fleet=f", "postgresql://u:…@h/db?fleet=f"),
+        ("redis://:p@h:1/0 with blob://a/c", "redis://:…@h:1/0 with blob://a/c"),
+        ("postgresql://h/db?password=p&fleet=f", "postgresql://h/db?password=…&fleet=f"),
+        ("sqlite:data/leases.db", "sqlite:data/leases.db"),
+    ],
+)
+def test_a_printed_address_has_no_password(address: str, shown: str) -> None:
+    assert without_secrets(address) == shown
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("postgresql://u:s:e@cret@h:5432/db?fleet=f", "postgresql://h:5432/db?fleet=f"),
+        (
+            "postgresql://h/db?sslmode=verify-full&schema=s&fleet=f",
+            f"{DATABASE}?fleet=f&schema=s",
+        ),
+        ("postgresql:///db?host=/run/a&user=u&password=p", "postgresql:///db?host=%2Frun%2Fa"),
+        ("redis://:p@h:1/0?fleet=f&ssl_ca_certs=ca.pem", "redis://h:1/0?fleet=f"),
+        ("redis://h:1/0", "redis://h:1/0"),
+        ("cosmos://h/d/c?prefix=p%2B&mode=all-versions", "cosmos://h/d/c?prefix=p%2B"),
+        ("cosmos:///d/c?processor=p&feed=d/f", "cosmos:///d/c?feed=d%2Ff&processor=p"),
+        ("blob://account/container/prefix", "blob://account/container/prefix"),
+        ("sqlite:/data/leases.db?password=x", "sqlite:/data/leases.db?password=…"),
+    ],
+)
+def test_a_place_has_no_user_and_no_option_that_does_not_say_where(
+    address: str, place: str
+) -> None:
+    assert lease_place(address) == place
+
+
+def test_a_file_is_one_place_by_whatever_path_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("data")
+    monkeypatch.chdir(tmp_path)
+    named = ("data/leases.db", "./link/leases.db", f"{tmp_path}/data/../data/leases.db")
+    assert {lease_place(f"sqlite:{x}") for x in named} == {f"sqlite:{tmp_path}/data/leases.db"}
+
+
+def test_links_in_a_circle_are_a_place_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "here").symlink_to("there")
+    (tmp_path / "there").symlink_to("here")
+    assert lease_place(f"sqlite:{tmp_path}/here").startswith("sqlite:/")

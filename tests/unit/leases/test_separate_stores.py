@@ -177,27 +177,6 @@ async def test_an_acquisition_cut_short_is_finished_by_acquiring_again(
         await stores.leases.checkpoint(replace(zombie.advanced_to(at(2)), version=won.version))
 
 
-async def test_a_checkpoint_that_was_delayed_past_the_claim_is_refused(
-    stores: Stores,
-) -> None:
-    zombie = await stores.owned_by_a()
-    go = asyncio.Event()
-
-    async def delayed(_: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        await go.wait()
-        return await call()
-
-    late = asyncio.ensure_future(
-        stores.with_checkpoints_through(delayed).checkpoint(zombie.advanced_to(at(9)))
-    )
-    (listed,) = await stores.leases.list()
-    won = await stores.leases.acquire(listed.taken_by(B, START))
-    go.set()
-    with pytest.raises(LeaseConflict):
-        await late
-    assert await stores.whole() == won
-
-
 async def test_the_old_owners_last_checkpoint_is_claimed_if_it_comes_in_between(
     stores: Stores,
 ) -> None:
@@ -249,16 +228,6 @@ async def test_a_winner_who_is_overtaken_before_his_claim_is_told(stores: Stores
         await stores.with_checkpoints_through(overtaken).acquire(listed.taken_by(B, START))
     assert third is not None
     assert (await stores.leases.checkpoint(third.advanced_to(at(1)))).epoch == 3
-
-
-async def test_an_old_continuation_that_is_carried_along_is_not_written_by_acquiring(
-    stores: Stores,
-) -> None:
-    owned = await stores.owned_by_a()
-    copy = await stores.whole()
-    await stores.leases.checkpoint(owned.advanced_to(at(1)))  # ownership has not moved
-    won = await stores.leases.acquire(copy.taken_by(B, START))
-    assert won.continuation == at(1)
 
 
 async def test_balancing_touches_no_checkpoint(stores: Stores) -> None:

@@ -7,18 +7,18 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.addresses import leases_exist
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
 from changefeed.runtime import open_database
+from tests.support import make
 from tests.support.disks import small_disk_at
 from tests.support.handles import out_of_handles
 
@@ -27,16 +27,12 @@ pytestmark = pytest.mark.real_time
 A = HostName("host a")
 A1 = Incarnation("1")
 R0 = RangeId("r0")
-NEW = Lease(range=FeedRange(id=R0), continuation=Continuation("c0"))
+NEW = make.lease(at="c0")
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "leases.db"
-
-
-def fresh(count: int) -> list[Lease]:
-    return [replace(NEW, range=FeedRange(id=RangeId(f"r{n}"))) for n in range(count)]
 
 
 def rows(path: Path, statement: str) -> list[tuple[object, ...]]:
@@ -57,22 +53,6 @@ async def test_a_person_can_read_the_leases(path: Path) -> None:
     assert found == [("r0", "host a", 1, "c1")]
 
 
-async def test_a_write_that_is_refused_leaves_the_file_free_for_the_next(path: Path) -> None:
-    async with SqliteLeases(path) as leases, SqliteLeases(path, busy_timeout=0.2) as others:
-        stale = await leases.create(NEW)
-        taken = await leases.acquire(stale.taken_by(A, A1))
-        with pytest.raises(LeaseConflict):
-            await leases.replace(stale.renewed())
-        renewed = await others.replace(taken.without_continuation().renewed())
-        assert (await leases.replace(renewed.renewed())).renewals == 3
-
-
-async def test_a_listing_does_not_even_read_the_continuations(path: Path) -> None:
-    async with SqliteLeases(path) as leases:
-        await leases.create(NEW)
-        assert [x.continuation for x in await leases._leases.all()] == [None]
-
-
 async def test_both_stores_may_be_in_one_file(path: Path) -> None:
     async with SqliteOwnership(path) as ownership, SqliteCheckpoints(path) as checkpoints:
         leases = SeparateStores(ownership, checkpoints)
@@ -81,14 +61,6 @@ async def test_both_stores_may_be_in_one_file(path: Path) -> None:
         assert rows(path, "select range_id, owner, epoch from ownership") == [("r0", A, 1)]
         found = rows(path, "select range_id, continuation, epoch from checkpoints")
         assert found == [("r0", "c0", 1)]
-
-
-async def test_everything_is_there_after_it_was_closed(path: Path) -> None:
-    async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-    async with SqliteLeases(path) as leases:
-        assert await leases.read(R0) == lease
-    assert rows(path, "pragma journal_mode") == [("wal",)]
 
 
 async def test_many_may_open_a_new_file_at_once(path: Path) -> None:
@@ -105,27 +77,10 @@ async def test_a_write_that_waits_too_long_is_unavailable_and_not_done(path: Pat
         lease = await leases.create(NEW)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("begin immediate")
-            with pytest.raises(ContainerUnavailable, match="did not finish its write in time"):
+            with pytest.raises(ContainerUnavailable, match="in time"):
                 await leases.acquire(lease.taken_by(A, A1))
             assert await leases.read(R0) == lease  # readers do not wait for writers
         assert (await leases.acquire(lease.taken_by(A, A1))).owner == A
-
-
-async def test_a_cancelled_write_leaves_the_connection_clean(path: Path) -> None:
-    async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-        for turns in range(12):
-            lease = (await leases.read(R0)) or lease
-            write = asyncio.ensure_future(leases.replace(lease.renewed()))
-            for _ in range(turns):
-                await asyncio.sleep(0.0002)
-            write.cancel()
-            await asyncio.wait([write])
-            found = await leases.read(R0)
-            assert found is not None
-            assert found.renewals - lease.renewals in {0, 1}
-            async with SqliteLeases(path, busy_timeout=0.5) as other:
-                assert (await other.replace(found.renewed())).renewals == found.renewals + 1
 
 
 async def test_a_refused_write_is_rolled_back(path: Path) -> None:
@@ -137,16 +92,6 @@ async def test_a_refused_write_is_rolled_back(path: Path) -> None:
         found = await other.read(R0)
         assert found is not None
         await other.replace(found.renewed())  # nobody holds a transaction open
-
-
-async def test_a_full_disk_is_unavailable_with_advice(path: Path) -> None:
-    async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-        await leases._file.select("pragma max_page_count = 1")
-        large = lease.advanced_to(Continuation("x" * 100_000))
-        with pytest.raises(ContainerUnavailable, match="full; make room on the disk"):
-            await leases.replace(large)
-        assert await leases.read(R0) == lease
 
 
 @pytest.fixture
@@ -170,7 +115,7 @@ async def test_leases_on_a_disk_that_was_full_recover_once_there_is_a_little_roo
     await asyncio.to_thread(ballast.write_bytes, bytes(80_000))
     async with SqliteLeases(small_disk / "leases.db") as leases:
         await leases.create(NEW)
-        with pytest.raises(ContainerUnavailable, match="make room on the disk"):
+        with pytest.raises(ContainerUnavailable, match="full"):
             await write_400_times(leases)
         await asyncio.to_thread(ballast.unlink)
         await write_400_times(leases)
@@ -219,13 +164,18 @@ async def test_an_error_of_the_disk_is_unavailable(path: Path, code: int) -> Non
         assert (await leases.replace(lease.renewed())).renewals == 1
 
 
-async def test_a_file_that_was_deleted_is_refused_by_hosts_that_use_it(path: Path) -> None:
+@pytest.mark.parametrize("end", ["", "-wal", "-shm"])
+async def test_a_file_that_was_deleted_is_refused_by_hosts_that_use_it(
+    path: Path, end: str
+) -> None:
     async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-        await asyncio.to_thread(path.unlink)
-        with pytest.raises(ContainerRefused, match="was deleted while hosts run"):
+        async with SqliteLeases(path) as others:
+            lease = await others.create(NEW)
+        lease = await leases.replace(lease.renewed())  # others may come and go
+        await asyncio.to_thread(path.with_name(f"leases.db{end}").unlink)
+        with pytest.raises(ContainerRefused, match=f"leases.db{end} was deleted"):
             await leases.replace(lease.renewed())
-        with pytest.raises(ContainerRefused, match="two fleets"):
+        with pytest.raises(ContainerRefused):
             await leases.list()
 
 
@@ -237,24 +187,9 @@ async def test_a_file_that_was_replaced_is_refused_by_hosts_that_use_the_old_one
         await asyncio.to_thread(path.rename, path.with_suffix(".old"))
         async with SqliteLeases(path) as others:
             await others.create(NEW)
-            with pytest.raises(ContainerRefused, match="Stop all hosts"):
+            with pytest.raises(ContainerRefused, match="replaced"):
                 await leases.replace(lease.renewed())
             assert [x.renewals for x in await others.list()] == [0]
-
-
-@pytest.mark.parametrize("end", ["-wal", "-shm"])
-async def test_a_log_of_writes_that_was_deleted_is_refused_by_hosts_that_use_it(
-    path: Path, end: str
-) -> None:
-    async with SqliteLeases(path) as leases:
-        async with SqliteLeases(path) as others:
-            lease = await others.create(NEW)
-        lease = await leases.replace(lease.renewed())  # others may come and go
-        await asyncio.to_thread(path.with_name(f"leases.db{end}").unlink)
-        with pytest.raises(ContainerRefused, match=f"leases.db{end} was deleted while hosts"):
-            await leases.replace(lease.renewed())
-        with pytest.raises(ContainerRefused, match="two fleets"):
-            await leases.list()
 
 
 @pytest.fixture
@@ -263,23 +198,21 @@ def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("looks_each_time")
-@pytest.mark.parametrize("calls", [0, 30], ids=["at once", "after some writes"])
 async def test_a_file_that_is_overwritten_in_its_place_ends_the_hosts_that_use_it(
-    path: Path, calls: int
+    path: Path,
 ) -> None:
     other = path.with_suffix(".other")
     async with SqliteLeases(other) as others:
-        for lease in fresh(200):
-            await others.create(lease)
+        for n in range(200):
+            await others.create(make.lease(f"r{n}", at="c0"))
     async with SqliteLeases(path) as leases, SqliteLeases(path) as a_second_host:
         lease = await leases.create(NEW)
-        for _ in range(calls):
+        for _ in range(30):
             lease = await leases.replace(lease.renewed())
         await asyncio.to_thread(shutil.copyfile, other, path)
-        with pytest.raises(ContainerRefused, match="was overwritten while hosts run"):
-            await leases.replace(lease.renewed())
-        with pytest.raises(ContainerRefused, match="-wal and -shm"):
-            await a_second_host.list()
+        for call in (leases.replace(lease.renewed()), a_second_host.list()):
+            with pytest.raises(ContainerRefused, match="was overwritten"):
+                await call
 
 
 @pytest.mark.usefixtures("looks_each_time")
@@ -293,15 +226,15 @@ async def test_an_older_copy_put_over_a_file_ends_the_hosts_that_use_it(path: Pa
         change(path, "pragma wal_checkpoint(truncate)")
         lease = await leases.replace(lease.renewed())
         await asyncio.to_thread(shutil.copyfile, backup, path)
-        with pytest.raises(ContainerRefused, match="was overwritten while hosts run"):
+        with pytest.raises(ContainerRefused, match="was overwritten"):
             await leases.replace(lease.renewed())
 
 
 @pytest.mark.usefixtures("looks_each_time")
 async def test_a_file_that_is_compacted_or_copied_from_is_the_same_file(path: Path) -> None:
     async with SqliteLeases(path) as leases, SqliteLeases(path) as others:
-        for lease in fresh(300):
-            await leases.delete(await leases.create(lease))
+        for n in range(300):
+            await leases.delete(await leases.create(make.lease(f"r{n}", at="c0")))
         lease = await leases.create(NEW)
         await asyncio.to_thread(change, path, "vacuum")
         await asyncio.to_thread(change, path, "pragma wal_checkpoint(truncate)")
@@ -343,7 +276,7 @@ async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(
         raise LeaseConflict(NEW, "it was told to")
 
     async with SqliteLeases(path) as leases:
-        made = [await leases.create(x) for x in fresh(50)]
+        made = [await leases.create(make.lease(f"r{n}", at="c0")) for n in range(50)]
         await leases._file._run(lambda connection: connection.set_trace_callback(said.append))
         answers = await asyncio.gather(
             *(leases.replace(x.renewed()) for x in made[:25]),
@@ -379,7 +312,7 @@ async def test_changes_are_written_though_every_task_is_cancelled(path: Path) ->
         await asyncio.wait([lost])
         assert lost.cancelled()
         async with asyncio.timeout(5):
-            await leases.create(fresh(2)[1])
+            await leases.create(make.lease("r1", at="c0"))
         assert await leases.read(NEW.range_id) is not None
 
 
@@ -387,7 +320,9 @@ async def test_who_gave_up_waiting_leaves_those_that_share_its_transaction_their
     path: Path,
 ) -> None:
     async with SqliteLeases(path) as leases:
-        first, gave_up, shares = [asyncio.ensure_future(leases.create(x)) for x in fresh(3)]
+        first, gave_up, shares = [
+            asyncio.ensure_future(leases.create(make.lease(f"r{n}", at="c0"))) for n in range(3)
+        ]
         await asyncio.sleep(0)  # the first is being written, the others are the next
         gave_up.cancel()
         async with asyncio.timeout(5):
@@ -397,83 +332,61 @@ async def test_who_gave_up_waiting_leaves_those_that_share_its_transaction_their
         assert {x.range_id for x in await leases.list()} == {"r0", "r1", "r2"}
 
 
-async def test_a_transaction_that_fails_is_not_in_the_way_of_the_next(path: Path) -> None:
-    async with SqliteLeases(path) as leases:
-        lease = await leases.create(NEW)
-        with pytest.raises(ContainerRefused, match="no such table"):
-            await leases._file.change(lambda opened: opened.execute("delete from nowhere"))
-        assert (await leases.replace(lease.renewed())).renewals == 1
-
-
 async def test_what_is_asked_for_before_closing_is_done(path: Path) -> None:
     async with SqliteLeases(path) as leases:
         lease = await leases.create(NEW)
-        writes = [asyncio.ensure_future(leases.create(x)) for x in fresh(9)[1:]]
+        writes = [
+            asyncio.ensure_future(leases.create(make.lease(f"r{n}", at="c0")))
+            for n in range(1, 9)
+        ]
         await asyncio.sleep(0)
     written = [lease, *[await x for x in writes]]
     async with SqliteLeases(path) as leases:
         assert [await leases.read(x.range_id) for x in written] == written
+    assert rows(path, "pragma journal_mode") == [("wal",)]
 
 
-async def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ContainerRefused, match=r"there is no directory .*; make it first"):
-        async with SqliteLeases(tmp_path / "nowhere" / "leases.db"):
-            pass
-
-
-@pytest.fixture
-def no_database(path: Path) -> Path:
-    path.write_text("these are not the leases you are looking for\n" * 100)
-    return path
-
-
-async def test_what_is_no_database_is_refused(no_database: Path) -> None:
-    with pytest.raises(ContainerRefused, match="not a database; it is no SQLite file"):
-        async with SqliteLeases(no_database):
+@pytest.mark.parametrize(
+    "make_it",
+    [
+        lambda path: path.write_text("these are not the leases you are looking for\n" * 100),
+        Path.mkdir,
+        os.mkfifo,
+    ],
+    ids=["text", "directory", "pipe"],
+)
+async def test_what_is_no_database_is_refused(
+    path: Path, make_it: Callable[[Path], None]
+) -> None:
+    make_it(path)
+    with pytest.raises(ContainerRefused, match=str(path)):
+        async with SqliteLeases(path):
             pass
 
 
 async def test_the_database_of_another_program_is_refused(path: Path) -> None:
     change(path, "create table customers (name text)")
-    with pytest.raises(ContainerRefused, match="belongs to another program"):
+    with pytest.raises(ContainerRefused, match="another program"):
         async with SqliteLeases(path):
             pass
     assert rows(path, "select name from sqlite_master") == [("customers",)]
 
 
-@pytest.mark.parametrize(
-    ("schema", "advice"), [(1, "keep the leases in another file"), (3, "upgrade")]
-)
-async def test_another_schema_is_refused_with_advice(
-    path: Path, schema: int, advice: str
-) -> None:
+@pytest.mark.parametrize("schema", [1, 3])
+async def test_another_schema_is_refused(path: Path, schema: int) -> None:
     async with SqliteLeases(path) as leases:
         await leases.create(NEW)
     change(path, f"pragma user_version = {schema}")
     before = rows(path, "select * from sqlite_master join leases")
-    with pytest.raises(ContainerRefused, match=rf"schema {schema}, .* 2 only: {advice}"):
+    with pytest.raises(ContainerRefused, match=f"schema {schema}"):
         async with SqliteLeases(path):
             pass
     assert rows(path, "select * from sqlite_master join leases") == before
 
 
-async def test_a_container_that_is_not_open_says_so(path: Path) -> None:
-    leases = SqliteLeases(path)
-    with pytest.raises(ContainerRefused, match="is not open: use it within `async with`"):
-        await leases.list()
-
-
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-async def test_what_is_no_file_is_refused_as_that(
-    path: Path, make: Callable[[Path], None]
-) -> None:
-    make(path)
-    with pytest.raises(ContainerRefused) as refused:
-        async with SqliteLeases(path):
-            pass
-    assert str(refused.value) == f"{path} is no file: give the leases one of their own"
-
-
-async def test_a_path_that_no_file_can_have_is_refused() -> None:
+async def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ContainerRefused, match=r"x: File name too long$"):
         await leases_exist(f"sqlite:{'x' * 5000}")
+    with pytest.raises(ContainerRefused, match="nowhere"):
+        async with SqliteLeases(tmp_path / "nowhere" / "leases.db"):
+            pass

@@ -8,32 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import (
-    Checkpoint,
-    HostName,
-    Incarnation,
-    Lease,
-    Member,
-    Version,
-    WriteId,
-)
+from changefeed.leases.lease import HostName, Lease, Version
 from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwnership
-from changefeed.leases.sqlite.file import rows
 from changefeed.leases.sqlite.schema import CHECKPOINTS, LEASES, MEMBERS, OWNERSHIP, Kind
+from tests.support import make
 
 R0, R1 = RangeId("r0"), RangeId("r1")
-NEW = Lease(range=FeedRange(id=R0), continuation=Continuation("c0"))
-OTHER = replace(NEW, range=FeedRange(id=R1))
-CHECKPOINT = Checkpoint(range_id=R0, continuation=Continuation("c0"))
-ANNA = Member(name=HostName("anna"), incarnation=Incarnation("1"))
+NEW, OTHER = make.lease("r0", at="c0"), make.lease("r1", at="c0")
+CHECKPOINT = make.checkpoint("r0")
+ANNA = make.member("anna")
 KINDS: Sequence[Kind[Any]] = (LEASES, OWNERSHIP, CHECKPOINTS, MEMBERS)
 
 pytestmark = pytest.mark.real_time
@@ -179,17 +167,6 @@ async def test_a_name_that_is_no_text_is_refused_as_it_is(
         assert f"the row {shown} of table {kind.table} cannot be read" in str(refused.value)
 
 
-async def test_the_reason_says_what_is_wrong_and_what_to_do(path: Path) -> None:
-    async with filled(LEASES, path) as leases:
-        change(path, "update leases set owner = cast(x'616eff' as text)")
-        (said,) = await reasons(LEASES, leases, "owner")
-    assert said == (
-        f"{path}: the row 'r0' of table leases cannot be read (Expected `str | null`, got "
-        "`bytes` - at `$.owner`): it is damaged, or was changed by hand. Mend it, or delete it "
-        "(its range then begins at feed.start), while no host runs"
-    )
-
-
 async def test_what_sqlite_makes_of_values_that_a_person_wrote_is_read(path: Path) -> None:
     async with SqliteLeases(path) as leases:
         await leases.create(NEW)
@@ -255,70 +232,3 @@ async def test_a_name_of_the_feed_that_is_no_text_is_refused(path: Path, value: 
     async with SqliteLeases(path) as leases:
         with pytest.raises(ContainerRefused, match="table feed does not say which feed"):
             await leases.feed_identity()
-
-
-texts = st.text(max_size=20)
-counts = st.integers(min_value=-(2**63), max_value=2**63 - 1)
-times = st.none() | st.floats(allow_nan=False)
-hosts = st.builds(HostName, texts)
-ids = st.builds(RangeId, texts)
-incarnations = st.builds(Incarnation, texts)
-writes = st.none() | st.builds(WriteId, texts)
-continuations = st.builds(Continuation, texts)
-any_lease = st.builds(
-    Lease,
-    range=st.builds(FeedRange, id=ids, low=texts, high=texts, parents=st.lists(ids).map(tuple)),
-    owner=st.none() | hosts,
-    incarnation=st.none() | incarnations,
-    epoch=counts,
-    renewals=counts,
-    next_owner=st.none() | hosts,
-    ended=st.booleans(),
-    paused=st.none() | texts,
-    health=st.builds(
-        RangeHealth,
-        last_progress=times,
-        failing_since=times,
-        stuck_since=times,
-        last_error=st.none() | texts,
-    ),
-    load=times,
-    moved=st.booleans(),
-    stamp=times,
-    continuation=continuations,
-    checkpoint_epoch=counts,
-    write_id=writes,
-)
-any_checkpoint = st.builds(
-    Checkpoint, range_id=ids, continuation=continuations, epoch=counts, write_id=writes
-)
-any_member = st.builds(
-    Member,
-    name=hosts,
-    incarnation=incarnations,
-    heartbeats=counts,
-    stopping=st.booleans(),
-    stamp=times,
-    address=texts,
-    software=texts,
-    settings=st.sampled_from(["", "{}"])
-    | st.dictionaries(texts, texts | counts | st.booleans()).map(
-        lambda x: msgspec.json.encode(x).decode()
-    ),
-)
-
-
-@given(
-    st.tuples(st.just(LEASES), any_lease)
-    | st.tuples(st.just(OWNERSHIP), any_lease.map(Lease.without_continuation))
-    | st.tuples(st.just(CHECKPOINTS), any_checkpoint)
-    | st.tuples(st.just(MEMBERS), any_member)
-)
-def test_whatever_is_written_is_read_as_it_was(written: tuple[Kind[Any], Any]) -> None:
-    kind, record = written
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.row_factory = sqlite3.Row
-        connection.execute(kind.creation)
-        connection.execute(kind.insertion, kind.to_row(record))
-        (row,) = rows(connection, kind.selection())
-        assert kind.record(row, whole=True) == replace(record, version=Version("1"))

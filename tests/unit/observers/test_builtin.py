@@ -16,10 +16,10 @@ from changefeed.observers.adapters import adapt
 from changefeed.observers.builtin import CountObserver, JsonLinesObserver, LogObserver
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason
+from tests.support import make
 from tests.support.logs import captured_logs
-from tests.support.observing import RememberingContext, change, on_range
 
-CONTEXT = RememberingContext()
+CONTEXT = make.context()
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def logs() -> Iterator[list[Any]]:
 
 def append(path: Path, *changes: Change, fsync: bool = False, range_id: str = "r1") -> None:
     observer = JsonLinesObserver(str(path), fsync=fsync)
-    observer.open(on_range(range_id))
+    observer.open(make.context(range_id))
     if changes:
-        observer.process(on_range(range_id), changes)
+        observer.process(make.context(range_id), changes)
 
 
 def sequences(path: Path) -> list[int]:
@@ -47,7 +47,9 @@ def line(sequence: int) -> bytes:
 
 def test_a_change_becomes_one_line_with_its_body_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
-    append(file, change(3, operation=Operation.REPLACE, body=b'{"price": 1.50, "big": 1e400}'))
+    append(
+        file, make.change(3, operation=Operation.REPLACE, body=b'{"price": 1.50, "big": 1e400}')
+    )
     assert file.read_bytes() == (
         b'{"range":"r1","sequence":3,"key":"k","id":"id-3","operation":"replace",'
         b'"committed_at":"2023-11-14T22:13:20.000003Z",'
@@ -57,28 +59,28 @@ def test_a_change_becomes_one_line_with_its_body_as_it_is(tmp_path: Path) -> Non
 
 def test_a_body_of_many_lines_stays_on_one(tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
-    append(file, change(1, body=b'{\r\n  "n": "a\\nb"\n}'))
+    append(file, make.change(1, body=b'{\r\n  "n": "a\\nb"\n}'))
     (only,) = file.read_bytes().splitlines()
     assert json.loads(only)["body"] == {"n": "a\nb"}
 
 
 def test_a_delete_without_an_image_has_the_body_null(tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
-    append(file, change(1, operation=Operation.DELETE, body=b""))
+    append(file, make.change(1, operation=Operation.DELETE, body=b""))
     assert json.loads(file.read_bytes())["body"] is None
 
 
 def test_each_range_has_a_file_of_its_own_in_folders_that_are_made(tmp_path: Path) -> None:
     pattern = tmp_path / "a" / "b" / "{range}.jsonl"
-    append(pattern, change(1), range_id="r1")
-    append(pattern, change(2), range_id="r2")
+    append(pattern, make.change(1), range_id="r1")
+    append(pattern, make.change(2), range_id="r2")
     assert sorted(x.name for x in (tmp_path / "a" / "b").iterdir()) == ["r1.jsonl", "r2.jsonl"]
 
 
 def test_no_range_leads_out_of_its_folder_or_into_another_s_file(tmp_path: Path) -> None:
     pattern = tmp_path / "{range}" / "out.jsonl"
     for name in ("..", "%2E%2E", "a/b", "a%2Fb"):
-        append(pattern, change(1), range_id=name)
+        append(pattern, make.change(1), range_id=name)
     assert sorted(x.name for x in tmp_path.iterdir()) == [
         "%252E%252E",
         "%2E%2E",
@@ -89,38 +91,37 @@ def test_no_range_leads_out_of_its_folder_or_into_another_s_file(tmp_path: Path)
 
 def test_a_restart_goes_on_where_the_file_ends(tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
-    append(file, change(1), change(2))
-    append(file, change(3))
+    append(file, make.change(1), make.change(2))
+    append(file, make.change(3))
     assert sequences(file) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("keep", [1, 5, 9, 20, -1])
-def test_a_half_line_that_a_kill_left_behind_is_cut(tmp_path: Path, keep: int) -> None:
+LONG = b'{"range":"r1","body":"' + b"x" * 200_000
+
+
+@pytest.mark.parametrize("whole", [b"", line(1), line(1) + line(2)], ids=[0, 1, 2])
+@pytest.mark.parametrize(
+    "torn", [*(line(3)[:x] for x in (1, 5, 9, 20, -1)), LONG], ids=range(6)
+)
+def test_a_half_line_that_a_kill_left_behind_is_cut(
+    tmp_path: Path, whole: bytes, torn: bytes
+) -> None:
     file = tmp_path / "out.jsonl"
-    file.write_bytes(line(1) + line(2)[:keep])
+    file.write_bytes(whole + torn)
     append(file)
-    assert file.read_bytes() == line(1)
-    append(file, change(2))
-    assert sequences(file) == [1, 2]
-
-
-def test_a_half_line_alone_or_a_very_long_one_is_cut(tmp_path: Path) -> None:
-    file = tmp_path / "out.jsonl"
-    long = b'{"range":"r1","body":"' + b"x" * 200_000
-    for whole in (b"", line(1), line(1) + line(2)):
-        file.write_bytes(whole + long)
-        append(file)
-        assert file.read_bytes() == whole
+    assert file.read_bytes() == whole
+    append(file, make.change(3))
+    assert sequences(file)[-1] == 3
 
 
 def test_a_half_line_of_another_writer_is_cut_before_the_next_append(tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
     observer = JsonLinesObserver(str(file))
     observer.open(CONTEXT)
-    observer.process(CONTEXT, [change(1)])
+    observer.process(CONTEXT, [make.change(1)])
     with file.open("ab") as other:
         other.write(b'{"range":"r2","seq')
-    observer.process(CONTEXT, [change(2)])
+    observer.process(CONTEXT, [make.change(2)])
     assert sequences(file) == [1, 2]
 
 
@@ -128,7 +129,7 @@ def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "thesis.txt"
     file.write_text("Chapter one")
     with pytest.raises(FileExistsError, match="somebody else's; choose another path"):
-        append(file, change(1))
+        append(file, make.change(1))
     assert file.read_text() == "Chapter one"
 
 
@@ -136,11 +137,11 @@ def test_a_batch_that_does_not_fit_on_the_disk_is_cut_off_and_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "out.jsonl"
-    append(file, change(1))
+    append(file, make.change(1))
     full = FullDisk(room=100)
     monkeypatch.setattr(os, "write", full.write)
     with pytest.raises(OSError, match=r"cannot append changes: .*; free some space") as failed:
-        append(file, change(2), change(3))
+        append(file, make.change(2), make.change(3))
     assert failed.value.errno == errno.ENOSPC
     assert failed.value.filename == str(file)
     assert full.room == 0  # a part of the batch had been written
@@ -162,22 +163,22 @@ class FullDisk:
         return written
 
 
-def test_a_folder_that_cannot_be_made_is_named_with_advice(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError, match="a part of the path is a file"):
-        append(tmp_path / "file" / "x" / "out.jsonl")
-
-
-def test_a_path_that_is_a_folder_is_named_with_advice(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError, match="the path is a folder; choose another"):
-        append(tmp_path)
+@pytest.mark.parametrize(
+    ("place", "error"), [("file/x/out.jsonl", NotADirectoryError), ("", IsADirectoryError)]
+)
+def test_a_path_where_no_file_can_be_is_refused(
+    tmp_path: Path, place: str, error: type[OSError]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(error, match="path"):
+        append(tmp_path / place, make.change(1))
 
 
 def test_a_batch_waits_while_another_writer_holds_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "out.jsonl"
-    append(file, change(1))
+    append(file, make.change(1))
     taken: list[int] = []
     written_at: list[int] = []
 
@@ -187,7 +188,7 @@ def test_a_batch_waits_while_another_writer_holds_the_file(
 
     before = file.stat().st_size
     monkeypatch.setattr(fcntl, "flock", flock)
-    JsonLinesObserver(str(file)).process(CONTEXT, [change(2)])
+    JsonLinesObserver(str(file)).process(CONTEXT, [make.change(2)])
     assert taken == [fcntl.LOCK_EX]
     assert written_at == [before]
 
@@ -200,10 +201,10 @@ def test_with_fsync_the_file_and_its_folder_are_synced(
         os, "fsync", lambda file: synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
     )
     file = tmp_path / "out.jsonl"
-    append(file, change(1), fsync=True)
+    append(file, make.change(1), fsync=True)
     assert synced == [str(file), str(tmp_path), str(file)]
     synced.clear()
-    append(file, change(2))
+    append(file, make.change(2))
     assert synced == []
 
 
@@ -223,7 +224,7 @@ async def test_two_hosts_may_write_to_one_file_at_once(tmp_path: Path) -> None:
         observer = makers[number]()
         await observer.open(CONTEXT)
         for i in range(50):
-            await observer.process(CONTEXT, [change(number * 100 + i, body=body)] * 3)
+            await observer.process(CONTEXT, [make.change(number * 100 + i, body=body)] * 3)
         await observer.close(CONTEXT, CloseReason.STOPPING)
 
     await asyncio.gather(host(0), host(1))
@@ -232,7 +233,7 @@ async def test_two_hosts_may_write_to_one_file_at_once(tmp_path: Path) -> None:
 
 
 def batch() -> Sequence[Change]:
-    return [change(4), change(5, operation=Operation.DELETE), change(6)]
+    return [make.change(4), make.change(5, operation=Operation.DELETE), make.change(6)]
 
 
 def test_a_batch_is_one_line_in_the_log(logs: list[Any]) -> None:

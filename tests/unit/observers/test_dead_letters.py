@@ -29,23 +29,11 @@ pytestmark = pytest.mark.real_time
 
 
 @pytest.mark.parametrize(
-    ("address", "advice"),
-    [
-        ("data/x.db", "there are: sqlite:PATH, jsonl:PATH, postgresql://HOST"),
-        ("redis:x", "there are: sqlite:PATH, jsonl:PATH, postgresql://HOST"),
-        ("jsonl:", "does not say where: jsonl:PATH"),
-    ],
+    "address",
+    ["data/x.db", "redis:x", "jsonl:", "sqlite:a\0b", "jsonl:\ud800", "postgresql://[/d"],
 )
-def test_an_address_that_is_none_is_refused_with_advice(address: str, advice: str) -> None:
-    with pytest.raises(DeadLettersRefused, match=re.escape(advice)):
-        open_dead_letters(address)
-
-
-@pytest.mark.parametrize("address", ["sqlite:a\0b", "jsonl:\ud800", "postgresql://[/d"])
-def test_an_address_that_nothing_could_read_is_refused(address: str) -> None:
-    with pytest.raises(
-        DeadLettersRefused, match=r"^the address of dead letters cannot be read"
-    ):
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(DeadLettersRefused):
         open_dead_letters(address)
 
 
@@ -119,32 +107,17 @@ LETTER = (
 )
 
 
-async def test_the_half_line_of_a_killed_writer_is_cut_off(tmp_path: Path) -> None:
-    path = tmp_path / "d.jsonl"
-    async with open_dead_letters(f"jsonl:{path}") as letters:
-        await letters.put(letter(1))
-        whole = path.read_bytes()
-        await letters.put(letter(2))
-        path.write_bytes(path.read_bytes()[:-7])
-        assert [x.sequence for x in await letters.list()] == [1]
-        await letters.put(letter(3))
-        assert [x.sequence for x in await letters.list()] == [1, 3]
-        assert path.read_bytes().startswith(whole)
-
-
-async def test_no_half_line_is_left_behind_a_letter_that_is_shorter(tmp_path: Path) -> None:
-    path = tmp_path / "d.jsonl"
-    async with open_dead_letters(f"jsonl:{path}") as letters:
-        await letters.put(letter(1))
-        whole = path.read_bytes()
-        path.write_bytes(whole + b'{"id":"' + b"x" * 10_000)
-        await letters.put(letter(2))
-        assert path.read_bytes().endswith(b"}\n")
-        assert [x.sequence for x in await letters.list()] == [1, 2]
-
-
 @pytest.mark.parametrize(
-    "torn", [b"{", b'{"id":"r', b'{"removed":"r1', b"\0" * 4096, b'{"id":"\xc3']
+    "torn",
+    [
+        b"{",
+        b'{"id":"r',
+        b'{"id":"' + b"x" * 10_000,
+        b'{"removed":"r1',
+        b"\0" * 4096,
+        b'{"id":"\xc3',
+    ],
+    ids=lambda x: repr(x[:16]),
 )
 async def test_what_a_crash_left_of_a_line_is_cut_off_by_the_next_one(
     tmp_path: Path, torn: bytes
@@ -252,21 +225,7 @@ async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
         assert await letters.list() == [letter(1)]
 
 
-async def test_a_letter_that_is_not_on_the_disk_is_not_taken_for_one_that_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_disk(_handle: int) -> None:
-        raise OSError(5, "disk gone")
-
-    async with open_dead_letters(f"jsonl:{tmp_path}/d.jsonl") as letters:
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "fsync", no_disk)
-            with pytest.raises(OSError, match="disk gone"):
-                await letters.put(letter(1))
-        assert await letters.list() == []
-
-
-async def test_a_letter_that_is_there_is_on_the_disk_before_it_is_taken_for_put(
+async def test_a_letter_is_on_the_disk_before_it_is_taken_for_put(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_disk(_handle: int) -> None:
@@ -275,8 +234,10 @@ async def test_a_letter_that_is_there_is_on_the_disk_before_it_is_taken_for_put(
     async with open_dead_letters(f"jsonl:{tmp_path}/d.jsonl") as letters:
         await letters.put(letter(1))  # by a process that was killed before the disk had it
         monkeypatch.setattr(os, "fsync", no_disk)
-        with pytest.raises(OSError, match="disk gone"):
-            await letters.put(letter(1))
+        for put in (letter(1), letter(2)):
+            with pytest.raises(OSError, match="disk gone"):
+                await letters.put(put)
+        assert await letters.list() == [letter(1)]
 
 
 @pytest.mark.parametrize("kept", [None, b"{}", "no letter", b"\xff"])
@@ -328,7 +289,6 @@ class Recording:
     """Handles one change, if it can."""
 
     calls: list[object]
-    can = True
 
     def __init__(self, calls: list[object]) -> None:
         self.calls = calls
@@ -338,8 +298,6 @@ class Recording:
 
     def process(self, changes: Sequence[Change]) -> None:
         self.calls.append([x.sequence for x in changes])
-        if not self.can:
-            raise ValueError("still not")
 
     def close(self, _context: Context, reason: CloseReason) -> None:
         self.calls.append(reason)
@@ -353,19 +311,9 @@ async def test_a_replayed_letter_is_handled_by_a_fresh_observer_and_then_gone() 
     assert await letters.list() == []
 
 
-async def test_a_letter_whose_replay_fails_stays() -> None:
-    class Unable(Recording):
-        can = False
-
-    letters, calls = MemoryDeadLetters(), list[object]()
-    await letters.put(letter(5))
-    with pytest.raises(ObserverRaised, match="ValueError: still not"):
-        await replay(letters, letter(5), adapt(Unable, {"calls": calls}))
-    assert calls[-1] is CloseReason.FAILED
-    assert await letters.list() == [letter(5)]
-
-
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+@pytest.mark.parametrize(
+    "kind", [ValueError, SystemExit, KeyboardInterrupt, asyncio.CancelledError]
+)
 async def test_a_letter_stays_whatever_its_replay_raises(kind: type[BaseException]) -> None:
     async def raises(changes: Sequence[Change]) -> None:
         del changes
@@ -391,8 +339,8 @@ async def test_with_manual_checkpoints_a_replay_is_done_when_it_is_acknowledged(
 
     letters = MemoryDeadLetters()
     await letters.put(letter(5))
-    make = adapt(Acknowledging)
-    task = asyncio.create_task(replay(letters, letter(5), make, manual=True))
+    acknowledging = adapt(Acknowledging)
+    task = asyncio.create_task(replay(letters, letter(5), acknowledging, manual=True))
     await asyncio.sleep(0.05)
     assert await letters.get(letter(5).id) is not None
     later.set()

@@ -1,3 +1,5 @@
+"""How an observer is found by its name, and what is said where it cannot be."""
+
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, EntryPoints
@@ -10,7 +12,7 @@ from changefeed.observers import registry
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import Observer
 from changefeed.observers.registry import load_observer, observer
-from tests.support.observing import RememberingContext, change
+from tests.support import make
 
 SHOP = """
 seen = []
@@ -28,12 +30,19 @@ class nested:
 async def save(changes):
     seen.append(("save", len(changes)))
 """
-
-
 UNPRINTABLE = """
 class Mute(BaseException):
     def __str__(self):
         raise ValueError
+"""
+REGISTERED = """
+from changefeed.observers.registry import observer
+
+@observer("late-orders")
+async def save(changes):
+    seen.append(len(changes))
+
+seen = []
 """
 
 
@@ -60,30 +69,33 @@ def refusal(name: str, options: dict[str, object] | None = None) -> str:
 
 
 async def use(made: Observer) -> None:
-    context = RememberingContext()
+    context = make.context()
     await made.open(context)
-    await made.process(context, [change(1), change(2)])
+    await made.process(context, [make.change(1), make.change(2)])
 
 
-async def test_a_class_in_the_current_directory_is_found_and_gets_its_options(
+# By module and attribute
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "options", "seen"),
+    [
+        ("shop.py", "shop:Orders", {"table": "late"}, ("late", 2)),
+        ("shop.py", "shop:nested.Inner", None, ("orders", 2)),
+        ("shop.py", "shop:save", None, ("save", 2)),
+        ("company/shop.py", "company.shop:Orders", None, ("orders", 2)),
+    ],
+)
+async def test_an_attribute_of_a_module_in_the_current_directory_is_found(
     here: Path,
+    file: str,
+    name: str,
+    options: dict[str, object] | None,
+    seen: tuple[str, int],
 ) -> None:
-    write(here, "shop.py", SHOP)
-    await use(load_observer("shop:Orders", {"table": "late"})())
-    assert sys.modules["shop"].seen == [("late", 2)]
-
-
-@pytest.mark.parametrize("name", ["shop:nested.Inner", "shop:save"])
-async def test_nested_attributes_and_functions_are_found(here: Path, name: str) -> None:
-    write(here, "shop.py", SHOP)
-    await use(load_observer(name)())
-    assert len(sys.modules["shop"].seen) == 1
-
-
-async def test_a_module_in_a_package_is_found(here: Path) -> None:
-    write(here, "company/shop.py", SHOP)
-    await use(load_observer("company.shop:Orders")())
-    assert sys.modules["company.shop"].seen == [("orders", 2)]
+    write(here, file, SHOP)
+    await use(load_observer(name, options)())
+    assert sys.modules[name.partition(":")[0]].seen == [seen]
 
 
 def test_the_current_directory_cannot_hide_the_standard_library(here: Path) -> None:
@@ -91,27 +103,37 @@ def test_the_current_directory_cannot_hide_the_standard_library(here: Path) -> N
     write(here, "colorsys.py", SHOP)
     said = refusal("colorsys:Orders")
     assert "has no 'Orders'" in said
-    assert "(./colorsys.py is hidden by " in said
-    assert said.endswith("colorsys.py; rename yours)")
-
-
-def test_a_name_that_a_module_lacks_comes_with_the_nearest_one(here: Path) -> None:
-    write(here, "shop.py", SHOP)
-    assert refusal("shop:Order") == (
-        f"module 'shop' ({here}/shop.py) has no 'Order'; did you mean 'Orders'?"
-    )
-
-
-def test_a_module_that_is_not_there_is_named_with_where_we_looked(here: Path) -> None:
-    said = refusal("shoop.late:Orders")
-    assert said.startswith(f"there is no module 'shoop'; looked in {here} and on the path of ")
+    assert "./colorsys.py is hidden by" in said
 
 
 @pytest.mark.parametrize(
-    "name", ["shop:", ":Orders", "shop:Orders()", "./shop.py:Orders", "a:b:c"]
+    ("name", "facts"),
+    [
+        ("shop:Order", ["'Order'", "did you mean 'Orders'?", "/shop.py"]),
+        ("shoop.late:Orders", ["no module 'shoop'"]),
+        *(
+            (name, [f"{name!r} is not of the form 'package.module:Class'"])
+            for name in ("shop:", ":Orders", "shop:Orders()", "./shop.py:Orders", "a:b:c")
+        ),
+        ("order", ["did you mean 'orders'?", "count, jsonl, log"]),
+        ("zzz", ["no observer 'zzz'", "count, jsonl, log"]),
+        ("none", ["/none.py", "registers none"]),
+        ("two", ["registers 2 (early-orders, late-orders)"]),
+        ("jsonl", ["'pth'"]),
+    ],
 )
-def test_what_is_not_a_module_and_an_attribute_is_said_to_be_so(name: str) -> None:
-    assert refusal(name) == f"{name!r} is not of the form 'package.module:Class'"
+def test_a_name_that_leads_to_no_observer_is_refused(
+    here: Path, name: str, facts: Sequence[str]
+) -> None:
+    @observer("orders")
+    async def save(changes: Sequence[Change]) -> None: ...
+
+    write(here, "shop.py", SHOP)
+    write(here, "none.py", "x = 1\n")
+    early = REGISTERED.replace("late-", "early-").replace("save", "b")
+    write(here, "two.py", REGISTERED + early)
+    said = refusal(name, {"pth": "x"})
+    assert [x for x in facts if x not in said] == []
 
 
 @pytest.mark.parametrize(
@@ -125,6 +147,7 @@ def test_what_is_not_a_module_and_an_attribute_is_said_to_be_so(name: str) -> No
         ("class Panic(BaseException): ...\nraise Panic('index')\n", 2, "Panic: index"),
         (f"{UNPRINTABLE}raise Mute\n", 5, "Mute: (its text cannot be had: ValueError)"),
         ("raise ValueError('no such town: \\ud800')", 1, "ValueError: no such town: \\ud800"),
+        ("def __getattr__(name):\n    raise ImportError('C')\n", 2, "ImportError: C"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_shown_with_its_line_and_error(
@@ -133,27 +156,15 @@ def test_a_module_that_cannot_be_imported_is_shown_with_its_line_and_error(
     write(here, "shop.py", text)
     with pytest.raises(ObserverRefused) as refused:
         load_observer("shop:Orders")
-    assert str(refused.value).startswith(
-        f"importing 'shop' failed at {here}/shop.py, line {line}: {what}"
-    )
+    assert f"{here}/shop.py, line {line}: {what}" in str(refused.value)
     assert type(refused.value.__cause__).__name__ == what.partition(":")[0]
 
 
-def test_what_a_package_raises_refuses_the_module_in_it(here: Path) -> None:
+@pytest.mark.parametrize("name", ["shop.orders:Orders", "shop.orders"])
+def test_what_a_package_raises_refuses_the_module_in_it(here: Path, name: str) -> None:
     write(here, "shop/__init__.py", "class Panic(BaseException): ...\nraise Panic\n")
     write(here, "shop/orders.py", SHOP)
-    where = f"failed at {here}/shop/__init__.py, line 2: Panic"
-    assert refusal("shop.orders:Orders") == f"importing 'shop.orders' {where}"
-    assert refusal("shop.orders") == f"importing 'shop.orders' {where}"
-
-
-def test_what_a_module_raises_that_is_asked_for_a_name_refuses_the_observer(
-    here: Path,
-) -> None:
-    write(here, "shop.py", "def __getattr__(name):\n    raise ImportError('no C library')\n")
-    assert refusal("shop:Orders") == (
-        f"importing 'shop:Orders' failed at {here}/shop.py, line 2: ImportError: no C library"
-    )
+    assert f"{here}/shop/__init__.py, line 2: Panic" in refusal(name)
 
 
 @pytest.mark.parametrize("name", ["shop:Orders", "shop"])
@@ -163,14 +174,18 @@ def test_ctrl_c_while_a_module_is_imported_is_ctrl_c(here: Path, name: str) -> N
         load_observer(name)
 
 
-async def test_a_registered_name_is_found() -> None:
+# By a registered name
+
+
+@pytest.mark.parametrize("name", ["orders", "log"])
+async def test_a_registered_name_is_found_before_an_installed_one(name: str) -> None:
     seen: list[int] = []
 
-    @observer("orders")
+    @observer(name)
     async def save(changes: Sequence[Change]) -> None:
         seen.append(len(changes))
 
-    await use(load_observer("orders")())
+    await use(load_observer(name)())
     assert seen == [2]
 
 
@@ -186,66 +201,38 @@ async def test_the_bare_decorator_takes_the_target_s_own_name() -> None:
     assert seen == [2]
 
 
-def test_two_observers_of_one_name_are_refused() -> None:
-    @observer("orders")
+async def test_a_module_that_registers_one_observer_names_it(here: Path) -> None:
+    write(here, "company/orders.py", REGISTERED)
+    await use(load_observer("company.orders")())
+    assert sys.modules["company.orders"].seen == [2]
+    await use(load_observer("late-orders")())
+
+
+def test_a_module_that_is_loaded_again_registers_its_observers_again(here: Path) -> None:
+    write(here, "shop.py", REGISTERED)
+    load_observer("shop:save")
+    del sys.modules["shop"]
+    load_observer("shop:save")
+    load_observer("late-orders")
+
+
+@pytest.mark.parametrize("name", ["", "shop:orders", "taken"])
+def test_a_name_that_is_taken_or_could_not_be_found_again_is_refused(name: str) -> None:
+    @observer("taken")
     async def one(changes: Sequence[Change]) -> None: ...
 
     async def two(changes: Sequence[Change]) -> None: ...
 
-    with pytest.raises(
-        ObserverRefused, match=r"two observers are registered as 'orders': .*one and .*two"
-    ):
-        observer("orders")(two)
+    with pytest.raises(ObserverRefused):
+        observer(name)(two)
 
 
-def test_a_module_that_is_loaded_again_registers_its_observers_again(here: Path) -> None:
-    write(
-        here,
-        "shop.py",
-        "from changefeed.observers.registry import observer\n"
-        "@observer\n"
-        "async def save(changes): ...\n",
-    )
-    load_observer("shop:save")
-    del sys.modules["shop"]
-    load_observer("shop:save")
-    load_observer("save")
-
-
-@pytest.mark.parametrize("name", ["", "shop:orders"])
-def test_a_name_that_could_not_be_found_again_is_refused(name: str) -> None:
-    async def save(changes: Sequence[Change]) -> None: ...
-
-    with pytest.raises(ObserverRefused, match="give a word without a colon"):
-        observer(name)(save)
+# By an installed name
 
 
 @pytest.mark.parametrize("name", ["log", "jsonl", "count"])
 def test_the_ready_made_observers_are_installed_under_their_names(name: str) -> None:
     load_observer(name)
-
-
-async def test_a_user_s_own_name_goes_before_an_installed_one() -> None:
-    seen: list[int] = []
-
-    @observer("log")
-    async def log(changes: Sequence[Change]) -> None:
-        seen.append(len(changes))
-
-    await use(load_observer("log")())
-    assert seen == [2]
-
-
-def test_an_unknown_name_comes_with_the_known_ones_and_the_nearest() -> None:
-    @observer("orders")
-    async def save(changes: Sequence[Change]) -> None: ...
-
-    assert refusal("order") == (
-        "there is no observer 'order'; did you mean 'orders'? Known are: count, jsonl, log, "
-        "orders. Your own is named as 'module:Class'. A name given by @observer is known "
-        "once its module is imported: name that module, if it registers one observer"
-    )
-    assert refusal("zzz").startswith("there is no observer 'zzz'. Known are: count, jsonl, ")
 
 
 def test_an_installed_name_that_stands_for_two_things_is_refused(
@@ -258,48 +245,10 @@ def test_an_installed_name_that_stands_for_two_things_is_refused(
         )
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    assert refusal("x") == (
-        "several installed packages have an observer 'x'; name one in full: a:One, b:Two"
-    )
+    assert refusal("x").endswith("a:One, b:Two")
 
 
-def test_options_for_a_ready_made_observer_are_checked_at_once() -> None:
-    assert refusal("jsonl", {"pth": "x"}).startswith(
-        "JsonLinesObserver cannot be made of these options: got an unexpected keyword argument"
-    )
-
-
-REGISTERED = """
-from changefeed.observers.registry import observer
-
-@observer("late-orders")
-async def save(changes):
-    seen.append(len(changes))
-
-seen = []
-"""
-
-
-async def test_a_module_that_registers_one_observer_names_it(here: Path) -> None:
-    write(here, "company/orders.py", REGISTERED)
-    await use(load_observer("company.orders")())
-    assert sys.modules["company.orders"].seen == [2]
-    await use(load_observer("late-orders")())
-
-
-def test_a_module_without_one_registered_observer_is_refused_with_what_it_has(
-    here: Path,
-) -> None:
-    write(here, "none.py", "x = 1\n")
-    write(
-        here, "two.py", REGISTERED + REGISTERED.replace("late-", "early-").replace("save", "b")
-    )
-    assert refusal("none") == (
-        f"module 'none' ({here}/none.py) should register one observer with @observer, and "
-        f"registers none; name one as 'none:Class'"
-    )
-    assert "and registers 2 (early-orders, late-orders); name one as" in refusal("two")
-
+# Options
 
 TYPED = """
 import functools
@@ -324,34 +273,30 @@ class Inherits(Unresolved): ...
 
 made = functools.partial(Unresolved, every=2)
 """
+RATE = "rate: float, and rate='fast'"
+MANY = "many: list[int], and many=['x']"
 
 
 @pytest.mark.parametrize(
-    ("options", "wrong"),
+    ("name", "options", "wrong"),
     [
-        ({"every": "many"}, "every: int, and every='many' should be a valid integer"),
-        ({"every": "5"}, "every: int, and every='5' should be a valid integer"),
-        ({"rate": "fast"}, "rate: float, and rate='fast' should be a valid number"),
-        ({"names": [1]}, "names: list[str], and names=[1] should be a valid string"),
-        ({"table": 5}, "table=5 should be a valid string, or write it in quotes"),
+        ("Typed", {"every": "many"}, "every: int, and every='many'"),
+        ("Typed", {"every": "5"}, "every: int, and every='5'"),
+        ("Typed", {"rate": "fast"}, RATE),
+        ("Typed", {"names": [1]}, "names: list[str], and names=[1]"),
+        ("Typed", {"table": 5}, "table=5"),
+        # An annotation that cannot be resolved leaves the others to be checked.
+        ("Unresolved", {"every": "any", "rate": "fast"}, RATE),
+        ("Unresolved", {"own": "any", "many": ["x"]}, MANY),
+        ("Inherits", {"every": "any", "rate": "fast"}, RATE),
+        ("made", {"own": "any", "many": ["x"]}, MANY),
     ],
 )
 def test_an_option_of_a_wrong_type_is_refused_by_the_observers_annotations(
-    here: Path, options: dict[str, object], wrong: str
+    here: Path, name: str, options: dict[str, object], wrong: str
 ) -> None:
     write(here, "typed.py", TYPED)
-    assert wrong in refusal("typed:Typed", options)
-
-
-@pytest.mark.parametrize("name", ["Unresolved", "Inherits", "made"])
-def test_an_annotation_that_cannot_be_resolved_leaves_the_others_to_be_checked(
-    here: Path, name: str
-) -> None:
-    write(here, "typed.py", TYPED)
-    wrong = refusal(f"typed:{name}", {"every": "any", "rate": "fast"})
-    assert "rate: float, and rate='fast' should be a valid number" in wrong
-    wrong = refusal(f"typed:{name}", {"own": "any", "many": ["x"]})
-    assert "many: list[int], and many=['x'] should be a valid integer" in wrong
+    assert wrong in refusal(f"typed:{name}", options)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from changefeed.observers.trace_context import TraceContextPointer
-from tests.support.observing import change
+from tests.support import make
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -13,7 +13,7 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 def found(pointer: str, body: object) -> tuple[str, str] | None:
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    context = TraceContextPointer(pointer).producer(change(1, body=raw))
+    context = TraceContextPointer(pointer).producer(make.change(1, body=raw))
     if context is None:
         return None
     return format_trace_id(context.trace_id), format_span_id(context.span_id)
@@ -37,7 +37,7 @@ def test_the_context_is_where_the_pointer_leads(pointer: str, body: object) -> N
 
 def test_the_state_of_vendors_comes_along() -> None:
     body = msgspec.json.encode({"traceparent": PARENT, "tracestate": "vendor=1"})
-    context = TraceContextPointer("").producer(change(1, body=body))
+    context = TraceContextPointer("").producer(make.change(1, body=body))
     assert context is not None
     assert context.is_remote
     assert dict(context.trace_state) == {"vendor": "1"}
@@ -74,7 +74,7 @@ def test_a_pointer_past_the_end_of_an_array_finds_nothing(pointer: str) -> None:
 def test_a_context_that_made_several_changes_is_returned_once() -> None:
     other = f"00-{TRACE}-{'1' * 16}-01"
     changes = [
-        change(n, body=msgspec.json.encode({"t": parent}))
+        make.change(n, body=msgspec.json.encode({"t": parent}))
         for n, parent in enumerate([PARENT, other, PARENT, "nonsense", other])
     ]
     spans = [format_span_id(x.span_id) for x in TraceContextPointer("/t").producers(changes)]

@@ -51,29 +51,16 @@ def test_an_address_leads_to_its_backend() -> None:
     assert (address.scheme, address.place, str(address)) == ("here", "a:b", "here:a:b")
 
 
-def test_an_address_without_a_place_is_refused_with_its_form() -> None:
-    with pytest.raises(FeedRefused, match="'here:' does not say where: here:PLACE"):
-        table(here=BuiltIn(target=HERE)).find("here:")
-
-
 @pytest.mark.parametrize(
-    ("address", "why"),
+    "address",
     [
-        ("here:a\0b", "it has a NUL in it"),
-        ("here://\udcff/x", "it has bytes in it that are no text"),
-        ("here:\ud800", "it has bytes in it that are no text"),
-        ("here://[", "Invalid IPv6 URL; a server in brackets is an IPv6 address, as [::1]"),
-        ("here://u:p@a..b:1,c/x", "no server has such a name"),
-        (f"here://ok,{'a' * 64}/x", "no server has such a name"),
-        ("elsewhere://[", "Invalid IPv6 URL"),
+        *("here:", "here:a\0b", "here://\udcff/x", "here:\ud800", "here://[", "elsewhere://["),
+        *("here://u:p@a..b:1,c/x", f"here://ok,{'a' * 64}/x"),
     ],
 )
-def test_an_address_that_no_client_could_read_is_refused_with_the_reason(
-    address: str, why: str
-) -> None:
-    with pytest.raises(FeedRefused) as refused:
+def test_an_address_that_no_client_could_read_is_refused(address: str) -> None:
+    with pytest.raises(FeedRefused):
         table(here=BuiltIn(target=HERE)).find(address)
-    assert str(refused.value).startswith(f"the address of a feed cannot be read: {why}")
 
 
 @pytest.mark.parametrize(
@@ -95,18 +82,10 @@ def test_an_unknown_scheme_lists_the_known_ones_and_the_extras_of_others() -> No
     away = BuiltIn(target="no.such:BACKEND", package="no_such_client", extra="away")
     hidden = BuiltIn(target=HERE, listed=False)
     found = table(here=BuiltIn(target=HERE), away=away, memory=hidden)
-    with pytest.raises(FeedRefused) as caught:
+    with pytest.raises(FeedRefused, match=r"here:…, away:… .*\[away\]'\)$"):
         found.find("kafka:x")
-    assert str(caught.value) == (
-        "'kafka:x' is no address of a feed; there are: here:…, "
-        "away:… (after pip install 'changefeed-host[away]')"
-    )
-
-
-def test_a_backend_whose_package_is_missing_names_the_extra() -> None:
-    away = BuiltIn(target="no.such:BACKEND", package="no_such_client", extra="away")
     with pytest.raises(FeedRefused, match=r"no_such_client: pip install .*\[away\]'"):
-        table(away=away).find("away:x")
+        found.find("away:x")
 
 
 def test_a_module_of_ours_that_is_missing_is_a_bug_and_not_an_extra() -> None:
@@ -114,24 +93,16 @@ def test_a_module_of_ours_that_is_missing_is_a_bug_and_not_an_extra() -> None:
         table(away=BuiltIn(target="no.such:BACKEND")).find("away:x")
 
 
-def test_an_entry_point_adds_a_scheme(tmp_path: Path) -> None:
-    site = with_metadata(tmp_path, "other", {"changefeed.tried": {"other": HERE}})
+def test_an_entry_point_adds_a_scheme_and_takes_over_none_of_ours(tmp_path: Path) -> None:
+    added = {"changefeed.tried": {"other": HERE, "here": "json:loads"}}
+    site = with_metadata(tmp_path, "other", added)
     found = table(here=BuiltIn(target=HERE))
     with importable(site):
         assert found.schemes() == ["here", "other"]
-        assert found.find("other:x")[0] is BACKEND
+        assert found.find("here:x")[0] is found.find("other:x")[0] is BACKEND
         assert found.name("other:x") == "here"
     assert found.schemes() == ["here"]
     assert found.name("other:x") is None
-
-
-def test_a_built_in_scheme_cannot_be_taken_over(tmp_path: Path) -> None:
-    other = {"here": "json:loads"}
-    site = with_metadata(tmp_path, "other", {"changefeed.tried": other})
-    found = table(here=BuiltIn(target=HERE))
-    with importable(site):
-        assert found.find("here:x")[0] is BACKEND
-        assert found.schemes() == ["here"]
 
 
 def test_two_packages_with_one_scheme_are_refused_by_name(tmp_path: Path) -> None:
@@ -164,21 +135,11 @@ def test_a_backend_gets_its_own_settings_converted() -> None:
     assert own_settings(BACKEND, {}) == Settings()
 
 
-@pytest.mark.parametrize(
-    ("section", "line"),
-    [({"size": "x"}, "backends.here.size: Input"), ({"sice": 1}, "backends.here.sice: Extra")],
-)
-def test_wrong_settings_of_a_backend_are_refused_by_name(
-    section: dict[str, object], line: str
-) -> None:
-    with pytest.raises(UserError, match=line):
-        own_settings(BACKEND, {"here": section})
-
-
-def test_settings_of_a_backend_without_any_are_refused() -> None:
+def test_wrong_settings_of_a_backend_are_refused_by_name() -> None:
+    for name, backend in (("size", BACKEND), ("sice", BACKEND), ("", MEMORY)):
+        with pytest.raises(UserError, match=rf"backends\.{backend.name}\.?{name}: "):
+            own_settings(backend, {backend.name: {name: "x"}})
     assert own_settings(MEMORY, {}) is None
-    with pytest.raises(UserError, match=r"backends\.memory: this backend has no settings"):
-        own_settings(MEMORY, {"memory": {"size": 1}})
 
 
 def test_the_environment_speaks_to_backends() -> None:

@@ -31,8 +31,17 @@ async def fails() -> str:
     raise ConnectionError("lost")
 
 
-@pytest.mark.parametrize("call", [swallows, fails])
-async def test_a_swallowed_cancellation_is_raised(call: Callable[[], Awaitable[str]]) -> None:
+async def gives_up() -> Any:
+    """Share an answer that is not waited for any more."""
+    shared = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(1, shared.cancel)
+    return await shared
+
+
+@pytest.mark.parametrize("call", [swallows, fails, gives_up])
+async def test_a_cancellation_is_raised_whatever_the_call_makes_of_it(
+    call: Callable[[], Awaitable[str]],
+) -> None:
     task = asyncio.create_task(keep_cancellation(call()))
     await asyncio.sleep(1)
     task.cancel()
@@ -63,25 +72,24 @@ class _SwallowingFeed(MemoryFeed):
         return await swallows()
 
 
-def container() -> BoundedContainer:
-    return BoundedContainer(_SwallowingLeases(), timeout=60, on_call=lambda _: None)
+def container(leases: MemoryLeases) -> BoundedContainer:
+    return BoundedContainer(leases, timeout=60, on_call=lambda _: None)
 
 
-async def test_a_loop_over_a_container_that_swallows_ends_when_it_is_cancelled() -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: container(_SwallowingLeases()).list(),
+        lambda: bounded_feed(_SwallowingFeed(), timeout=60).ranges(),
+    ],
+    ids=["leases", "feed"],
+)
+async def test_a_loop_over_what_swallows_ends_when_it_is_cancelled(
+    call: Callable[[], Awaitable[object]],
+) -> None:
     async def for_ever() -> None:
         while True:
-            await container().list()
-
-    async with asyncio.timeout(10):
-        await _cancelled(asyncio.create_task(for_ever()))
-
-
-async def test_a_loop_over_a_feed_that_swallows_ends_when_it_is_cancelled() -> None:
-    feed = bounded_feed(_SwallowingFeed(), timeout=60)
-
-    async def for_ever() -> None:
-        while True:
-            await feed.ranges()
+            await call()
 
     async with asyncio.timeout(10):
         await _cancelled(asyncio.create_task(for_ever()))
@@ -96,17 +104,7 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 async def test_a_call_that_swallows_the_end_of_its_time_was_not_answered() -> None:
     with pytest.raises(ContainerUnavailable, match="did not answer list within 60 s"):
-        await container().list()
-
-
-# Cancelled by what was called
-
-
-async def gives_up() -> Any:
-    """Share an answer that is not waited for any more."""
-    shared = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(1, shared.cancel)
-    return await shared
+        await container(_SwallowingLeases()).list()
 
 
 class _GivenUpLeases(MemoryLeases):
@@ -125,19 +123,10 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_the_call() -
 
 
 async def test_what_a_client_gives_up_by_itself_was_not_answered() -> None:
-    leases = BoundedContainer(_GivenUpLeases(), timeout=60, on_call=lambda _: None)
     with pytest.raises(ContainerUnavailable, match="gave list up by itself"):
-        await leases.list()
+        await container(_GivenUpLeases()).list()
     with pytest.raises(FeedUnavailable, match="gave ranges up by itself"):
         await bounded_feed(_GivenUpFeed(), timeout=60).ranges()
-
-
-async def test_a_call_that_is_cancelled_while_its_client_gives_it_up_is_cancelled() -> None:
-    task = asyncio.create_task(keep_cancellation(gives_up()))
-    await asyncio.sleep(1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 async def test_a_block_is_cancelled_on_request_and_fails_otherwise() -> None:

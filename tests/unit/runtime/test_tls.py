@@ -27,9 +27,7 @@ def wrapped(cause: Exception) -> Exception:
 
 def test_a_certificate_that_is_not_trusted_is_seen_however_deep_it_is_wrapped() -> None:
     error = wrapped(wrapped(verification("certificate has expired")))
-    assert certificate_failure(error) == (
-        "its certificate is not trusted (certificate has expired)"
-    )
+    assert "(certificate has expired)" in str(certificate_failure(error))
 
 
 @pytest.mark.parametrize(

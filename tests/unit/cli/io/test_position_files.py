@@ -25,26 +25,17 @@ def test_a_file_and_standard_input_are_the_same(
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
-    [
-        (None, "cannot be read: No such file or directory"),
-        (b"", r"no document of positions \(Input data was truncated\)"),
-        (b"\xff", "no document of positions"),
-        (b'{"positions":[{"range":"\xff","continuation":"x"}]}', "no document of positions"),
-        (b"[" * 100_000, "no document of positions"),
-    ],
+    "made",
+    [b"", b"\xff", b'{"positions":[{"range":"\xff","continuation":"x"}]}', b"[" * 100_000],
 )
-def test_what_is_no_file_of_positions_is_refused(
-    tmp_path: Path, made: bytes | None, says: str
-) -> None:
+def test_what_is_no_document_of_positions_is_refused(tmp_path: Path, made: bytes) -> None:
     file = tmp_path / "saved"
-    if made is not None:
-        file.write_bytes(made)
-    with pytest.raises(UserError, match=says):
+    file.write_bytes(made)
+    with pytest.raises(UserError, match="no document of positions"):
         read_positions(str(file))
 
 
-@pytest.mark.parametrize("name", ["", ".", "n" * 300])
+@pytest.mark.parametrize("name", ["", ".", "none", "n" * 300])
 def test_what_cannot_be_read_is_named(name: str) -> None:
     with pytest.raises(UserError, match=f"^{name} cannot be read: "):
         read_positions(name)
@@ -55,7 +46,7 @@ def test_what_goes_on_for_ever_is_no_file_of_positions(
 ) -> None:
     monkeypatch.setattr(position_files, "_MOST", 2**20)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=_Endless()))
-    with pytest.raises(UserError, match=r"^- has more than 1 MiB: it is no"):
+    with pytest.raises(UserError, match="1 MiB"):
         read_positions("-")
 
 

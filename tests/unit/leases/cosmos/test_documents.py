@@ -227,30 +227,16 @@ def test_the_leases_of_java_are_not_shared() -> None:
 # Sharing with .NET
 
 
-def test_what_we_wrote_is_read_as_we_wrote_it() -> None:
-    lease = documents.lease_in(ours())
-    assert (lease.owner, lease.incarnation, lease.epoch) == ("a", "a-1", 1)
-    assert (lease.renewals, lease.stamp, lease.write_id) == (1, STAMP, "w1")
-
-
-def test_the_health_of_a_range_is_carried_until_another_processor_writes() -> None:
+def test_health_and_load_of_a_range_are_carried_until_another_processor_writes() -> None:
     failing = RangeHealth(last_progress=STAMP, failing_since=STAMP, last_error="KeyError: 'x'")
-    document = written(ours(), documents.lease_in(ours()).with_health(failing))
-    assert documents.lease_in(document).health == failing
-    well = written(document, documents.lease_in(document).with_health(RangeHealth()))
-    assert "health" not in well["properties"]["changefeed"]
-    robbed = document | {"Owner": "net-1", "timestamp": "2026-08-01T11:00:00.0000000Z"}
-    assert documents.lease_in(robbed).health == RangeHealth()
-
-
-def test_the_load_of_a_range_is_carried_until_another_processor_writes() -> None:
-    document = written(ours(), documents.lease_in(ours()).with_load(0.35, moved=True))
+    lease = documents.lease_in(ours()).with_health(failing).with_load(0.35, moved=True)
+    document = written(ours(), lease)
     found = documents.lease_in(document)
-    assert (found.load, found.moved) == (0.35, True)
-    idle = written(document, found.with_load(None, moved=False))
-    assert not {"load", "moved"} & set(json.loads(idle["properties"]["changefeed"]))
+    assert (found.health, found.load, found.moved) == (failing, 0.35, True)
+    well = written(document, found.with_health(RangeHealth()).with_load(None, moved=False))
+    assert not {"health", "load", "moved"} & set(json.loads(well["properties"]["changefeed"]))
     theirs = documents.lease_in(document | {"timestamp": "2026-08-01T11:00:00.0000000Z"})
-    assert (theirs.load, theirs.moved) == (None, False)
+    assert (theirs.health, theirs.load, theirs.moved) == (RangeHealth(), None, False)
 
 
 def test_a_lease_that_dotnet_took_from_us_is_in_a_new_epoch() -> None:

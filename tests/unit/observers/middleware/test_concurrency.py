@@ -17,7 +17,9 @@ from changefeed.observers.middleware.concurrency import (
 )
 from changefeed.observers.middleware.timeout import TimeLimitedObserver
 from changefeed.observers.observer import CloseReason, Context
-from tests.support.observing import RememberingContext, change
+from changefeed.testing.observers import RecordingContext
+from tests.support import make
+from tests.support.observers import Plain
 
 
 class Lanes:
@@ -66,14 +68,14 @@ class _LaneObserver:
 
 
 def batch(count: int, *, keys: int, first: int = 1) -> list[Change]:
-    return [change(n, key=f"k{n % keys}") for n in range(first, first + count)]
+    return [make.change(n, key=f"k{n % keys}") for n in range(first, first + count)]
 
 
 async def opened(
     lanes: Lanes, count: int, *, piece: int = 100, manual: bool = False
-) -> tuple[KeyedConcurrency, RememberingContext]:
+) -> tuple[KeyedConcurrency, RecordingContext]:
     observer = KeyedConcurrency(lanes, count, piece=piece, manual=manual)
-    context = RememberingContext()
+    context = make.context()
     await observer.open(context)
     return observer, context
 
@@ -93,7 +95,7 @@ async def test_so_many_lanes_are_so_many_times_as_fast(lanes: int) -> None:
 
 def test_a_frequent_key_gets_a_lane_and_the_others_share_the_rest() -> None:
     keys = "a" * 10 + "bbb" + "ccc" + "dd" + "ee"
-    shares = spread_evenly([change(n, key=x) for n, x in enumerate(keys)], 3)
+    shares = spread_evenly([make.change(n, key=x) for n, x in enumerate(keys)], 3)
     assert [Counter(x.key for x in share) for share in shares] == [
         {"a": 10},
         {"b": 3, "d": 2},
@@ -148,17 +150,6 @@ async def test_when_a_lane_fails_the_others_finish_their_piece_and_no_more() -> 
     assert sorted(context.acknowledged) == sorted(x.sequence for x in other)
 
 
-async def test_what_failed_is_not_passed_over_when_it_comes_again() -> None:
-    made = Lanes(fails_on=[4])
-    observer, context = await opened(made, 2)
-    with pytest.raises(ObserverFailed):
-        await observer.process(context, batch(8, keys=4))
-    made.fails_on.clear()
-    made.done.clear()
-    await observer.process(context, batch(8, keys=4))
-    assert sorted(made.sequences) == list(range(1, 9))
-
-
 async def test_with_manual_checkpoints_a_key_never_overtakes_itself_in_another_lane() -> None:
     made = Lanes()
     observer, context = await opened(made, 4, manual=True)
@@ -166,19 +157,6 @@ async def test_with_manual_checkpoints_a_key_never_overtakes_itself_in_another_l
         await observer.process(context, batch(size, keys=size // 3))
     lanes_of = {(x.key, number) for number, x in made.done}
     assert len(lanes_of) == len({x.key for _, x in made.done})
-
-
-async def test_what_was_done_before_a_failure_is_done() -> None:
-    made = Lanes(fails_on=[31])
-    observer, context = await opened(made, 4, piece=2)
-    progress = Acknowledgements()
-    changes = batch(40, keys=8)
-    progress.deliver(changes)
-    with pytest.raises(ObserverFailed):
-        await observer.process(context, changes)
-    watermarks = [progress.done(changes[n - 1]) for n in context.acknowledged]
-    last = [x.sequence for x in watermarks if x is not None][-1]
-    assert 24 <= last < 31
 
 
 async def test_all_lanes_are_closed_even_if_one_cannot() -> None:
@@ -191,9 +169,9 @@ async def test_all_lanes_are_closed_even_if_one_cannot() -> None:
     made = Lanes()
     numbers = iter(range(1, 4))
     observer = KeyedConcurrency(lambda: Refusing(made, next(numbers)), 3)
-    await observer.open(RememberingContext())
+    await observer.open(make.context())
     with pytest.raises(OSError, match="no"):
-        await observer.close(RememberingContext(), CloseReason.STOPPING)
+        await observer.close(make.context(), CloseReason.STOPPING)
     assert made.closed == [1, 2, 3]
 
 
@@ -213,9 +191,9 @@ async def test_a_lane_that_is_stuck_goes_before_one_that_has_failed() -> None:
     observer = KeyedConcurrency(
         lambda: TimeLimitedObserver(Stubborn(made, next(numbers)), 10), 2
     )
-    await observer.open(RememberingContext())
+    await observer.open(make.context())
     with pytest.raises(ObserverStuck):
-        await observer.process(RememberingContext(), batch(2, keys=2))
+        await observer.process(make.context(), batch(2, keys=2))
 
 
 async def test_a_cancellation_reaches_every_lane() -> None:
@@ -238,13 +216,13 @@ async def test_a_lane_that_a_cancellation_finds_stuck_goes_before_the_cancellati
     numbers = iter((1, 2))
     made = Lanes(pace=100)
 
-    def make() -> _LaneObserver:
+    def one_of_two() -> _LaneObserver:
         number = next(numbers)
         return Stuck(made, number) if number == 2 else _LaneObserver(made, number)
 
-    observer = KeyedConcurrency(make, 2)
-    await observer.open(RememberingContext())
-    task = asyncio.create_task(observer.process(RememberingContext(), batch(2, keys=2)))
+    observer = KeyedConcurrency(one_of_two, 2)
+    await observer.open(make.context())
+    task = asyncio.create_task(observer.process(make.context(), batch(2, keys=2)))
     await asyncio.sleep(1)
     task.cancel()
     with pytest.raises(ObserverStuck):
@@ -261,8 +239,8 @@ async def test_a_second_cancellation_gives_up_on_lanes_that_do_not_end() -> None
 
     made = Lanes()
     observer = KeyedConcurrency(lambda: Deaf(made, 1), 2)
-    await observer.open(RememberingContext())
-    task = asyncio.create_task(observer.process(RememberingContext(), batch(2, keys=2)))
+    await observer.open(make.context())
+    task = asyncio.create_task(observer.process(make.context(), batch(2, keys=2)))
     for _ in range(2):
         await asyncio.sleep(1)
         task.cancel()
@@ -277,21 +255,18 @@ async def test_what_cancels_itself_within_a_lane_does_not_count_as_done() -> Non
             raise asyncio.CancelledError
 
     observer = KeyedConcurrency(lambda: Cancelling(Lanes(), 1), 2)
-    await observer.open(RememberingContext())
+    await observer.open(make.context())
     with pytest.raises(asyncio.CancelledError):
-        await observer.process(RememberingContext(), batch(2, keys=2))
+        await observer.process(make.context(), batch(2, keys=2))
 
 
-class Flaky:
+class Flaky(Plain):
     """Fails so often on each of some changes; takes some time, of chance, for each."""
 
     def __init__(self, fails: dict[int, int]) -> None:
         self._fails = fails
         self._chance = Random(len(fails))
         self.done: list[Change] = []
-
-    async def open(self, _context: Context) -> None:
-        """Have nothing to open."""
 
     async def process(self, _context: Context, changes: Sequence[Change]) -> None:
         for one in changes:
@@ -301,13 +276,10 @@ class Flaky:
                 raise ObserverFailed(one.range_id, None, 1, "for now")
             self.done.append(one)
 
-    async def close(self, _context: Context, _reason: CloseReason) -> None:
-        """Have nothing to close."""
-
 
 async def progress_of(observer: KeyedConcurrency, batch: Sequence[Change]) -> int:
     """Hand a batch over as a worker would; return how many count as done."""
-    progress, context = Acknowledgements(), RememberingContext()
+    progress, context = Acknowledgements(), make.context()
     progress.deliver(batch)
     await observer.open(context)
     try:
@@ -332,7 +304,7 @@ async def test_each_key_stays_in_order_and_nothing_is_lost_whatever_fails(
     keys: list[str], lanes: int, piece: int, size: int, fails: dict[int, int]
 ) -> None:
     flaky = Flaky(dict(fails))  # the same behind all lanes: it sees everything
-    changes = [change(n, key=x) for n, x in enumerate(keys, start=1)]
+    changes = [make.change(n, key=x) for n, x in enumerate(keys, start=1)]
     position = 0
     while position < len(changes):
         observer = KeyedConcurrency(lambda: flaky, lanes, piece=piece)

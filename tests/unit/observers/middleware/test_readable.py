@@ -10,36 +10,19 @@ from changefeed.observers.dead_letters import DeadLetters, MemoryDeadLetters, Or
 from changefeed.observers.errors import LeaseFenced, ObserverFailed
 from changefeed.observers.middleware.aside import Aside
 from changefeed.observers.middleware.readable import ReadableOnly
-from changefeed.observers.observer import CloseReason, Context
+from changefeed.observers.observer import Context
 from tests.support import make
+from tests.support.observers import Gate, Plain
 
 
-class Handling:
+class Handling(Plain):
     """Takes whatever it is given."""
 
     def __init__(self) -> None:
         self.done: list[int] = []
 
-    async def open(self, context: Context) -> None:
-        """Have nothing to open."""
-
     async def process(self, _: Context, changes: Sequence[Change]) -> None:
         self.done += [x.sequence for x in changes]
-
-    async def close(self, context: Context, reason: CloseReason) -> None:
-        """Have nothing to close."""
-
-
-class Gate:
-    def __init__(self, *, fenced: bool = False) -> None:
-        self._fenced = fenced
-
-    def check(self) -> None:
-        if self._fenced:
-            raise LeaseFenced("the lease is not ours")
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError(f"nothing waits {seconds} s for what no attempt mends")
 
 
 def odd(sequence: int) -> Change:
@@ -75,7 +58,7 @@ async def test_without_dead_letters_the_range_is_refused_there_once_those_before
 async def test_behind_the_fence_nothing_is_put_aside() -> None:
     letters = MemoryDeadLetters()
     with pytest.raises(LeaseFenced):
-        await keeping(Handling(), letters, Gate(fenced=True)).process(make.context(), [odd(1)])
+        await keeping(Handling(), letters, Gate(0)).process(make.context(), [odd(1)])
     assert await letters.list() == []
 
 

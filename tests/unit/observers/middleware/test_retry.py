@@ -1,5 +1,4 @@
 import asyncio
-import pickle
 from collections.abc import Sequence
 from random import Random
 
@@ -9,10 +8,10 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.errors import ObserverFailed, ObserverRefused
 from changefeed.observers.middleware.retry import Retrying, RetrySettings
 from changefeed.observers.observer import CloseReason, Context
-from tests.support.observing import RememberingContext, change
+from tests.support import make
 
-CONTEXT = RememberingContext()
-BATCH = [change(5), change(6), change(9)]
+CONTEXT = make.context()
+BATCH = [make.change(5), make.change(6), make.change(9)]
 
 
 class Failing:
@@ -192,13 +191,6 @@ async def test_cancellation_of_the_observer_itself_is_not_an_error_to_retry(
     with pytest.raises(asyncio.CancelledError):
         await Retrying(inner, steady(), random=Random(1)).process(CONTEXT, BATCH)
     assert len(inner.calls) == before + 1
-
-
-def test_the_failure_pickles() -> None:
-    failed = ObserverFailed(RangeId("r1"), (5, 9), 3, "OSError: x")
-    copy = pickle.loads(pickle.dumps(failed))
-    assert (copy.range_id, copy.sequences, copy.attempts) == ("r1", (5, 9), 3)
-    assert str(copy) == str(failed)
 
 
 @pytest.mark.parametrize(

@@ -17,36 +17,22 @@ from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import Observer
 from changefeed.runtime.logs import get_logger
-from tests.support.observing import RememberingContext, change
+from tests.support import make
+from tests.support.observers import Gate
 
 RETRY = RetrySettings(first_delay=1, max_delay=1, attempts=2, jitter=0)
-CONTEXT = RememberingContext()
-BATCH = [change(1, key="a"), change(2, key="b")]
-
-
-class Gate:
-    """Lets so many calls pass."""
-
-    def __init__(self, calls: float = float("inf")) -> None:
-        self._left = calls
-
-    def check(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise LeaseFenced("the lease is not ours")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+CONTEXT = make.context()
+BATCH = [make.change(1, key="a"), make.change(2, key="b")]
 
 
 async def opened(observe: Any, gate: Gate | None = None, **settings: Any) -> Observer:
-    make = wrap(
+    build = wrap(
         adapt(observe, {}),
         ObserverSettings(retry=RETRY, **settings),
         FailureLog(get_logger()),
         Random(1),
     )
-    observer = make(FeedRange(id=RangeId("r1")), gate or Gate())
+    observer = build(FeedRange(id=RangeId("r1")), gate or Gate())
     await observer.open(CONTEXT)
     return observer
 
@@ -63,7 +49,7 @@ def cancelled_by_itself() -> BaseException:
 
 @pytest.mark.parametrize("settings", STACKS)
 @pytest.mark.parametrize(
-    "make",
+    "raising",
     [
         ValueError,
         SystemExit,
@@ -76,13 +62,13 @@ def cancelled_by_itself() -> BaseException:
     ],
 )
 async def test_whatever_the_observer_raises_it_is_tried_again_and_has_failed_then(
-    make: Callable[[], BaseException], settings: dict[str, Any]
+    raising: Callable[[], BaseException], settings: dict[str, Any]
 ) -> None:
     calls: list[str] = []
 
     async def observe(changes: Sequence[Change]) -> None:
         calls.append(changes[0].key)
-        raise make()
+        raise raising()
 
     observer = await opened(observe, **settings)
     with pytest.raises(ObserverFailed, match="2 attempts: "):

@@ -24,20 +24,11 @@ from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.logs import get_logger
-from tests.support.observing import RememberingContext, change
+from tests.support import make
+from tests.support.observers import Gate
 
 RETRY = RetrySettings(first_delay=1, max_delay=1, attempts=3, jitter=0)
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
-
-
-class Open:
-    """A gate that lets everything pass."""
-
-    def check(self) -> None:
-        """Do nothing."""
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class Scene:
@@ -56,9 +47,9 @@ class Scene:
             pointer=None if pointer is None else TraceContextPointer(pointer),
         )
         config = ObserverSettings(retry=RETRY, **settings)
-        context = self.context = RememberingContext()
+        context = self.context = make.context()
         letters = self.letters if config.on_failure == "dead-letter" else None
-        make = wrap(
+        build = wrap(
             adapt(observe, {}),
             config,
             FailureLog(get_logger()),
@@ -67,7 +58,7 @@ class Scene:
             origin=Origin(feed="f"),
             tracing=tracing,
         )
-        self.observer = make(context.range, Open())
+        self.observer = build(context.range, Gate())
 
     async def process(self, *changes: Change) -> None:
         await self.observer.open(self.context)
@@ -99,7 +90,7 @@ def fails(times: float) -> Callable[[Sequence[Change]], Any]:
 
 async def test_a_batch_has_a_span_in_the_words_of_messaging() -> None:
     scene = Scene(takes_all)
-    await scene.process(change(3), change(9))
+    await scene.process(make.change(3), make.change(9))
     span = scene.span
     assert (span.name, span.kind) == ("process eventlog:data/log", SpanKind.CONSUMER)
     assert span.parent is None
@@ -121,7 +112,9 @@ async def test_a_batch_has_a_span_in_the_words_of_messaging() -> None:
 async def test_the_span_links_to_those_that_made_the_changes() -> None:
     scene = Scene(takes_all, pointer="/t")
     bodies = [{"t": PARENT}, {"t": "nonsense"}, {}, {"t": PARENT}]
-    await scene.process(*(change(n, body=msgspec.json.encode(x)) for n, x in enumerate(bodies)))
+    await scene.process(
+        *(make.change(n, body=msgspec.json.encode(x)) for n, x in enumerate(bodies))
+    )
     assert [format_span_id(x.context.span_id) for x in scene.span.links] == ["b" * 16]
 
 
@@ -132,7 +125,7 @@ async def test_no_more_bodies_are_read_than_a_span_keeps_links(
     scene = Scene(takes_all, pointer="")
     parents = [f"00-{'a' * 32}-{n:016x}-01" for n in range(1, 9)]
     await scene.process(
-        *(change(n, body=msgspec.json.encode(x)) for n, x in enumerate(parents))
+        *(make.change(n, body=msgspec.json.encode(x)) for n, x in enumerate(parents))
     )
     assert [x.context.span_id for x in scene.span.links] == [1, 2, 3]
 
@@ -148,7 +141,7 @@ async def test_what_the_observer_calls_is_below_the_span(
         seen.append(get_current_span().get_span_context().span_id)
 
     scene = Scene(observe, concurrency=concurrency, timeout=limit)
-    await scene.process(*(change(n, key=str(n)) for n in range(3)))
+    await scene.process(*(make.change(n, key=str(n)) for n in range(3)))
     assert scene.span.context is not None
     assert set(seen) == {scene.span.context.span_id}
 
@@ -161,7 +154,7 @@ async def test_a_plain_function_is_below_the_span_in_its_thread() -> None:
         seen.append(get_current_span().get_span_context().span_id)
 
     scene = Scene(observe)
-    await scene.process(change(1))
+    await scene.process(make.change(1))
     assert scene.span.context is not None
     assert seen == [scene.span.context.span_id]
 
@@ -169,7 +162,7 @@ async def test_a_plain_function_is_below_the_span_in_its_thread() -> None:
 async def test_the_span_begins_a_trace_whatever_runs_the_host() -> None:
     scene = Scene(takes_all)
     with scene.tracers.get_tracer("program").start_as_current_span("serve"):
-        await scene.process(change(1))
+        await scene.process(make.change(1))
         assert get_current_span().is_recording()
     ours, _ = scene.exporter.get_finished_spans()
     assert (ours.name, ours.parent) == ("process eventlog:data/log", None)
@@ -180,7 +173,7 @@ async def test_failed_attempts_are_events_and_a_batch_that_is_done_is_no_error(
     concurrency: int,
 ) -> None:
     scene = Scene(fails(2), concurrency=concurrency)
-    await scene.process(change(1))
+    await scene.process(make.change(1))
     first, second = scene.events("exception")
     assert (first["exception.type"], second["changefeed.attempt"]) == ("KeyError", 2)
     assert first["changefeed.again_after"] == 1
@@ -192,7 +185,7 @@ async def test_failed_attempts_are_events_and_a_batch_that_is_done_is_no_error(
 async def test_a_batch_that_used_up_its_retries_is_an_error() -> None:
     scene = Scene(fails(9))
     with pytest.raises(ObserverFailed):
-        await scene.process(change(1))
+        await scene.process(make.change(1))
     assert len(scene.events("exception")) == 3
     assert scene.span.status.status_code is StatusCode.ERROR
     assert "no such table" in (scene.span.status.description or "")
@@ -209,7 +202,7 @@ async def test_an_error_that_cannot_be_printed_is_recorded_like_any_other() -> N
 
     scene = Scene(observe)
     with pytest.raises(ObserverFailed):
-        await scene.process(change(1))
+        await scene.process(make.change(1))
     assert (scene.span.attributes or {})["error.type"] == "Broken"
 
 
@@ -219,7 +212,7 @@ async def test_a_change_that_was_put_aside_is_an_event() -> None:
             raise ValueError("cannot take 2")
 
     scene = Scene(observe, on_failure="dead-letter")
-    await scene.process(*(change(n) for n in range(4)))
+    await scene.process(*(make.change(n) for n in range(4)))
     (letter,) = scene.events("changefeed.dead_letter")
     assert letter["changefeed.sequence"] == 2
     assert letter["changefeed.dead_letter.id"] == (await scene.letters.list())[0].id
@@ -231,7 +224,7 @@ async def test_a_batch_that_was_cut_off_says_so() -> None:
         await asyncio.sleep(1000)
 
     scene = Scene(observe)
-    working = asyncio.create_task(scene.process(change(1)))
+    working = asyncio.create_task(scene.process(make.change(1)))
     await asyncio.sleep(1)
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -259,5 +252,5 @@ async def test_bodies_are_not_read_for_a_span_that_is_not_sampled() -> None:
         host="anna",
         pointer=Untouchable(""),
     )
-    with tracing.batch(RememberingContext(), [change(1)]):
+    with tracing.batch(make.context(), [make.change(1)]):
         pass

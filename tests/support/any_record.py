@@ -1,0 +1,71 @@
+"""Any lease, checkpoint and member that a store may be given, as strategies of Hypothesis."""
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from changefeed.feeds.feed import FeedRange
+from changefeed.leases.health import RangeHealth
+from changefeed.leases.lease import Checkpoint, Lease, Member
+
+_TEXT = st.text(max_size=20)
+_COUNTS = st.integers(min_value=0, max_value=2**53)
+_STAMPS = st.none() | st.floats(min_value=0, max_value=1e11)
+_HEALTHS = st.builds(
+    RangeHealth,
+    last_progress=_STAMPS,
+    failing_since=_STAMPS,
+    stuck_since=_STAMPS,
+    last_error=st.none() | _TEXT,
+)
+_RANGES = st.builds(
+    FeedRange, id=_TEXT, low=_TEXT, high=_TEXT, parents=st.lists(_TEXT, max_size=3).map(tuple)
+)
+_SETTINGS = st.dictionaries(_TEXT, _TEXT | _COUNTS | st.booleans(), max_size=3).map(
+    lambda x: msgspec.json.encode(x).decode()
+)
+LEASES = st.builds(
+    Lease,
+    range=_RANGES,
+    owner=st.none() | _TEXT,
+    incarnation=st.none() | _TEXT,
+    epoch=_COUNTS,
+    renewals=_COUNTS,
+    next_owner=st.none() | _TEXT,
+    ended=st.booleans(),
+    paused=st.none() | _TEXT,
+    health=_HEALTHS,
+    load=st.none() | st.floats(min_value=0, max_value=1e3),
+    moved=st.booleans(),
+    stamp=_STAMPS,
+    continuation=_TEXT,
+    checkpoint_epoch=_COUNTS,
+    write_id=st.none() | _TEXT,
+    version=st.just(""),
+)
+CHECKPOINTS = st.builds(
+    Checkpoint,
+    range_id=_TEXT,
+    continuation=_TEXT,
+    epoch=_COUNTS,
+    write_id=st.none() | _TEXT,
+    version=st.just(""),
+)
+MEMBERS = st.builds(
+    Member,
+    name=_TEXT,
+    incarnation=_TEXT,
+    heartbeats=_COUNTS,
+    stopping=st.booleans(),
+    stamp=_STAMPS,
+    address=_TEXT,
+    software=_TEXT,
+    settings=st.just("") | _SETTINGS,
+    version=st.just(""),
+)
+any_record = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+"""For tests whose examples share one store, and clean up behind themselves."""

@@ -1,0 +1,31 @@
+"""Parts of observers under test: one that has nothing to open or close, and a gate."""
+
+import asyncio
+
+from changefeed.observers.errors import LeaseFenced
+from changefeed.observers.observer import CloseReason, Context
+
+
+class Plain:
+    """Opens and closes nothing; what inherits from it says how it processes."""
+
+    async def open(self, context: Context) -> None:
+        """Have nothing to open."""
+
+    async def close(self, context: Context, reason: CloseReason) -> None:
+        """Have nothing to close."""
+
+
+class Gate:
+    """Lets so many calls pass."""
+
+    def __init__(self, calls: float = float("inf")) -> None:
+        self._left = calls
+
+    def check(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise LeaseFenced("the lease is not ours")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,40 @@
+"""A fleet of which no host runs, as those see it who scale it."""
+
+from changefeed.cli.looks import Looks
+from changefeed.feeds.feed import Continuation
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.settings import Settings
+from changefeed.host.snapshot import FleetInspector
+from changefeed.leases.errors import ContainerUnavailable
+from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryLeases
+
+
+class RestingFleet:
+    """It has leases of three ranges at their beginning; if ``away``, they do not answer."""
+
+    def __init__(self, *, away: bool = False) -> None:
+        self._away = away
+        self._feed = MemoryFeed(3)
+        self._now = 0.0
+
+    async def looks(self) -> Looks:
+        leases = _Away() if self._away else MemoryLeases()
+        if not self._away:
+            for found in await self._feed.ranges():
+                await leases.create(Lease(range=found, continuation=Continuation("0")))
+        fleet = FleetInspector(Settings(), leases, self._feed, None)
+        return Looks(fleet, lambda: self._now)
+
+    def append(self, changes: int) -> None:
+        for n in range(changes):
+            self._feed.append(f"key-{n}")
+
+    def pass_time(self) -> None:
+        """Wait until the last look is old."""
+        self._now += 5
+
+
+class _Away(MemoryLeases):
+    async def list(self) -> list[Lease]:
+        raise ContainerUnavailable("the lease container does not answer")
