@@ -22,17 +22,19 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
+from changefeed.runtime.patience import Patience
 
 T = TypeVar("T")
 
 
-def bounded_feed(feed: Feed, *, timeout: float) -> Feed:
+def bounded_feed(feed: Feed, *, timeout: float, patience: Patience | None = None) -> Feed:
     """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
-    ``FeedUnavailable``; one that waits for news may do so before that. It remembers ranges,
-    answers for many, and reads parts, if ``feed`` does, and only then.
+    ``FeedUnavailable``; one that waits for news may do so before that. So does a call that the
+    server refuses, as long as there is ``patience`` for it. The feed remembers ranges, answers
+    for many, and reads parts, if ``feed`` does, and only then.
     """
     kinds = tuple(y for x, y in _KINDS.items() if isinstance(feed, x))
-    return _bounded_kind(kinds)(feed, timeout)
+    return _bounded_kind(kinds)(feed, timeout, patience or Patience(0))
 
 
 async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
@@ -49,9 +51,10 @@ async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
 
 
 class _BoundedFeed:
-    def __init__(self, feed: Feed, timeout: float) -> None:
+    def __init__(self, feed: Feed, timeout: float, patience: Patience) -> None:
         self._feed = feed
         self._timeout = timeout
+        self._patience = patience
 
     @property
     def identity(self) -> str:
@@ -61,19 +64,29 @@ class _BoundedFeed:
         return await self._bounded("ranges", self._feed.ranges())
 
     async def resolve_start(self, range_id: RangeId, start: StartAt) -> Continuation:
-        return await self._bounded("settle", self._feed.resolve_start(range_id, start))
+        call = self._feed.resolve_start(range_id, start)
+        return await self._bounded("settle", call, of=range_id)
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        return await self._bounded("read", self._feed.read(range_id, after, limit))
+        call = self._feed.read(range_id, after, limit)
+        return await self._bounded("read", call, of=range_id)
 
     def continuation_after(self, change: Change) -> Continuation:
         return self._feed.continuation_after(change)
 
     async def lag(self, range_id: RangeId, after: Continuation) -> int:
-        return await self._bounded("lag", self._feed.lag(range_id, after))
+        return await self._bounded("lag", self._feed.lag(range_id, after), of=range_id)
 
-    async def _bounded(self, name: str, call: Awaitable[T]) -> T:
-        return await in_time(name, call, self._timeout)
+    async def _bounded(
+        self,
+        name: str,
+        call: Awaitable[T],
+        *,
+        of: RangeId | None = None,
+        within: float | None = None,
+    ) -> T:
+        with self._patience.asking((name, of), FeedUnavailable):
+            return await in_time(name, call, self._timeout if within is None else within)
 
 
 class _RemembersRanges(_BoundedFeed):
@@ -92,7 +105,7 @@ class _AnswersForMany(_BoundedFeed):
     async def news(self, positions: Mapping[RangeId, Continuation]) -> Collection[RangeId]:
         feed = cast("AnswersForMany", self._feed)
         longest = LONGEST_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
-        return await in_time("news", feed.news(positions), longest)
+        return await self._bounded("news", feed.news(positions), within=longest)
 
     async def lags(self, positions: Mapping[RangeId, Continuation]) -> Mapping[RangeId, int]:
         feed = cast("AnswersForMany", self._feed)

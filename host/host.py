@@ -49,10 +49,12 @@ from changefeed.observers.middleware.fence import ObserverMaker
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.cancellation import cancelled_on_request
 from changefeed.runtime.clock import Clock, elapsed_time
+from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.version import software_version
 
 _LEAVE_TIMEOUT = 2.0
+_PATIENCE = 60.0  # seconds for which a refusal counts as no answer
 _LONGEST_DELAY_AT_END = 1.0
 
 
@@ -89,7 +91,9 @@ class Host:
         self.incarnation = Incarnation(settings.host.incarnation or uuid4().hex)
         self.settings = self._settings = settings
         self.registry = registry
-        self.feed = self._feed = bounded_feed(feed, timeout=settings.feed.read_timeout)
+        self.feed = self._feed = bounded_feed(
+            feed, timeout=settings.feed.read_timeout, patience=Patience(_PATIENCE)
+        )
         self._make_observer = make_observer
         self._events = events or HostEvents(self.name, wall=wall)
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
@@ -100,6 +104,7 @@ class Host:
             timeout=settings.leases.call_timeout,
             renewal_timeout=settings.leases.renewal_timeout,
             on_call=self._events.container_call,
+            patience=Patience(_PATIENCE),
         )
         self._memory = LeaseMemory()
         self.container = self._container = RememberingContainer(bounded, self._memory)

@@ -23,7 +23,7 @@ from opentelemetry.trace import TracerProvider, get_tracer_provider
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Feed, ReadsParts, changes_identity
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -36,20 +36,23 @@ from changefeed.leases.addresses import (
     without_secrets,
 )
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin, open_dead_letters
-from changefeed.observers.errors import ObserverRefused
+from changefeed.observers.errors import DeadLettersUnavailable, ObserverRefused
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.registry import load_observer, spelled
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
+from changefeed.runtime.patience import Patience
 from changefeed.runtime.telemetry import own_metrics
 from changefeed.runtime.version import software_version
 
 Opened = TypeVar("Opened")
+_PATIENCE = 5.0  # seconds for which a refusal counts as no answer, when a host starts
 _SLOW = 10.0
 """After so many seconds without an answer the log says what a host waits for."""
 
@@ -150,27 +153,35 @@ async def wire_host(
     fleet = "" if leases is not None else _fleet(settings.leases)
     events = HostEvents(HostName(settings.host.name), meters.get_meter("changefeed"))
     random = Random()  # noqa: S311 - spreads timers, guards nothing
-    retrier = Retrier(events, random)
+    retrier, patience = Retrier(events, random), Patience(_PATIENCE)
     async with AsyncExitStack() as stack:
 
         async def opened(
-            name: str, make: Callable[[], AbstractAsyncContextManager[Opened]]
+            name: str,
+            make: Callable[[], AbstractAsyncContextManager[Opened]],
+            unavailable: Callable[[str], Exception],
         ) -> Opened:
             async def attempt() -> Opened:
-                with _warning_if_slow(name, events):
+                with _warning_if_slow(name, events), patience.asking(name, unavailable):
                     return await stack.enter_async_context(make())
 
             return await retrier.call(name, attempt)
 
         if feed is None:
             feed = await opened(
-                "open feed", lambda: open_feed(settings.feed.address, settings.open_options)
+                "open feed",
+                lambda: open_feed(settings.feed.address, settings.open_options),
+                FeedUnavailable,
             )
         refuse_to_split(settings.leases, feed)
         if leases is None:
-            leases = await opened("open leases", lambda: open_leases(settings))
+            leases = await opened(
+                "open leases", lambda: open_leases(settings), ContainerUnavailable
+            )
         await retrier.call("compare feeds", partial(refuse_another_feed, leases, feed.identity))
-        dead_letters = await opened("open dead letters", lambda: _dead_letters(settings))
+        dead_letters = await opened(
+            "open dead letters", lambda: _dead_letters(settings), DeadLettersUnavailable
+        )
         host = Host(
             settings,
             feed=feed,

@@ -11,6 +11,7 @@ from changefeed.leases.feed_identity import KeepsFeedIdentity
 from changefeed.leases.lease import Lease, Member
 from changefeed.leases.listing import ListedChanges, ListedFleet, ListsChanges, ListsFleet
 from changefeed.runtime.cancellation import CancelledByClient, keep_cancellation
+from changefeed.runtime.patience import Patience
 
 T = TypeVar("T")
 
@@ -20,7 +21,8 @@ class BoundedContainer:
     waits for between two signs of life longer than ``renewal_timeout``.
 
     A call that ran out of time, or that its client gave up, raises ``ContainerUnavailable``: a
-    write may have happened. ``on_call`` gets the name of each call, for the metrics.
+    write may have happened. So does one that the server refuses, as long as there is
+    ``patience`` for it. ``on_call`` gets the name of each call, for the metrics.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class BoundedContainer:
         timeout: float,
         renewal_timeout: float | None = None,
         on_call: Callable[[str], None],
+        patience: Patience | None = None,
     ) -> None:
         self._container = container
         self._changes = container if isinstance(container, ListsChanges) else None
@@ -37,6 +40,7 @@ class BoundedContainer:
         self._timeout = timeout
         self._renewal_timeout = timeout if renewal_timeout is None else renewal_timeout
         self._on_call = on_call
+        self._patience = patience or Patience(0)
 
     async def list(self) -> Sequence[Lease]:
         return await self._bounded("list", self._container.list())
@@ -96,8 +100,9 @@ class BoundedContainer:
         seconds = self._timeout if within is None else within
         self._on_call(name)
         try:
-            async with asyncio.timeout(seconds):
-                return await keep_cancellation(call)
+            with self._patience.asking(name, ContainerUnavailable):
+                async with asyncio.timeout(seconds):
+                    return await keep_cancellation(call)
         except TimeoutError as error:
             raise ContainerUnavailable(
                 f"the lease container did not answer {name} within {seconds:g} s"

@@ -30,9 +30,10 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.cosmos.positions import sequences
-from changefeed.feeds.errors import FeedRefused, RangeRefused
+from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, Operation, RangeId, unreadable_text
 from changefeed.feeds.raw_pages import Rows
+from changefeed.runtime.errors import answered
 
 _OPERATIONS = {
     "create": Operation.INSERT,
@@ -172,7 +173,7 @@ class Changes:
     def decode(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> DecodedPage:
         """Read the body of one answer, which ends at an LSN, if it is known.
 
-        Raise ``FeedRefused`` where it is no change feed.
+        Raise ``RangeRefused`` where it is no change feed.
         """
         with _what_it_is(range_id):
             page = self._page.decode(body)
@@ -196,7 +197,7 @@ class Changes:
             return CutPage(rows=rows, container_rid=page.container_rid)
 
     def head(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> Head:
-        """Return where a page begins. Raise ``FeedRefused`` where it is no change feed."""
+        """Return where a page begins. Raise ``RangeRefused`` where it is no change feed."""
         with _what_it_is(range_id):
             page = self._page.decode(body)
             lsns = [self._read(x).lsn for x in page.documents[:1]]
@@ -339,10 +340,11 @@ def _what_it_is(range_id: RangeId) -> Iterator[None]:
     try:
         yield
     except (*_ODD, RecursionError) as error:
-        raise FeedRefused(
-            f"range {range_id!r} answered what is no page of a change feed ({error}): "
-            f"check that the address leads to a Cosmos DB account"
-        ) from error
+        text = (
+            f"range {range_id!r} answered what is no page of a change feed ({error}): check "
+            f"that the address leads to a Cosmos DB account"
+        )
+        raise answered(RangeRefused(range_id, text)) from error
 
 
 def _refuse_unreadable(changes: Iterable[Change]) -> None:

@@ -16,6 +16,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from changefeed.feeds.cosmos.address import AddressWrong
+from changefeed.runtime.errors import answered
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
 BAD_REQUEST: Final = 400
@@ -27,6 +28,7 @@ _MAY_PASS: Final = frozenset({408, GONE, THROTTLED, 449})
 _MAY_PASS_AS: Final = frozenset(
     {
         (NOT_FOUND, 1002),  # a replica that lags behind the session
+        (NOT_FOUND, 1013),  # a container that is still being made
         (403, 3),  # writes have moved to another region
         (403, 1008),  # the account is moving
     }
@@ -90,7 +92,7 @@ class Translator:
         if problem.may_pass:
             return self.unavailable(text, problem.retry_after)
         advice = self.advice.get(problem.status, "asking again cannot help")
-        return self.refused(f"{text}; {advice}")
+        return answered(self.refused(f"{text}; {advice}"))
 
     @contextmanager
     def errors(self, where: str) -> Iterator[None]:
@@ -100,17 +102,19 @@ class Translator:
         except CosmosHttpResponseError as error:
             raise self.error(where, problem_in(error)) from error
         except ClientAuthenticationError as error:
-            raise self.refused(
+            text = (
                 f"{where}: no Azure identity was accepted ({one_line(str(error))}). Sign in "
                 "(az login), or give this machine a managed identity; or set "
                 "CHANGEFEED_COSMOS__KEY"
-            ) from error
+            )
+            raise answered(self.refused(text)) from error
         except AddressWrong as error:
             raise self.refused(str(error)) from error
         except (AzureError, OSError) as error:
             certificate = certificate_failure(error)
             if certificate is not None:
-                raise self.refused(f"{where}: {certificate}; {SYSTEM_ADVICE}") from error
+                text = f"{where}: {certificate}; {SYSTEM_ADVICE}"
+                raise answered(self.refused(text)) from error
             text = f"{where}: no answer ({one_line(str(error))})"
             raise self.unavailable(text, None) from error
         except RecursionError as error:

@@ -62,6 +62,7 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.feeds.timestamps import instant_us
+from changefeed.runtime.errors import answered
 
 Mode = Literal["latest-version", "all-versions"]
 MODES: Final[dict[str, Mode]] = {
@@ -276,7 +277,7 @@ class CosmosFeed:
                 if after is None:
                     raise
                 text = f"range {range_id!r} cannot be read from {after!r}: {refused}"
-                raise RangeRefused(range_id, text) from refused
+                raise answered(RangeRefused(range_id, text)) from refused
             else:
                 return place, answer
         raise FeedUnavailable(f"range {range_id!r} keeps moving; ask again")

@@ -34,6 +34,7 @@ from changefeed.feeds.cosmos.errors import (
 )
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.runtime.errors import answered
 
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
 _REPEATED: Final = (GONE, THROTTLED)  # what the client would ask for again and again
@@ -44,7 +45,9 @@ _PROPERTIES: Final = {"_rid", "partitionKey"}  # of each container
 
 
 class RequestRefused(FeedRefused):
-    """The server does not take what was asked: as a rule, the position."""
+    """The server does not take what was asked: as a rule, the position. It refuses nothing
+    else by this.
+    """
 
 
 class RangeMoved(Exception):
@@ -192,28 +195,26 @@ def _read_errors(where: str) -> Iterator[None]:
         raise error_of(where, problem_in(error)) from error
 
 
-_TRANSLATOR = Translator(
-    unavailable=FeedUnavailable,
-    refused=FeedRefused,
-    advice={
-        401: "check the key, and the clock of this machine",
-        403: "check the key, the rights of the identity, and the firewall of the account",
-        404: "it is not there: check database and container in the address of the feed, "
-        "or create the container",
-    },
-)
+_ADVICE: Final[Mapping[int, str]] = {
+    401: "check the key, and the clock of this machine",
+    403: "check the key, the rights of the identity, and the firewall of the account",
+    404: "it is not there: check database and container in the address of the feed, or create "
+    "the container",
+}
+_TRANSLATOR = Translator(unavailable=FeedUnavailable, refused=FeedRefused, advice=_ADVICE)
 
 
 def error_of(where: str, problem: Problem) -> Exception:
     """Say what an error means to a reader: ask again later, or a person has to act."""
     if (problem.status, problem.substatus) == (BAD_REQUEST, _RECREATED):
         return FeedRefused(is_recreated(where))
-    if problem.status == BAD_REQUEST:
-        return RequestRefused(
-            f"{where} refused to be read ({problem.code}) {problem.message}: if the position "
-            f"is older than the container keeps its changes, reset the lease of this range"
-        )
-    return _TRANSLATOR.error(where, problem)
+    if problem.may_pass or problem.status in _ADVICE:
+        return _TRANSLATOR.error(where, problem)
+    text = (
+        f"{where} refused to be read ({problem.code}) {problem.message}: if the position is "
+        f"older than the container keeps its changes, reset the lease of this range"
+    )
+    return answered(RequestRefused(text))
 
 
 def is_recreated(where: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.runtime.errors import answered
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
 _ID_OF_REQUEST = "x-ms-request-id"  # each answer of a storage account has one
@@ -33,13 +34,14 @@ def translate_errors(where: str) -> Iterator[None]:
     try:
         yield
     except ClientAuthenticationError as error:
-        raise _answered(error, where) from error
+        raise answered(_answered(error, where)) from error
     except HttpResponseError as error:
-        raise _answered(error, where) from error
+        raise answered(_answered(error, where)) from error
     except (AzureError, OSError) as error:
         certificate = certificate_failure(error)
         if certificate is not None:
-            raise ContainerRefused(f"{where}: {certificate}; {SYSTEM_ADVICE}") from error
+            text = f"{where}: {certificate}; {SYSTEM_ADVICE}"
+            raise answered(ContainerRefused(text)) from error
         raise ContainerUnavailable(f"{where}: no answer ({_line(error)})") from error
 
 

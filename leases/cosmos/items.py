@@ -56,13 +56,15 @@ class Items:
 
     async def read(self, name: str) -> Document | None:
         try:
-            return dict(await self._asked(lambda: self._proxy.read_item(name, name)))
+            return dict(
+                await self._asked(lambda: self._proxy.read_item(name, name), ItemNotFound)
+            )
         except ItemNotFound:
             return None
 
     async def create(self, document: Document) -> Document:
         """Raise ``Present``; the echo of a success looks the same."""
-        return dict(await self._asked(lambda: self._proxy.create_item(document)))
+        return dict(await self._asked(lambda: self._proxy.create_item(document), ItemExists))
 
     async def replace(self, document: Document, etag: str) -> str:
         """Write the whole item if its etag is unchanged. Return the new etag."""
@@ -74,7 +76,8 @@ class Items:
                 etag=etag,
                 match_condition=MatchConditions.IfNotModified,
                 no_response=True,
-            )
+            ),
+            *_REFUSED_WRITES,
         )
         return _etag_in(answer)
 
@@ -91,7 +94,8 @@ class Items:
         await self._asked(
             lambda: self._proxy.delete_item(
                 name, name, etag=etag, match_condition=MatchConditions.IfNotModified
-            )
+            ),
+            *_REFUSED_WRITES,
         )
 
     async def query(self, text: str, **parameters: str) -> list[Document]:
@@ -124,21 +128,27 @@ class Items:
                 etag=etag,
                 match_condition=MatchConditions.IfNotModified,
                 no_response=no_response,
-            )
+            ),
+            *_REFUSED_WRITES,
         )
 
-    async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
-        with translate_errors(self._where), _conflicts_told():
+    async def _asked(self, call: Callable[[], Awaitable[T]], *expected: type[Exception]) -> T:
+        """Raise what the call may answer about its item; any other error is the container's."""
+        with translate_errors(self._where), _conflicts_told(expected):
             return await call()
 
 
 @contextmanager
-def _conflicts_told() -> Iterator[None]:
+def _conflicts_told(expected: Sequence[type[Exception]]) -> Iterator[None]:
     try:
         yield
     except CosmosHttpResponseError as error:
         conflict = _CONFLICTS.get(error.status_code or 0)
-        if conflict is None or error.sub_status in _NOT_ABOUT_THE_ITEM:
+        if (
+            conflict is None
+            or conflict not in expected
+            or error.sub_status in _NOT_ABOUT_THE_ITEM
+        ):
             raise
         raise conflict from error
 
@@ -148,6 +158,7 @@ _CONFLICTS: Mapping[int, type[Exception]] = {
     409: ItemExists,
     412: PreconditionFailed,
 }
+_REFUSED_WRITES = (ItemNotFound, PreconditionFailed)
 _NOT_ABOUT_THE_ITEM = (1002, 1003)  # no session to read in; no such container
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import asyncpg
 
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.runtime.errors import answered
 from changefeed.runtime.sqlstates import READ_ONLY, why_it_may_pass
 from changefeed.runtime.tls import certificate_failure
 
@@ -45,7 +46,7 @@ def translate_errors(where: str) -> Iterator[None]:
         asyncpg.InternalClientError,
         OSError,
     ) as error:
-        raise _translated(error, where) from error
+        raise answered(_translated(error, where)) from error
 
 
 def is_read_only(error: BaseException) -> bool:

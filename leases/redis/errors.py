@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import TimeoutError as NoAnswer
 
 from changefeed.leases.errors import ContainerError, ContainerRefused, ContainerUnavailable
+from changefeed.runtime.errors import answered
 from changefeed.runtime.tls import certificate_failure
 
 _MAY_PASS: Mapping[str, str] = {
@@ -56,8 +57,8 @@ def translate_errors(where: str) -> Iterator[None]:
         certificate = certificate_failure(error)
         if certificate is not None:
             text = f"{where}: {certificate}; {_CERTIFICATE_ADVICE}"
-            raise ContainerRefused(text) from error
-        raise _translated(error, where) from error
+            raise answered(ContainerRefused(text)) from error
+        raise answered(_translated(error, where)) from error
 
 
 def _translated(error: BaseException, where: str) -> ContainerError:
@@ -82,8 +83,8 @@ def _translated(error: BaseException, where: str) -> ContainerError:
 
 def _answered(error: RedisError, where: str) -> ContainerError:
     text = _line(error)
-    word = text.partition(" ")[0]
-    hint = _MAY_PASS.get(word) or _MAY_PASS.get(type(error).__name__)
+    word = getattr(error, "status_code", None) or text.partition(" ")[0]
+    hint = _MAY_PASS.get(word)
     if hint is not None:
         return ContainerUnavailable(f"{where}: {text}; {hint}")
     if isinstance(error, (NoConnection, NoAnswer)):

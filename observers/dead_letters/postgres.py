@@ -23,6 +23,7 @@ from changefeed.observers.dead_letters.letter import (
 )
 from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
 from changefeed.runtime.address_options import read_options, write_options
+from changefeed.runtime.errors import answered
 from changefeed.runtime.sqlstates import why_it_may_pass
 from changefeed.runtime.tls import certificate_failure
 
@@ -164,7 +165,8 @@ def _not_opened(text: str, error: Exception) -> Exception:
         case _:
             reason = None
     if reason is None:
-        return DeadLettersRefused(text)
+        refused = DeadLettersRefused(text)
+        return answered(refused) if isinstance(error, asyncpg.PostgresError) else refused
     return DeadLettersUnavailable(f"{text}; {reason}")
 
 

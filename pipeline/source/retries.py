@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, Page, RangeId, StartAt
@@ -69,19 +69,25 @@ class RetryingFeed:
 
 
 async def patiently(call: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Await ``call()`` until it does not raise ``FeedUnavailable``, or so long."""
+    """Await ``call()`` until it does not raise ``FeedUnavailable``, or a refusal that a server
+    has answered, or so long.
+    """
 
     async def attempt() -> T:
         return await call()
 
     retrying = AsyncRetrying(
-        retry=retry_if_exception_type(FeedUnavailable),
+        retry=retry_if_exception(_may_pass),
         stop=stop_after_delay(seconds),
         wait=_delay,
         sleep=asyncio.sleep,
         reraise=True,
     )
     return await retrying(attempt)
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, FeedUnavailable) or getattr(error, "may_pass", False)
 
 
 async def by_name(

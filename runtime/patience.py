@@ -1,0 +1,56 @@
+"""How long a refusal is taken for something that passes.
+
+An account that is moved, a key that is being renewed, a proxy that starts again: servers
+refuse a request once, and answer it a moment later. A host that ended for the first refusal
+would take its fleet along, as all hosts ask the same server. So a refusal that a server has
+*answered* counts as no answer at first, and is asked again like one. Only one that lasts
+is told to a person.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from changefeed.runtime.errors import UserError
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """Since when there were only refusals, and when the last one came."""
+
+    since: float
+    last: float
+
+
+class Patience:
+    """Waits for ``seconds`` before it believes a refusal, for each kind of question.
+
+    Between two questions may pass any time: refusals that are further apart than ``seconds``
+    are none that last.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._refusals: dict[Hashable, _Refusals] = {}
+
+    @contextmanager
+    def asking(
+        self, question: Hashable, unavailable: Callable[[str], Exception]
+    ) -> Iterator[None]:
+        """Raise ``unavailable(text)`` in the place of a refusal that may pass."""
+        try:
+            yield
+        except UserError as refusal:
+            if refusal.may_pass and not self._has_lasted(question):
+                raise unavailable(str(refusal)) from refusal
+            raise
+        self._refusals.pop(question, None)
+
+    def _has_lasted(self, question: Hashable) -> bool:
+        now = asyncio.get_running_loop().time()
+        known = self._refusals.get(question)
+        if known is None or now - known.last > self._seconds:
+            known = self._refusals[question] = _Refusals(since=now, last=now)
+        known.last = now
+        return now - known.since >= self._seconds
