@@ -138,5 +138,5 @@ class Store:
 
 
 def _made(directory: Path) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # items are for this user alone
     return directory

@@ -21,6 +21,7 @@ from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.private_file import PRIVATE_FILE
 
 _log = get_logger(__name__)
 
@@ -157,7 +158,7 @@ def _file_name(range_id: RangeId) -> str:
 
 
 def _append(path: Path, data: bytes, *, fsync: bool) -> None:
-    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)  # let go of by the close
         end = _cut_half_line(file)

@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from changefeed.runtime.address_options import read_options
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.secret_file import read_secret
 
 EMULATOR_KEY = (  # no secret: every Cosmos DB emulator answers to this key
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
@@ -70,20 +70,6 @@ class CosmosAccess:
 def _secret(environ: Mapping[str, str], name: str) -> str | None:
     file = environ.get(name + _IN_FILE)
     return environ.get(name) or (read_secret(Path(file)) if file else None)
-
-
-def read_secret(file: Path) -> str:
-    """Return the secret in a file, without what surrounds it.
-
-    Raise ``UserError`` if there is none.
-    """
-    try:
-        secret = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the secret in {file} cannot be read: {error}") from error
-    if not secret:
-        raise UserError(f"{file} is empty, and should hold a secret")
-    return secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from changefeed.feeds.eventlog.schema import (
     RECORDS_TABLES,
     open_partitions,
 )
+from changefeed.runtime.private_file import PRIVATE_FOLDER
 
 DEFAULT_PARTS = 12
 MOST_PARTS = 4096
@@ -46,7 +47,7 @@ def _make(home: Path, parts: int) -> None:
     aside = home.parent / f".{home.name}.{secrets.token_hex(4)}.new"
     with _advised(home):
         home.parent.mkdir(parents=True, exist_ok=True)
-        aside.mkdir()
+        aside.mkdir(mode=PRIVATE_FOLDER)
         try:
             _write(aside, parts)
             aside.rename(home)  # takes the place of nothing but an empty directory

@@ -28,6 +28,7 @@ from changefeed.observers.dead_letters.letter import (
     check_same_change,
     in_order,
 )
+from changefeed.runtime.private_file import PRIVATE_FILE, make_private
 
 
 class _Removed(msgspec.Struct):
@@ -90,7 +91,7 @@ class JsonLinesDeadLetters:
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[BinaryIO]:
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         with os.fdopen(handle, "r+b") as file:
             fcntl.flock(file, how)
             yield file  # closing the file gives up the lock
@@ -169,7 +170,7 @@ async def open_jsonl(path: str) -> AsyncIterator[JsonLinesDeadLetters]:
 
 def _prepare(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    make_private(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)  # the name of the file must last, too

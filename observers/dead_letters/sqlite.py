@@ -20,6 +20,7 @@ import msgspec
 from changefeed.observers.dead_letters.files import explained, not_opened
 from changefeed.observers.dead_letters.letter import DeadLetter, LetterId, check_same_change
 from changefeed.observers.errors import DeadLettersRefused
+from changefeed.runtime.private_file import make_private
 
 _APPLICATION = int.from_bytes(b"CFHD", "big")  # marks our files in pragma application_id
 _BUSY_TIMEOUT = 5.0
@@ -140,6 +141,7 @@ async def open_sqlite(
 
 def _prepare(path: Path, busy_timeout: float) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path)
     with closing(_connected(path, busy_timeout)) as connection:
         # Nothing is written: the letters on a full disk can be looked at.
         connection.execute("begin immediate")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from changefeed.feeds.brokers.stores.store import Listed, StoreRefused, StoreUnavailable
+from changefeed.runtime.private_file import PRIVATE_FILE
 
 T = TypeVar("T")
 _ASIDE = ".aside"
@@ -155,7 +156,8 @@ class LocalStore:
 
 
 def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, PRIVATE_FILE), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
