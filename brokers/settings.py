@@ -12,6 +12,7 @@ from changefeed.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.address import PLAIN, broker_urls
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.secret_file import read_secret
 from changefeed.runtime.settings import (
     AllSettings,
     LogSettings,
@@ -76,15 +77,7 @@ class WebSection(Section):
         """The token. Raise ``UserError`` for a file that cannot be read, or holds none."""
         if self.token_file is None:
             return self.token.get_secret_value() if self.token else None
-        try:
-            found = self.token_file.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"web.token_file {self.token_file} cannot be read: {error}"
-            ) from error
-        if not found:
-            raise UserError(f"web.token_file {self.token_file} is empty: put the token into it")
-        return found
+        return read_secret(self.token_file)
 
     @property
     def tls(self) -> ssl.SSLContext | None:

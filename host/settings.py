@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.cosmos.address import CosmosAccess, read_secret
+from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.observers.middleware.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
+from changefeed.runtime.secret_file import read_secret
 from changefeed.runtime.settings import (
     MOST,
     AllSettings,

@@ -36,23 +36,27 @@ class Access:
     @property
     def acts(self) -> bool:
         """Whether anyone may act."""
-        return self._acts and self._secret() is not None
+        return self._acts and isinstance(self._token(), str)
 
     async def refuse_action(self, request: web.Request) -> web.Response | None:
         """Return the refusal of a request that may not act."""
-        secret = self._secret()
-        if secret is None or not self._acts:
+        token = self._token()
+        if isinstance(token, web.Response):
+            return token
+        if token is None or not self._acts:
             return _refusal(
                 HTTPStatus.FORBIDDEN,
                 "this page can only be looked at: no token is set (web.token), or none may act",
             )
-        return await _without_token(request, secret)
+        return await _without_token(request, token)
 
     async def refuse_letters(self, request: web.Request) -> web.Response | None:
         """Return the refusal of a request that may not see dead letters."""
-        secret = self._secret()
-        if secret is not None:
-            return await _without_token(request, secret)
+        token = self._token()
+        if isinstance(token, web.Response):
+            return token
+        if token is not None:
+            return await _without_token(request, token)
         if is_local(request):
             return None
         return _refusal(
@@ -60,6 +64,13 @@ class Access:
             "dead letters hold changes whole: without a token (web.token) they are shown to "
             "this machine only",
         )
+
+    def _token(self) -> str | web.Response | None:
+        """Return the token, or a refusal while its file cannot be read."""
+        try:
+            return self._secret()
+        except UserError as error:
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
 
 async def _without_token(request: web.Request, secret: str) -> web.Response | None:

@@ -44,6 +44,11 @@ class BlobAddress:
 
 def read_address(scheme: str, place: str) -> BlobAddress:
     """Read what follows ``blob:`` or ``blob+http:``. Raise ``ContainerRefused``."""
+    if "@" in place:  # not shown: a secret may stand before it
+        raise ContainerRefused(
+            "an address of leases in Azure Blob Storage must not hold a key or password: set "
+            f"CHANGEFEED_BACKENDS__BLOB__KEY instead. {_FORMS[scheme]}"
+        )
     if not place.startswith("//") or "?" in place:
         raise _no_address(scheme, place)
     host, *path = place[2:].strip("/").split("/") if place[2:3] != "/" else ["", *_path(place)]

@@ -8,6 +8,7 @@
 ``mode``       ``latest-version`` or ``all-versions``, as the feed is read
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from changefeed.leases.cosmos.items import Items
 from changefeed.leases.cosmos.stores import CosmosCheckpoints, CosmosOwnership
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable
 
+_IN_NO_ID = re.compile(r"[/\\?#\x00-\x1f]")
 OPTIONS = ("prefix", "processor", "feed", "mode")
 DEFAULT_PREFIX = "changefeed"
 MODES = {"latest-version": INCREMENTAL, "all-versions": FULL_FIDELITY}
@@ -189,6 +191,13 @@ async def prefix_of(client: CosmosClient, account: Account, address: CosmosAddre
     """Return the prefix that the address gives, or that a .NET processor would."""
     options = address.options
     processor, feed = options.get("processor"), options.get("feed")
+    for name in ("prefix", "processor"):
+        if _IN_NO_ID.search(options.get(name, "")):
+            raise ContainerRefused(
+                f"{name}={options[name]} in the address of leases begins the ids of their "
+                f"documents, and Cosmos DB takes no id with / \\ ? # or a control character: "
+                f"choose another"
+            )
     if processor is None and feed is None:
         return options.get("prefix") or DEFAULT_PREFIX
     if processor is None or feed is None or "prefix" in options:

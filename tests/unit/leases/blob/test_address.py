@@ -50,3 +50,9 @@ def test_an_address_says_account_container_and_prefix(
 def test_a_wrong_address_is_refused(scheme: str, place: str) -> None:
     with pytest.raises(ContainerRefused, match="no address of leases"):
         read_address(scheme, place)
+
+
+def test_an_address_with_a_secret_is_refused_without_showing_it() -> None:
+    with pytest.raises(ContainerRefused, match="BACKENDS__BLOB__KEY") as refused:
+        read_address("blob", "//user:SECRET@account/container")
+    assert "SECRET" not in str(refused.value)
