@@ -14,8 +14,7 @@ from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
-from tests.support.fleet import Fleet
-from tests.support.fleet import Parts as Sections
+from changefeed.testing.fleet import Fleet, Sections
 from tests.support.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
@@ -69,7 +68,7 @@ class WatchedFleet(Fleet):
         container: LeaseContainer | None = None,
         settings: Sections | None = None,
     ) -> None:
-        super().__init__(MemoryFeed(leases), container or MemoryLeases(), parts=settings)
+        super().__init__(MemoryFeed(leases), container or MemoryLeases(), settings=settings)
         self.watched: dict[str, Watched] = {}
 
     async def __aexit__(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import Fleet, Parts
+from changefeed.testing.fleet import Fleet, Sections
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
 from .fleets import Watched, in_virtual_time
@@ -49,7 +49,7 @@ def _feed(ranges: int) -> ShiftingStore:
 
 
 def _parallel() -> Sequence[Result]:
-    stories: dict[str, Parts] = {
+    stories: dict[str, Sections] = {
         "4_ranges": {},
         "4_ranges_split_hot": {"leases": {"split_hot": True, "balance_cooldown": _COOLDOWN}},
         "32_parts": {"feed": {"parallelism": _PARTS}},
@@ -70,14 +70,14 @@ def _parallel() -> Sequence[Result]:
     ]
 
 
-async def _drain(settings: Parts) -> float:
+async def _drain(settings: Sections) -> float:
     """Return the seconds from the start of all hosts until the last change is done."""
     store, clock = _feed(_RANGES), asyncio.get_running_loop().time
     for n in range(_BACKLOG):
         store.append(f"key {n % _KEYS}", b"")
     sections = {**settings, "feed": {"page_size": 100, **settings.get("feed", {})}}
     async with Fleet(
-        ShiftingReader(store), MemoryLeases(), parts=sections, pace=_EACH
+        ShiftingReader(store), MemoryLeases(), settings=sections, pace=_EACH
     ) as fleet:
         for n in range(_HOSTS):
             fleet.start(f"h{n}")
@@ -104,7 +104,7 @@ class _Cost:
 
 
 def _even() -> Sequence[Result]:
-    kinds: dict[str, Parts] = {
+    kinds: dict[str, Sections] = {
         "count": {},
         "load": {"leases": {"balance": "load"}},
         "load_and_split_hot": {"leases": {"balance": "load", "split_hot": True}},
@@ -137,13 +137,13 @@ def _even() -> Sequence[Result]:
     return results
 
 
-async def _even_story(settings: Parts) -> _Cost:
+async def _even_story(settings: Sections) -> _Cost:
     store = _feed(_EVEN_RANGES)
     sections = {**settings, "feed": {"page_size": 100}}
     container = MemoryLeases()
     keys = _a_key_of_each(store)
     async with Fleet(
-        ShiftingReader(store), container, parts=sections, pace=_EVEN_EACH
+        ShiftingReader(store), container, settings=sections, pace=_EVEN_EACH
     ) as fleet:
         watched = {f"h{n}": Watched(container, f"h{n}") for n in range(_HOSTS)}
         for name, theirs in watched.items():

@@ -28,7 +28,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.load import HostLimits
 from changefeed.leases.load_plan import plan_by_load
-from tests.support.fleet import Parts
+from changefeed.testing.fleet import Sections
 
 from . import parallel
 from .fleets import WatchedFleet, in_virtual_time
@@ -44,7 +44,7 @@ _MOST_CORES, _MOST_MB, _MOST_CALLS, _MOST_PLAN_MS = 0.5, 400.0, 20.0, 50.0
 _PLAN_HOSTS, _PLANS = 500, 5
 _FILE_HOSTS, _FILE_LEASES = 64, 256
 _VIRTUAL_HOSTS, _VIRTUAL_LEASES = 300, 900
-_BY_HOST: Parts = {"leases": {"renewal": "host"}}
+_BY_HOST: Sections = {"leases": {"renewal": "host"}}
 _ROOT = Path(__file__).parents[1]
 
 

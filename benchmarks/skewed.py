@@ -17,7 +17,7 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context, Observer
-from tests.support.fleet import Fleet, Parts
+from changefeed.testing.fleet import Fleet, Sections
 
 from .fleets import in_virtual_time
 from .result import Result, at_most
@@ -110,12 +110,13 @@ class _Work:
 
 async def _story(balance: str) -> Outcome:
     clock = asyncio.get_running_loop().time
-    sections: Parts = {
+    sections: Sections = {
         "leases": {"balance": balance},
         "feed": {"page_size": 20, "poll_interval": 1.0},
     }
     feed, work = MemoryFeed(RANGES), _Work()
-    async with Fleet(feed, MemoryLeases(), parts=sections, observer=work.observer()) as fleet:
+    hosts = Fleet(feed, MemoryLeases(), settings=sections, observer=work.observer())
+    async with hosts as fleet:
         for n in range(HOSTS):
             fleet.start(f"h{n}")
         worst = await work.write(feed)

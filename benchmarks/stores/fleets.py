@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from benchmarks.fleets import WatchedFleet
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.container import LeaseContainer
+from changefeed.testing.fleet import Sections
 from tests.support.counting_proxy import Counted
-from tests.support.fleet import Parts
 
 from .calls import FLEET, LEASES, fill
 from .measured import Measured
@@ -24,11 +24,11 @@ from .places import Ports, Store, counted_place
 
 _HOSTS, _AT_REST, _PATIENCE = 16, 10.0, 60.0
 _BUSY_LEASES, _BUSY_HOSTS, _BUSY = 48, 2, 6.0
-_SELDOM: Parts = {"feed": {"poll_interval": 30.0, "lag_interval": 300.0}}
+_SELDOM: Sections = {"feed": {"poll_interval": 30.0, "lag_interval": 300.0}}
 _CHANGES_A_RANGE = 5
 _KEPT_LEASES, _KEPT_HOSTS, _SETTLES = 96, 4, 20.0
 _KEPT = 60.0  # what comes once a minute is in it once
-_BY_HEARTBEATS: Parts = {**_SELDOM, "leases": {"renewal": "host"}}
+_BY_HEARTBEATS: Sections = {**_SELDOM, "leases": {"renewal": "host"}}
 
 _Clients = Callable[[], Awaitable[LeaseContainer]]
 
@@ -133,7 +133,7 @@ async def _under_load(store: Store, ports: Ports) -> Sequence[Measured]:
 
 @asynccontextmanager
 async def _fleet(
-    store: Store, ports: Ports, name: str, leases: int, settings: Parts
+    store: Store, ports: Ports, name: str, leases: int, settings: Sections
 ) -> AsyncIterator[tuple[WatchedFleet, Sequence[Counted], _Clients]]:
     async with (
         counted_place(store, ports, name) as (place, counts),

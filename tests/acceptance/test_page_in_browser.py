@@ -27,8 +27,8 @@ from changefeed.leases.health import RangeHealth
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Failure, open_dead_letters
+from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support.browser import browsing, needs_browser, picture, running_chromium
-from tests.support.fleet import Log, LoggingObserver
 
 pytestmark = [pytest.mark.real_time, needs_browser]
 
@@ -62,7 +62,7 @@ async def nothing(changes: Sequence[Change]) -> None:
 async def a_host(
     settings: Settings, feed: MemoryFeed, leases: MemoryLeases
 ) -> AsyncIterator[tuple[Host, str]]:
-    observer = LoggingObserver(Log())
+    observer = LoggingObserver(FleetLog())
     answers = Answers(settings.host.name, None, make_observer=adapt(nothing, {}))
     with listening_socket(WebSettings()) as listening:
         async with serving(listening, answers):

@@ -18,7 +18,7 @@ from changefeed.host.settings import WebSettings, load_settings
 from changefeed.host.web import listening_socket, serving, serving_application, url_of
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.web_server import WebLimits
-from tests.support.fleet import Log, LoggingObserver
+from changefeed.testing.fleet import FleetLog, LoggingObserver
 
 pytestmark = pytest.mark.real_time
 
@@ -31,7 +31,7 @@ QUICK = {
 
 
 def a_host(name: str, feed: MemoryFeed, leases: MemoryLeases, address: str = "") -> Host:
-    observer = LoggingObserver(Log())
+    observer = LoggingObserver(FleetLog())
     return Host(
         load_settings(
             None, {"host": {"name": name}, "leases": QUICK, "feed": {"poll_interval": 0.05}}

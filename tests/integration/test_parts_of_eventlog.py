@@ -20,13 +20,13 @@ from changefeed.host.wiring import open_host
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
-from tests.support.fleet import Fleet, Parts
+from changefeed.testing.fleet import Fleet, Sections
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
 WHOLE = RangeId("e1.p00.v00-ff")
-IN_PARTS: Parts = {
+IN_PARTS: Sections = {
     "feed": {
         "start": "beginning",
         "page_size": 10,
@@ -65,7 +65,7 @@ async def test_a_log_that_is_split_and_merged_under_its_parts_loses_and_repeats_
     async with (
         EventLogWriter.open(path, synchronous="off") as writer,
         EventLog.open(path) as log,
-        Fleet(log, container, parts=IN_PARTS, pace=0.001) as fleet,
+        Fleet(log, container, settings=IN_PARTS, pace=0.001) as fleet,
     ):
         await writer.append(records(0, 200))
         for name in ("a", "b"):

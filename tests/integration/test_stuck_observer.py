@@ -18,7 +18,7 @@ from changefeed.observers.adapters import adapt
 from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import CloseReason, Context
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
 
 pytestmark = pytest.mark.real_time
 
@@ -88,7 +88,7 @@ async def test_a_stuck_observer_stops_its_host_and_its_lease_expires_to_another(
     )
     parts = {"leases": QUICK, "feed": {"poll_interval": 0.05, "page_size": 2}}
     clock = asyncio.get_running_loop().time
-    async with Fleet(feed, container, parts=parts, make_observer=make) as fleet:
+    async with Fleet(feed, container, settings=parts, make_observer=make) as fleet:
         fleet.start("a")
         with pytest.raises(ObserverStuck, match=r"range 'r0' is stuck: 'process'"):
             await fleet.running.pop("a")

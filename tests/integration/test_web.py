@@ -30,7 +30,7 @@ from changefeed.host.web import (
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.web_server import WebLimits, most_connections
-from tests.support.fleet import Log, LoggingObserver
+from changefeed.testing.fleet import FleetLog, LoggingObserver
 
 pytestmark = pytest.mark.real_time
 
@@ -50,7 +50,7 @@ async def told_about(
     wanted = load_settings(
         None, {"host": {"name": "anna"}, "leases": quick, "feed": {"lag_interval": 0.05}}
     )
-    observer = LoggingObserver(Log())
+    observer = LoggingObserver(FleetLog())
     host = Host(
         wanted,
         feed=feed,

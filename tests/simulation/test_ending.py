@@ -14,7 +14,7 @@ from changefeed.feeds.feed import Continuation
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import settings
+from tests.support import make
 
 from .checkers import Violation
 from .ending import _CALM, _LONGEST, _STILL, Ending
@@ -39,7 +39,7 @@ class Few:
         task = SimpleNamespace(done=lambda: False)
         self.running = {
             x: SimpleNamespace(
-                host=SimpleNamespace(name=x, settings=settings(x, {})),
+                host=SimpleNamespace(name=x, settings=make.settings(x, {})),
                 task=task,
             )
             for x in (A, B)

@@ -19,7 +19,7 @@ from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import Origin
 from changefeed.observers.errors import ObserverExhausted
 from changefeed.observers.middleware.stack import wrap
-from tests.support.fleet import settings
+from tests.support import make
 
 from .aims import Aims
 from .checkers import Violation
@@ -167,7 +167,7 @@ class World:
 
     @property
     def lease_settings(self) -> LeaseSettings:
-        return settings("operator", self._parts).leases
+        return make.settings("operator", self._parts).leases
 
     @property
     def puts_aside(self) -> bool:
@@ -245,7 +245,7 @@ class World:
             **self.loads.settings_of(name),
             **self.renewals.settings_of(self.renewals.choose()),
         }
-        own = settings(name, {**self._parts, "leases": leases})
+        own = make.settings(name, {**self._parts, "leases": leases})
         make_observer = wrap(
             lambda: SimulatedObserver(
                 process_id,

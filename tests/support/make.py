@@ -5,13 +5,16 @@ second file needs moves here. What a story does, or how it waits, is no builder.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from changefeed.feeds.eventlog import EventLogWriter, Record, create_log
 from changefeed.feeds.feed import Change, Continuation, FeedRange, Operation, Page, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.snapshot import LeaseStatus, Snapshot
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
+from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections, fleet_settings
 from changefeed.testing.observers import RecordingContext
 
@@ -52,6 +55,14 @@ def lease(
         epoch=reached,
         **fields,
     )
+
+
+async def leases(*kept: Lease) -> MemoryLeases:
+    """Return a container in memory with these leases."""
+    container = MemoryLeases()
+    for one in kept:
+        await container.create(one)
+    return container
 
 
 def checkpoint(of: str = "r0", at: str = "0", *, epoch: int = 0, **more: Any) -> Checkpoint:
@@ -132,3 +143,34 @@ async def append(path: Path, records: Sequence[Record]) -> None:
 def fleet(sections: Sections | None = None, **more: Any) -> Fleet:
     """Return a fleet of real hosts in this process; ``more`` is for ``Fleet``."""
     return Fleet(settings=sections, **more)
+
+
+def lease_status(name: str, **known: Any) -> LeaseStatus:
+    """Return the lease of a range that no host has, at position 0, its lag unknown."""
+    unknown: dict[str, Any] = {
+        "parents": (),
+        "owner": None,
+        "incarnation": None,
+        "next_owner": None,
+        "epoch": 1,
+        "ended": False,
+        "paused": None,
+        "continuation": "0",
+        "checkpoint_epoch": 1,
+        "lag": None,
+        "lag_seconds": None,
+        "stamp_age": None,
+    }
+    return LeaseStatus(range=name, **unknown | known)
+
+
+def snapshot(leases: Sequence[LeaseStatus], *, seconds: float = 0, **known: Any) -> Snapshot:
+    """Return a look, so many seconds after the first."""
+    unknown: dict[str, Any] = {
+        "feed": "memory:",
+        "expiration": 30.0,
+        "members": (),
+        "ranges_without_lease": (),
+    }
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    return Snapshot(at=at, leases=leases, **unknown | known)

@@ -20,7 +20,8 @@ from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
 from changefeed.observers.middleware.stack import wrap
 from changefeed.runtime.telemetry import own_metrics
-from tests.support.fleet import Parts, settings
+from changefeed.testing.fleet import Sections
+from tests.support import make
 
 EVERY = 60.0
 """Seconds between two scrapes."""
@@ -34,7 +35,9 @@ class RecordedFleet:
     the tests of ``promtool`` write them.
     """
 
-    def __init__(self, observer: Any, *, ranges: int = 3, parts: Parts | None = None) -> None:
+    def __init__(
+        self, observer: Any, *, ranges: int = 3, parts: Sections | None = None
+    ) -> None:
         self.feed = MemoryFeed(ranges, clock=self._wall)
         self.container: LeaseContainer = MemoryLeases()
         self.events: dict[str, HostEvents] = {}
@@ -63,7 +66,7 @@ class RecordedFleet:
         return _BEGIN + asyncio.get_running_loop().time()
 
     def start(self, name: str, *, container: LeaseContainer | None = None) -> None:
-        wanted = settings(name, self._parts)
+        wanted = make.settings(name, self._parts)
         meters, registry = self._stack.enter_context(own_metrics("changefeed", name))
         events = HostEvents(HostName(name), meters.get_meter("changefeed"))
         host = Host(

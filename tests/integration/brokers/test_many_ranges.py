@@ -19,8 +19,8 @@ from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import FeedRange
 from changefeed.leases.memory import MemoryLeases
+from changefeed.testing.fleet import Fleet, Sections
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
-from tests.support.fleet import Fleet, Parts
 
 pytestmark = pytest.mark.real_time
 WAITING = BrokerAccess(token=TOKEN, wait=0.05)
@@ -103,7 +103,7 @@ async def partitions(feed: BrokersFeed) -> list[PartitionInfo]:
 
 
 async def test_parts_of_a_range_of_brokers_are_read_by_hosts_through_a_new_era() -> None:
-    settings: Parts = {
+    settings: Sections = {
         "feed": {
             "start": "beginning",
             "page_size": 10,
@@ -113,7 +113,7 @@ async def test_parts_of_a_range_of_brokers_are_read_by_hosts_through_a_new_era()
     }
     async with given(1) as (core, feed, producer):
         await producer.send_many(records(0, 200))
-        async with Fleet(feed, MemoryLeases(), parts=settings) as fleet:
+        async with Fleet(feed, MemoryLeases(), settings=settings) as fleet:
             for name in ("a", "b"):
                 fleet.start(name)
             await delivered(fleet, 200)

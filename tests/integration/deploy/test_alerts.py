@@ -18,7 +18,7 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.operations.pause import pause
 from changefeed.observers.observer import Context
-from tests.support.fleet import Parts
+from changefeed.testing.fleet import Sections
 from tests.support.promtool import RULES, check_alerts, promtool
 from tests.support.proxies import proxied
 from tests.support.recorded_metrics import RecordedFleet
@@ -112,7 +112,7 @@ class Scenario:
 
     story: Callable[[RecordedFleet], Awaitable[None]]
     observer: type = Agreeable
-    parts: Parts = field(default_factory=dict)
+    parts: Sections = field(default_factory=dict)
     fires: Collection[str] = ()
 
 

@@ -3,6 +3,7 @@
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.activity import Activity, Point
 from changefeed.leases.lease import HostName, Lease
+from tests.support import make
 
 R, S = RangeId("r"), RangeId("s")
 ANNA, BEN = HostName("anna"), HostName("ben")
@@ -71,7 +72,7 @@ def test_a_range_is_known_from_its_acquisition_until_it_is_given_up() -> None:
 
 def test_moves_are_those_since_the_first_listing_and_the_newest_come_first() -> None:
     activity = Activity(Clock())
-    lease = Lease(range=FeedRange(id=R))
+    lease = make.lease(R)
     activity.listed([lease], [])
     assert activity.moved == 0, "what was there before was not seen to move"
     for owner in (ANNA, BEN):

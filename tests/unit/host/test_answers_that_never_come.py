@@ -8,7 +8,7 @@ import pytest
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
 from tests.support.proxies import proxied
 
 TIGHT = {"expiration": 21.0, "renew_interval": 10.0}
@@ -29,7 +29,7 @@ class Story:
         self._apart = apart
         container = proxied(self.leases, self._answer)
         leases = {**TIGHT, "renewal": renewal}
-        self.fleet = Fleet(MemoryFeed(4), container, parts={"leases": leases})
+        self.fleet = Fleet(MemoryFeed(4), container, settings={"leases": leases})
 
     async def _answer(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == self.unanswered:

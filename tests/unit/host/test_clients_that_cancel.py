@@ -11,7 +11,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.balancing.membership import Membership
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.cancellation import CancelledByClient
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
 from tests.support.proxies import proxied
 
 

@@ -12,7 +12,7 @@ from changefeed.host.balancing.deleted_leases import DeletedLeases
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.remembering import LeaseMemory
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
 
 SETTLED = 60.0
 CHANGES = 400
@@ -25,7 +25,7 @@ class Deleting:
     def __init__(self, start: str) -> None:
         self.feed, self.leases = MemoryFeed(4), MemoryLeases()
         parts = {"feed": {"start": start, "page_size": PAGE}}
-        self.fleet = Fleet(self.feed, self.leases, pace=0.2, parts=parts)
+        self.fleet = Fleet(self.feed, self.leases, pace=0.2, settings=parts)
 
     async def amid_a_backlog(self) -> None:
         self.fleet.start("a")

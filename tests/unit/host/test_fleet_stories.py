@@ -1,26 +1,24 @@
 """Stories of real hosts over one feed and one container, told in virtual seconds."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.balancing.membership import NameTaken
 from changefeed.host.stop_incomplete import StopIncomplete
-from changefeed.host.workers.pool import WorkerPool
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
+from changefeed.testing.fleet import Fleet, Sections
+from tests.support import make
 from tests.support.cable import Cable
-from tests.support.fleet import Fleet, Parts
 from tests.support.logs import captured_logs
+from tests.support.looking import now
 from tests.support.proxies import proxied
 
 SETTLED = 25.0  # three balancing rounds and the rebalance delay
@@ -38,35 +36,10 @@ def fill(feed: MemoryFeed, changes: int, *, first: int = 0, keys: int = 50) -> N
         feed.append(f"key-{n % keys}", b'{"n": %d}' % n)
 
 
-async def stored(container: LeaseContainer, range_id: str) -> str:
-    lease = await container.read(RangeId(range_id))
-    assert lease is not None
-    assert lease.continuation is not None
-    return lease.continuation
-
-
-async def test_every_change_is_delivered_once_and_in_order(container: LeaseContainer) -> None:
-    feed = MemoryFeed(4)
-    fill(feed, 5_000)
-    async with Fleet(feed, container) as fleet:
-        for name in "abc":
-            fleet.start(name)
-        await asyncio.sleep(SETTLED)
-        for name in "abc":
-            await fleet.stop(name)
-        assert len(fleet.log.times) == 5_000
-        by_range = defaultdict(list)
-        for change in fleet.log.changes:
-            by_range[change.range_id].append(change.sequence)
-        first_times = [list(dict.fromkeys(x)) for x in by_range.values()]
-        assert all(x == sorted(x) for x in first_times)
-
-
 async def test_stopping_releases_every_lease_and_keeps_every_position(
     container: LeaseContainer,
 ) -> None:
-    feed = MemoryFeed(3)
-    fill(feed, 300)
+    feed = make.memory_feed(3, 300)
     async with Fleet(feed, container) as fleet:
         fleet.start("a")
         await asyncio.sleep(SETTLED)
@@ -82,14 +55,13 @@ async def test_stopping_releases_every_lease_and_keeps_every_position(
 
 
 async def test_a_host_that_stops_lets_its_observer_finish_what_it_has_in_hand() -> None:
-    feed, container = MemoryFeed(1), MemoryLeases()
-    fill(feed, 10)
+    feed, container = make.memory_feed(1, 10), MemoryLeases()
     async with Fleet(feed, container, pace=1.0) as fleet:
         fleet.start("a")
         await asyncio.sleep(5)
-        began = asyncio.get_running_loop().time()
+        began = now()
         await fleet.stop("a")
-        assert 4 < asyncio.get_running_loop().time() - began < 6
+        assert 4 < now() - began < 6
         assert len(fleet.log.delivered) == 10
         fleet.start("b")
         await asyncio.sleep(20)
@@ -97,15 +69,14 @@ async def test_a_host_that_stops_lets_its_observer_finish_what_it_has_in_hand() 
 
 
 async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again() -> None:
-    feed, container = MemoryFeed(1), MemoryLeases()
-    fill(feed, 100)
+    feed, container = make.memory_feed(1, 100), MemoryLeases()
     async with Fleet(feed, container, pace=1.0) as fleet:
         fleet.start("a")
         await asyncio.sleep(5)
-        began = asyncio.get_running_loop().time()
+        began = now()
         with pytest.raises(StopIncomplete, match=r"cut off \(r0\) and comes again"):
             await fleet.stop("a")
-        assert 25 <= asyncio.get_running_loop().time() - began < 28
+        assert 25 <= now() - began < 28
         assert set((await fleet.owners()).values()) == {None}  # no host has to wait
         assert fleet.log.delivered == []  # cancelled is not done
         fleet.start("b")
@@ -114,16 +85,15 @@ async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again
 
 
 async def test_a_second_request_to_stop_stops_at_once() -> None:
-    feed = MemoryFeed(1)
-    fill(feed, 100)
+    feed = make.memory_feed(1, 100)
     async with Fleet(feed, MemoryLeases(), pace=1.0) as fleet:
         host = fleet.start("a")
         await asyncio.sleep(5)
-        began = asyncio.get_running_loop().time()
+        began = now()
         host.stop()
         with pytest.raises(StopIncomplete):
             await fleet.stop("a")
-        assert asyncio.get_running_loop().time() - began < 1
+        assert now() - began < 1
 
 
 async def test_a_container_that_is_back_within_the_budget_of_a_stop_gets_every_release() -> (
@@ -151,8 +121,8 @@ async def test_a_stop_releases_more_leases_than_the_container_writes_in_one_call
             await asyncio.sleep(0.01)
             return await call()
 
-    parts: Parts = {"leases": {"call_timeout": 0.3}, "host": {"stop_timeout": 5.0}}
-    async with Fleet(feed, container, parts=parts) as fleet:
+    parts: Sections = {"leases": {"call_timeout": 0.3}, "host": {"stop_timeout": 5.0}}
+    async with Fleet(feed, container, settings=parts) as fleet:
         fleet.start("a", container=proxied(container, queue))
         await asyncio.sleep(SETTLED)
         assert await fleet.loads() == {"a": 800}
@@ -162,37 +132,9 @@ async def test_a_stop_releases_more_leases_than_the_container_writes_in_one_call
         assert set((await fleet.owners()).values()) == {None}
 
 
-async def test_a_host_that_stops_does_not_look_through_all_leases_for_each_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    copies = 0
-    copied: Callable[[WorkerPool], Mapping[RangeId, Lease]] = vars(WorkerPool)["leases"].fget
-
-    def count(pool: WorkerPool) -> Mapping[RangeId, Lease]:
-        nonlocal copies
-        copies += 1
-        return copied(pool)
-
-    monkeypatch.setattr(WorkerPool, "leases", property(count))
-    async with Fleet(MemoryFeed(200), MemoryLeases()) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        copies = 0
-        await fleet.stop("a")
-        assert copies < 20
-
-
-async def test_a_stop_that_leaves_many_leases_names_the_first_of_them_and_their_number() -> (
-    None
-):
-    error = StopIncomplete((), [RangeId(f"r{n:04}") for n in range(9_999)])
-    assert "r0019, and 9979 more" in str(error)
-    assert "r0020" not in str(error)
-
-
 async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so() -> None:
     feed, container, cable = MemoryFeed(1), MemoryLeases(), Cable()
-    async with Fleet(feed, container, parts={"host": {"stop_timeout": 5.0}}) as fleet:
+    async with Fleet(feed, container, settings={"host": {"stop_timeout": 5.0}}) as fleet:
         fleet.start("a", container=proxied(container, cable))
         await asyncio.sleep(5)
         cable.out = True
@@ -205,37 +147,6 @@ async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so
         assert [x["event"] for x in ends] == ["lease.left_to_expire"]
         assert ends[0]["reason"].startswith("it could not be released")
         assert set((await fleet.owners()).values()) == {HostName("a")}
-
-
-async def test_a_range_goes_on_elsewhere_within_an_expiration_and_a_balancing_interval(
-    container: LeaseContainer,
-) -> None:
-    feed = MemoryFeed(6)
-    async with Fleet(feed, container) as fleet:
-        for name in "ab":
-            fleet.start(name)
-        await asyncio.sleep(SETTLED)
-        orphans = [x for x, owner in (await fleet.owners()).items() if owner == "b"]
-        await fleet.kill("b")
-        await asyncio.sleep(30 + 5.5)
-        assert len(orphans) == 3
-        assert set((await fleet.owners()).values()) == {HostName("a")}
-
-
-async def test_what_a_dead_host_had_not_checkpointed_comes_again_and_nothing_else(
-    container: LeaseContainer,
-) -> None:
-    feed = MemoryFeed(1)
-    fill(feed, 40)
-    async with Fleet(feed, container, pace=1.0, parts={"feed": {"page_size": 10}}) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(25)  # in the middle of the third batch
-        await fleet.kill("a")
-        assert await stored(container, "r0") == "20"
-        fleet.start("b")
-        await asyncio.sleep(80)
-        assert len(fleet.log.times) == 40
-        assert max(fleet.log.times.values()) == 1  # the killed batch was never finished
 
 
 async def test_a_host_that_restarts_under_its_name_gets_its_own_leases_and_none_moves(
@@ -258,76 +169,26 @@ async def test_a_host_that_restarts_under_its_name_gets_its_own_leases_and_none_
         assert gained == {x: int(owner == "b") for x, (owner, _) in before.items()}
 
 
-async def test_a_second_host_under_the_name_of_a_living_one_is_refused(
-    container: LeaseContainer,
-) -> None:
-    async with Fleet(MemoryFeed(2), container) as fleet:
-        first = fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        second = Fleet(fleet.feed, container)
-        second.start("a")
-        with pytest.raises(NameTaken, match=f"incarnation {first.incarnation}"):
-            await second.running["a"]
-        assert await fleet.loads() == {"a": 2}
-        assert second.log.opened == []
-
-
 async def test_start_now_is_settled_once_so_that_nothing_written_later_is_lost(
     container: LeaseContainer,
 ) -> None:
-    feed = MemoryFeed(2)
-    fill(feed, 100)
-    async with Fleet(feed, container, pace=1000.0, parts={"feed": {"start": "now"}}) as fleet:
+    feed = make.memory_feed(2, 100)
+    async with Fleet(
+        feed, container, pace=1000.0, settings={"feed": {"start": "now"}}
+    ) as fleet:
         fleet.start("a")
         await asyncio.sleep(1)
         fill(feed, 40)
         await asyncio.sleep(5)
         await fleet.kill("a")  # before the first checkpoint
-    async with Fleet(feed, container, parts={"feed": {"start": "now"}}) as fleet:
+    async with Fleet(feed, container, settings={"feed": {"start": "now"}}) as fleet:
         fleet.start("b")
         await asyncio.sleep(60)
         assert len(fleet.log.delivered) == 40
 
 
-async def test_a_time_to_start_from_leaves_out_what_was_committed_before() -> None:
-    feed, container = MemoryFeed(1, clock=lambda: now), MemoryLeases()
-    now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    fill(feed, 7)
-    now = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
-    fill(feed, 5)
-    parts = {"feed": {"start": "2026-01-01T12:00:00Z"}}
-    async with Fleet(feed, container, parts=parts) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(1)
-        assert len(fleet.log.delivered) == 5
-
-
-async def test_order_by_key_survives_splits_and_merges(container: LeaseContainer) -> None:
-    feed = MemoryFeed(2)
-    fill(feed, 1_000)
-    async with Fleet(feed, container, pace=0.01) as fleet:
-        for name in "ab":
-            fleet.start(name)
-        await asyncio.sleep(3)
-        left, right = feed.split(RangeId("r0"))
-        fill(feed, 1_000, first=1_000)
-        await asyncio.sleep(3)
-        feed.split(left.id)
-        feed.merge(right.id, RangeId("r1"))
-        fill(feed, 1_000, first=2_000)
-        await asyncio.sleep(200)
-        assert len(fleet.log.delivered) == 3_000
-        by_key = defaultdict(list)
-        for change in fleet.log.changes:
-            by_key[change.key].append(change.value()["n"])
-        assert all(x == sorted(x) for x in by_key.values())
-        closed = {r: reason for _, r, reason in fleet.log.closed}
-        assert closed[RangeId("r0")] is CloseReason.RANGE_ENDED
-
-
 async def test_a_range_nobody_can_read_yet_waits_for_its_parents() -> None:
-    feed = MemoryFeed(1)
-    fill(feed, 100)
+    feed = make.memory_feed(1, 100)
     feed.split(RangeId("r0"))
     fill(feed, 100)
     async with Fleet(feed, MemoryLeases(), pace=0.5) as fleet:
@@ -363,21 +224,6 @@ async def test_a_feed_that_does_not_tell_its_ranges_holds_up_no_takeover() -> No
         assert await fleet.loads() == {"a": 4}
 
 
-async def test_a_deleted_lease_of_a_successor_is_created_again_beside_the_tombstone(
-    container: LeaseContainer,
-) -> None:
-    feed = MemoryFeed(1)
-    async with Fleet(feed, container, parts={"feed": {"ranges_interval": 5.0}}) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        feed.split(RangeId("r0"))
-        await asyncio.sleep(SETTLED)
-        (lease,) = [x for x in await container.list() if x.range_id == "r1"]
-        await container.delete(lease)
-        await asyncio.sleep(2 * SETTLED)
-        assert await fleet.owners() == {"r1": "a", "r2": "a"}
-
-
 async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at_once() -> None:
     feed, container = MemoryFeed(6), MemoryLeases()
     async with Fleet(feed, container) as fleet:
@@ -388,7 +234,7 @@ async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at
         dead = fleet.hosts["b"].incarnation
         await fleet.kill("b")
         parts = {"host": {"replaces": f"earlier,{dead}"}}
-        async with Fleet(feed, container, parts=parts) as restarted:
+        async with Fleet(feed, container, settings=parts) as restarted:
             again = restarted.start("b")
             await asyncio.sleep(1)
             assert await fleet.owners() == before

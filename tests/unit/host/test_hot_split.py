@@ -16,13 +16,14 @@ from changefeed.host.wiring import open_host
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
-from tests.support.fleet import Fleet, Parts, settings
-from tests.support.proxies import proxied
+from changefeed.testing.fleet import Fleet, Sections
+from tests.support import make
+from tests.support.looking import in_order
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 ZERO, LOW, HIGH = RangeId("0"), RangeId("-7F"), RangeId("7F-FF")
 COOLDOWN = 20.0
-HOT: Parts = {
+HOT: Sections = {
     "leases": {
         "split_hot": True,
         "balance": "load",
@@ -31,7 +32,7 @@ HOT: Parts = {
     },
     "feed": {"start": "beginning", "page_size": 10, "poll_interval": 1.0},
 }
-WHOLE: Parts = {**HOT, "leases": {"split_hot": False}}
+WHOLE: Sections = {**HOT, "leases": {"split_hot": False}}
 
 
 def written(changes: int) -> ShiftingStore:
@@ -42,7 +43,7 @@ def written(changes: int) -> ShiftingStore:
 
 
 def hot_fleet(store: ShiftingStore, container: MemoryLeases, **more: Any) -> Fleet:
-    return Fleet(ShiftingReader(store), container, parts=HOT, **{"pace": 0.05, **more})
+    return Fleet(ShiftingReader(store), container, settings=HOT, **{"pace": 0.05, **more})
 
 
 async def within(seconds: float, true: Callable[[], Awaitable[bool]]) -> None:
@@ -57,13 +58,6 @@ def sent(fleet: Fleet, changes: int) -> Callable[[], Awaitable[bool]]:
         return len(fleet.log.changes) >= changes
 
     return true
-
-
-def in_order(changes: Sequence[Change]) -> bool:
-    of_keys: dict[str, list[int]] = {}
-    for change in changes:
-        of_keys.setdefault(change.key, []).append(int(change.body))
-    return all(x == sorted(x) for x in of_keys.values())
 
 
 async def test_a_range_that_is_too_much_for_one_host_is_split_and_shared() -> None:
@@ -144,8 +138,8 @@ class Later:
 
 async def test_a_range_with_something_unacknowledged_is_read_on_whole() -> None:
     store, container = written(2000), MemoryLeases()
-    manual: Parts = {**HOT, "observer": {"checkpoint": "manual"}}
-    fleet = Fleet(ShiftingReader(store), container, parts=manual, observer=Later, pace=0.05)
+    manual: Sections = {**HOT, "observer": {"checkpoint": "manual"}}
+    fleet = Fleet(ShiftingReader(store), container, settings=manual, observer=Later, pace=0.05)
     async with fleet:
         for name in ("a", "b"):
             fleet.start(name)
@@ -173,37 +167,8 @@ async def test_parts_with_leases_that_were_read_are_not_made_until_those_are_gon
         assert (len(fleet.log.changes), in_order(fleet.log.changes)) == (4000, True)
 
 
-async def said(true: object) -> bool:
-    await asyncio.sleep(0)
-    return bool(true)
-
-
 async def owned_are(fleet: Fleet, wanted: set[RangeId]) -> bool:
     return set(await fleet.owners()) == wanted
-
-
-async def test_an_owner_that_dies_between_the_parts_and_the_end_leaves_the_range_whole() -> (
-    None
-):
-    store, container = written(3000), MemoryLeases()
-    fleet = hot_fleet(store, container)
-    parts_made, all_ = asyncio.Event(), set(range(3000))
-
-    async def until_made(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "replace" and len(await container.list()) == 3:
-            parts_made.set()
-            await asyncio.sleep(3600)
-        return await call()
-
-    async with fleet:
-        fleet.start("a", container=proxied(container, until_made))
-        await within(10, sent(fleet, 1))
-        fleet.start("b", container=proxied(container, until_made))
-        await asyncio.wait_for(parts_made.wait(), 60)
-        (owner,) = (x.owner for x in await container.list() if x.owner)
-        await fleet.kill(str(owner))
-        fleet.start("c")
-        await within(300, lambda: said({int(x.body) for x in fleet.log.changes} == all_))
 
 
 async def test_parts_share_the_load_of_the_range_and_stay_for_a_cooldown() -> None:
@@ -211,7 +176,7 @@ async def test_parts_share_the_load_of_the_range_and_stay_for_a_cooldown() -> No
     (whole,) = await ShiftingReader(store).ranges()
     await container.create(Lease(range=whole, epoch=3, load=1.0, continuation=position(5)))
     leased = LeasedFeed(
-        feed=ShiftingReader(store), container=container, settings=settings("x", HOT).leases
+        feed=ShiftingReader(store), container=container, settings=make.settings("x", HOT).leases
     )
     await split(leased, ZERO, 3)
     made = [x for x in await container.list() if not x.ended]
@@ -223,7 +188,7 @@ class WholeRanges:
 
 
 async def test_a_feed_without_parts_is_refused_at_the_start() -> None:
-    hot = settings("a", HOT)
+    hot = make.settings("a", HOT)
     feed = cast("Feed", WholeRanges())
     with pytest.raises(FeedRefused, match=r"leases\.split_hot is on"):
         async with open_host(hot, Later, feed=feed, leases=MemoryLeases()):

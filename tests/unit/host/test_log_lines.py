@@ -4,7 +4,7 @@ import asyncio
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
 from tests.support.logs import captured_logs
 
 
@@ -30,15 +30,3 @@ async def test_what_moves_in_a_round_is_one_line_at_info_and_each_lease_one_at_d
             await fleet.stop("b")
             (stopped,) = [x for x in logs if x["event"] == "host.stopped"]
             assert (stopped["host"], stopped["released"]) == ("b", 6)
-
-
-async def test_no_line_at_info_is_about_one_lease_of_a_fleet_that_starts_and_stops() -> None:
-    with captured_logs("INFO") as logs:
-        async with Fleet(MemoryFeed(40), MemoryLeases()) as fleet:
-            for name in ("a", "b"):
-                fleet.start(name)
-            await asyncio.sleep(60)
-            for name in ("a", "b"):
-                await fleet.stop(name)
-    assert not [x for x in logs if x["event"].startswith("lease.")]
-    assert len(logs) < 30

@@ -23,7 +23,9 @@ from changefeed.leases.operations.release import release
 from changefeed.leases.operations.restore import carry_out as restored
 from changefeed.leases.operations.restore import read_all, steps_to
 from changefeed.leases.separate_stores import SeparateStores
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
+from tests.support import make
+from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
 R0, R1 = RangeId("r0"), RangeId("r1")
@@ -121,7 +123,7 @@ async def test_a_range_that_goes_on_in_one_without_a_checkpoint_says_where_that_
         await fleet.balanced()
         early = [feed.append(f"early-{n}") for n in range(40)]
         low, high = feed.split(R0)
-        await stores.ownership.create(Lease(range=low))  # its checkpoint is lost
+        await stores.ownership.create(make.lease(low))  # its checkpoint is lost
         late = [feed.append(f"late-{n}") for n in range(40)]
         await asyncio.sleep(60)
         await fleet.caught_up()
@@ -150,8 +152,7 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
         events=events,
         check=lambda: None,
     )
-    found = await stores.container.read(part.id)
-    assert found is not None
+    found = await lease_in(stores.container, part.id)
     assert (found.continuation, found.ended) == (at(7), False)
 
 

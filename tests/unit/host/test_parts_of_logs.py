@@ -20,12 +20,13 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.update import update_lease
 from changefeed.leases.remembering import LeaseMemory
-from tests.support.fleet import Fleet, Parts
+from changefeed.testing.fleet import Fleet, Sections
+from tests.support.looking import lease_in
 
 R0, R1 = RangeId("r0"), RangeId("r1")
 SETTINGS = LeaseSettings(expiration=30, renew_interval=10, max_handoff_time=10)
 EVENTS = HostEvents(HostName("a"))
-PARTS: Parts = {"feed": {"start": "beginning", "page_size": 10}}
+PARTS: Sections = {"feed": {"start": "beginning", "page_size": 10}}
 
 
 def append(feed: MemoryFeed, first: int, last: int) -> None:
@@ -56,8 +57,8 @@ async def test_what_an_era_begins_is_read_when_all_parts_of_what_it_ended_have_b
 ) -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
     append(feed, 0, 400)
-    settings: Parts = {"feed": {**PARTS["feed"], "parallelism": parallelism}}
-    async with Fleet(feed, container, parts=settings, pace=0.02) as fleet:
+    settings: Sections = {"feed": {**PARTS["feed"], "parallelism": parallelism}}
+    async with Fleet(feed, container, settings=settings, pace=0.02) as fleet:
         for name in ("a", "b", "c"):
             fleet.start(name)
         await asyncio.sleep(3)
@@ -68,26 +69,6 @@ async def test_what_an_era_begins_is_read_when_all_parts_of_what_it_ended_have_b
         append(feed, 500, 600)
         await read(fleet, 600)
         assert set(await fleet.owners()) == {"r2", "r3", "r4"}
-
-
-async def test_parts_are_split_again_and_merged_while_their_range_lasts() -> None:
-    feed, container = MemoryFeed(1), MemoryLeases()
-    append(feed, 0, 200)
-    async with Fleet(feed, container, parts=PARTS, pace=0.02) as fleet:
-        for name in ("a", "b"):
-            fleet.start(name)
-        await asyncio.sleep(3)
-        first, *others = await split(leased(feed, container), R0, 3)
-        await asyncio.sleep(10)
-        halves = await split(leased(feed, container), first.id, 2)
-        append(feed, 200, 300)
-        await read(fleet, 300)
-        names = [x.id for x in (*halves, *others)]
-        merged = await merge(leased(feed, container), names, patience=600)
-        append(feed, 300, 400)
-        await read(fleet, 400)
-        assert (merged.low, merged.high) == (f"{0:09x}", f"{2**32:09x}")
-        assert set(await fleet.owners()) == {merged.id}
 
 
 async def test_the_lease_of_a_part_that_was_deleted_is_created_again() -> None:
@@ -105,15 +86,6 @@ async def test_a_listing_that_lacks_all_parts_does_not_create_their_range() -> N
     for parallelism in (1, 4):
         await first_leases(feed, container, parallelism, leases=[])
     assert len(await container.list()) == 4
-
-
-async def test_what_follows_a_range_has_no_lease_while_a_part_of_it_is_read() -> None:
-    feed, container = MemoryFeed(1), MemoryLeases()
-    await first_leases(feed, container, 2)
-    names = {x.range_id for x in await container.list()}
-    feed.split(R0)
-    await first_leases(feed, container, 1)
-    assert {x.range_id for x in await container.list()} == names
 
 
 async def first_leases(
@@ -155,8 +127,7 @@ async def end_lower_part(feed: MemoryFeed, container: MemoryLeases) -> Sequence[
 
 
 async def parents_of(container: MemoryLeases, name: str) -> set[RangeId]:
-    lease = await container.read(RangeId(name))
-    assert lease is not None
+    lease = await lease_in(container, name)
     return set(lease.range.parents)
 
 

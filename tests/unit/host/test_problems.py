@@ -13,7 +13,7 @@ from rich.console import Console
 
 from changefeed.cli.status import rendered
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable, RangeRefused
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import Answers
 from changefeed.host.problems import problem_of_feed, problems_of_leases
@@ -21,14 +21,15 @@ from changefeed.host.snapshot import FleetInspector, Snapshot
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import Fleet, settings
+from changefeed.testing.fleet import Fleet
+from tests.support import make
 
 NOW = 1_000_000.0
 A = HostName("anna")
 
 
 def owned(name: str, *, stamp: float | None = NOW) -> Lease:
-    lease = Lease(range=FeedRange(id=RangeId(name)), continuation=Continuation("0"))
+    lease = make.lease(name, at="0")
     return replace(lease.taken_by(A, Incarnation("a-1")), stamp=stamp)
 
 
@@ -102,7 +103,7 @@ async def failing_fleet(leases: MemoryLeases, *, ranges: int = 1) -> AsyncIterat
 async def looked(fleet: Fleet) -> Snapshot:
     stamps = [x.stamp for x in await fleet.container.list() if x.stamp is not None]
     inspector = FleetInspector(
-        settings("status", {}),
+        make.settings("status", {}),
         fleet.container,
         fleet.feed,
         None,
@@ -147,14 +148,6 @@ async def test_status_of_a_fleet_that_was_stopped_still_says_what_failed() -> No
         assert "unowned: r0, r1, r2: no host has its lease" in shown(seen)
 
 
-async def test_no_id_is_cut_where_many_ranges_have_the_same_problem() -> None:
-    feed, leases = MemoryFeed(60), MemoryLeases()
-    async with Fleet(feed, leases) as fleet:
-        seen = await looked(fleet)
-        assert [x.kind for x in seen.problems] == ["unowned"] * 60
-        assert all(f"r{n}," in shown(seen) for n in range(59))
-
-
 async def test_readiness_names_the_ranges_that_fail_and_a_host_is_ready_all_the_same() -> None:
     async with failing_fleet(MemoryLeases()) as fleet:
         host = fleet.hosts["anna"]
@@ -186,7 +179,7 @@ async def test_a_look_shows_why_the_feed_cannot_be_read(
     no_feed: FeedError | None, shown_as: tuple[str, str]
 ) -> None:
     feed = None if no_feed else Away(1)
-    seen = await FleetInspector(settings("x", {}), MemoryLeases(), feed, no_feed).look()
+    seen = await FleetInspector(make.settings("x", {}), MemoryLeases(), feed, no_feed).look()
     assert [(x.kind, x.message) for x in seen.problems] == [shown_as]
 
 

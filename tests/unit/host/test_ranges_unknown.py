@@ -3,32 +3,31 @@
 import asyncio
 
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeId
+from changefeed.feeds.feed import Continuation, Page, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
+from tests.support import make
+from tests.support.looking import lease_in, now
 
 NONE = RangeId("r99")
 
 
 async def test_a_range_that_the_feed_does_not_have_is_paused_and_ends_no_host() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
-    await leases.create(Lease(range=FeedRange(id=NONE), continuation=Continuation("0")))
+    await leases.create(make.lease(NONE, at="0"))
     async with Fleet(feed, leases) as fleet:
         for name in "ab":
             fleet.start(name)
         for n in range(100):
             feed.append(f"k{n}")
         await asyncio.sleep(25)
-        stored = await leases.read(NONE)
-        assert stored is not None
+        stored = await lease_in(leases, NONE)
         assert stored.paused is None, "it is asked for again for a while"
         await asyncio.sleep(60)
         assert len(fleet.log.times) == 100
         assert not any(x.done() for x in fleet.running.values())
-        stored = await leases.read(NONE)
-        assert stored is not None
+        stored = await lease_in(leases, NONE)
         assert stored.paused is not None
         assert "the feed has no range 'r99'" in stored.paused
         assert stored.owner is None
@@ -40,7 +39,7 @@ class Late(MemoryFeed):
     knows_from = 0.0
 
     async def read(self, range_id: RangeId, after: Continuation, limit: int) -> Page:
-        if asyncio.get_running_loop().time() < self.knows_from:
+        if now() < self.knows_from:
             raise RangeUnknown(range_id)
         return await super().read(range_id, after, limit)
 
@@ -49,7 +48,7 @@ async def test_a_range_that_some_replicas_do_not_know_yet_is_read_when_they_do()
     feed, leases = Late(2), MemoryLeases()
     async with Fleet(feed, leases) as fleet:
         for since in range(3):
-            feed.knows_from = asyncio.get_running_loop().time() + 20
+            feed.knows_from = now() + 20
             for n in range(100):
                 feed.append(f"k{n}")
             if not since:

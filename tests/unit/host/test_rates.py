@@ -8,7 +8,8 @@ from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.rates import rates
 from changefeed.host.snapshot import LeaseStatus, Snapshot
-from tests.support.snapshots import lease_status, snapshot
+from tests.support import make
+from tests.support.looking import now
 
 
 class Counting(MemoryFeed):
@@ -22,11 +23,11 @@ class Counting(MemoryFeed):
 
 
 def lease(name: str, at: str) -> LeaseStatus:
-    return lease_status(name, owner="a", continuation=at)
+    return make.lease_status(name, owner="a", continuation=at)
 
 
 def look(seconds: float, *leases: LeaseStatus) -> Snapshot:
-    return snapshot(leases, seconds=seconds)
+    return make.snapshot(leases, seconds=seconds)
 
 
 async def test_a_rate_is_what_was_done_by_the_seconds_between() -> None:
@@ -50,6 +51,6 @@ async def test_a_thousand_ranges_are_asked_for_several_at_a_time() -> None:
     names = [f"r{n}" for n in range(160)]
     before = look(0, *(lease(x, "0") for x in names))
     after = look(10, *(lease(x, "10") for x in names))
-    begun = asyncio.get_running_loop().time()
+    begun = now()
     assert await rates(Counting(1), before, after) == dict.fromkeys(names, 1.0)
-    assert asyncio.get_running_loop().time() - begun <= 20
+    assert now() - begun <= 20

@@ -6,7 +6,7 @@ import pytest
 
 from changefeed.host.scaling import desired_hosts
 from changefeed.host.snapshot import Snapshot
-from tests.support.snapshots import lease_status, snapshot
+from tests.support import make
 
 
 def fleet(
@@ -16,12 +16,12 @@ def fleet(
     without_lease: Sequence[str] = (),
 ) -> Snapshot:
     leases = [
-        lease_status(
+        make.lease_status(
             f"r{n}", ended=n in ended, paused="bad data" if n in paused else None, lag=lag
         )
         for n, lag in enumerate(lags)
     ]
-    return snapshot(leases, ranges_without_lease=without_lease)
+    return make.snapshot(leases, ranges_without_lease=without_lease)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ import pytest
 from changefeed.host.supervisor import (
     ChildStart,
     Supervisor,
-    child_names,
     exit_code,
-    next_delay,
 )
+from tests.support.looking import now
 
 
 class Pretender:
@@ -54,7 +53,7 @@ class Nursery:
         name = start.name
         self.starts.append(start)
         nth = sum(1 for x, _ in self.started if x == name)
-        self.started.append((name, asyncio.get_running_loop().time()))
+        self.started.append((name, now()))
         self.children.append(self._make(name, nth))
         return self.children[-1]
 
@@ -70,7 +69,7 @@ async def test_a_stop_is_passed_on_to_every_child_and_the_end_is_orderly() -> No
     assert await supervisor.run(["a", "b"]) == 0
 
     assert [x.heard for x in nursery.children] == [[signal.SIGTERM], [signal.SIGTERM]]
-    assert asyncio.get_running_loop().time() == 5
+    assert now() == 5
 
 
 async def test_a_child_that_dies_is_started_again_ever_later_until_it_has_lived_long() -> None:
@@ -98,7 +97,7 @@ async def test_a_mistake_that_only_a_person_can_mend_stops_all() -> None:
     )
     assert await Supervisor(nursery, budget=10).run(["a", "b", "c"]) == 2
     assert [name for name, _ in nursery.started] == ["a", "b", "c"]
-    assert asyncio.get_running_loop().time() == 1
+    assert now() == 1
 
 
 async def test_a_second_signal_kills_those_that_are_left() -> None:
@@ -110,7 +109,7 @@ async def test_a_second_signal_kills_those_that_are_left() -> None:
     assert await supervisor.run(["a", "b"]) == 1
 
     assert nursery.children[1].heard == [signal.SIGTERM, signal.SIGKILL]
-    assert asyncio.get_running_loop().time() == 6
+    assert now() == 6
 
 
 async def test_so_does_the_end_of_the_time_they_have() -> None:
@@ -118,7 +117,7 @@ async def test_so_does_the_end_of_the_time_they_have() -> None:
     supervisor = Supervisor(nursery, budget=10)
     asyncio.get_running_loop().call_later(5, supervisor.stop)
     assert await supervisor.run(["a"]) == 1
-    assert asyncio.get_running_loop().time() == 15
+    assert now() == 15
 
 
 async def test_a_stop_while_a_restart_is_waited_for_starts_nothing() -> None:
@@ -137,7 +136,7 @@ async def test_a_child_that_is_only_just_being_started_hears_of_the_stop() -> No
     supervisor = Supervisor(slowly, budget=10)
     asyncio.get_running_loop().call_later(1, supervisor.stop)
     assert await supervisor.run(["a"]) == 0
-    assert asyncio.get_running_loop().time() == 3
+    assert now() == 3
 
 
 @pytest.mark.parametrize(
@@ -145,30 +144,6 @@ async def test_a_child_that_is_only_just_being_started_hears_of_the_stop() -> No
 )
 def test_the_exit_code_is_the_worst(codes: list[int], worst: int) -> None:
     assert exit_code(codes) == worst
-
-
-def test_delays_double_up_to_a_limit_and_begin_anew_after_a_long_life() -> None:
-    assert [next_delay(x, lived=1) for x in (0.0, 0.5, 8, 20, 30)] == [0.5, 1, 16, 30, 30]
-    assert next_delay(30, lived=60) == 0.5
-
-
-def test_children_are_numbered_from_one() -> None:
-    assert child_names("vm", 2) == ["vm-1", "vm-2"]
-
-
-async def test_a_child_that_is_started_again_knows_which_incarnations_are_dead() -> None:
-    lives = [5.0, 0.0, FOR_EVER]
-    nursery = Nursery(lambda _, nth: Pretender(-signal.SIGKILL, lives[nth]))
-    supervisor = Supervisor(nursery, budget=10)
-    asyncio.get_running_loop().call_later(100, supervisor.stop)
-
-    await supervisor.run(["a"])
-
-    first, second, third = nursery.starts
-    assert first.dead == ()
-    assert second.dead == (first.incarnation,)
-    assert third.dead == (first.incarnation, second.incarnation)
-    assert len({x.incarnation for x in nursery.starts}) == 3
 
 
 async def test_a_child_is_told_of_the_last_ten_that_died_whatever_their_number() -> None:

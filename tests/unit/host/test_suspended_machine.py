@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.liveness import living_hosts
 from changefeed.host.reset import RangeInUse, refuse_in_use
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.host.wiring import open_host
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import Context
+from tests.support import make
 
 pytestmark = [
     pytest.mark.real_time,
@@ -66,7 +67,7 @@ async def test_hosts_that_slept_along_are_given_the_time_to_show_that_they_live(
 ) -> None:
     leases, name = MemoryLeases(), HostName("a")
     member = await leases.put_member(Member(name=name, incarnation=Incarnation("a-1")))
-    found = Lease(range=FeedRange(id=RangeId("r0")), continuation=Continuation("0"))
+    found = make.lease("r0", at="0")
     owned = await leases.acquire(
         (await leases.create(found)).taken_by(name, member.incarnation)
     )

@@ -12,11 +12,11 @@ from changefeed.cli.status import rendered
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.rates import rates
 from changefeed.host.snapshot import LeaseStatus
-from tests.support.snapshots import lease_status, snapshot
+from tests.support import make
 
 
 def lease(name: str, owner: str | None, lag: int | None, late: float | None) -> LeaseStatus:
-    return lease_status(name, owner=owner, lag=lag, lag_seconds=late)
+    return make.lease_status(name, owner=owner, lag=lag, lag_seconds=late)
 
 
 LEASES = [
@@ -65,7 +65,7 @@ def test_a_pattern_is_for_ranges_owners_and_states(pattern: str, ranges: list[st
 
 def test_what_is_left_out_is_said_and_rates_have_a_column() -> None:
     out = StringIO()
-    seen = snapshot(LEASES)
+    seen = make.snapshot(LEASES)
     Console(file=out, width=200).print(rendered(seen, LeaseView(pattern="r[01]"), RATES))
     assert "2 of 4 leases are shown" in out.getvalue()
     assert "changes/s" in out.getvalue()
@@ -88,7 +88,7 @@ def test_a_lag_that_is_not_known_is_not_called_none(
     leases: list[LeaseStatus], behind: str
 ) -> None:
     out = StringIO()
-    Console(file=out, width=200).print(rendered(snapshot(leases)))
+    Console(file=out, width=200).print(rendered(make.snapshot(leases)))
     assert f", {behind} in " in out.getvalue()
 
 
@@ -96,9 +96,9 @@ async def test_a_rate_is_what_was_checkpointed_between_two_looks() -> None:
     feed = MemoryFeed(3)
     for n in range(300):
         feed.append(f"key-{n}")
-    before = snapshot([lease(f"r{n}", "anna", 0, None) for n in range(3)])
+    before = make.snapshot([lease(f"r{n}", "anna", 0, None) for n in range(3)])
     moved = [replace(before.leases[0], continuation="40"), before.leases[1]]
-    after = snapshot([*moved, lease("r9", None, 0, None)], seconds=10.0)
+    after = make.snapshot([*moved, lease("r9", None, 0, None)], seconds=10.0)
     assert await rates(feed, before, after) == {"r0": 4.0, "r1": 0.0}
     back = replace(before, at=after.at + timedelta(seconds=10))
     assert await rates(feed, after, back) == {"r1": 0.0}, "one was moved back"

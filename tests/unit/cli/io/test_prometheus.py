@@ -3,17 +3,17 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from changefeed.cli.io.prometheus import as_prometheus
-from tests.support.snapshots import lease_status, snapshot
+from tests.support import make
 
 
 def test_each_range_that_has_not_ended_has_its_lag_and_its_state() -> None:
-    seen = snapshot(
+    seen = make.snapshot(
         [
-            lease_status("r0", lag=7, lag_seconds=61.5),
-            lease_status("r1", owner="anna", lag=3),
-            lease_status("r2", owner="anna", paused='bad "data"', lag=2, lag_seconds=1.0),
-            lease_status("r3", ended=True),
-            lease_status("r4"),
+            make.lease_status("r0", lag=7, lag_seconds=61.5),
+            make.lease_status("r1", owner="anna", lag=3),
+            make.lease_status("r2", owner="anna", paused='bad "data"', lag=2, lag_seconds=1.0),
+            make.lease_status("r3", ended=True),
+            make.lease_status("r4"),
         ]
     )
     text = as_prometheus(seen, lag_per_host=5)

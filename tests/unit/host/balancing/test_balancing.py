@@ -4,7 +4,7 @@ import asyncio
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
 
 ROUND = 5.5  # a balancing interval with its jitter
 EXPIRATION = 30.0

@@ -17,7 +17,8 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause
 from changefeed.leases.operations.release import release
 from changefeed.observers.observer import CloseReason
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
+from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -37,7 +38,7 @@ class Counted:
         self.failing_once: set[str] = set()
         self.shown_first: list[Lease] | None = None
         self.lasting: dict[str, float] = {}
-        self.fleet = Fleet(self.feed, proxied(self.leases, self._count), parts=BY_HEARTBEAT)
+        self.fleet = Fleet(self.feed, proxied(self.leases, self._count), settings=BY_HEARTBEAT)
 
     async def _count(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         self.calls[name] += 1
@@ -57,9 +58,7 @@ class Counted:
         return [*(self.shown_first or ()), *answer] if name == "list" else answer
 
     async def lease(self) -> Lease:
-        found = await self.leases.read(R0)
-        assert found is not None
-        return found
+        return await lease_in(self.leases)
 
     async def writes_in(self, seconds: float) -> int:
         self.calls.clear()

@@ -14,10 +14,11 @@ from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import Members
-from changefeed.leases.errors import ContainerUnavailable, MemberConflict
+from changefeed.leases.errors import ContainerUnavailable
 from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.leases.listing import LeaseListing, ListedFleet
 from changefeed.leases.memory import MemoryLeases
+from tests.support.looking import now
 from tests.support.proxies import Cutting, proxied
 
 A = HostName("a")
@@ -63,17 +64,6 @@ async def record(container: MemoryLeases) -> Member:
     return member
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-async def test_a_host_joins_at_once_where_nobody_has_its_name() -> None:
-    container = MemoryLeases()
-    await membership(container, "one").join()
-    assert now() == 0
-    assert (await record(container)).address == "http://a"
-
-
 async def test_a_name_belongs_to_one_living_process() -> None:
     container = MemoryLeases()
     first = membership(container, "one")
@@ -109,23 +99,6 @@ async def test_a_record_is_watched_before_it_is_taken_over_however_old_by_its_st
     await membership(container, "dead").join()
     await membership(container, "next", clock_ahead=10_000).join()
     assert now() >= WATCHED
-
-
-async def test_of_two_that_take_over_a_dead_name_one_wins() -> None:
-    container = MemoryLeases()
-    await membership(container, "dead").join()
-    both = [membership(container, "one"), membership(container, "two")]
-
-    async def lives(one: Membership) -> None:
-        await one.join()
-        await one.keep_alive()
-
-    running = [asyncio.create_task(lives(x)) for x in both]
-    done, left = await asyncio.wait(running, timeout=60, return_when=asyncio.FIRST_EXCEPTION)
-    assert [type(x.exception()) for x in done] == [NameTaken]
-    assert len(left) == 1
-    for task in left:
-        task.cancel()
 
 
 async def test_a_namesake_that_beats_just_before_its_record_is_taken_is_watched_anew() -> None:
@@ -311,17 +284,6 @@ async def test_at_rest_a_host_makes_one_call_for_its_listings_and_its_heartbeat(
     assert (await record(container)).heartbeats == before + 10
 
 
-async def test_a_heartbeat_goes_alone_where_no_listing_comes() -> None:
-    container = Ailing()
-    member, listing = await started(container)
-    async with living(member):
-        await asyncio.sleep(8)
-        await listing.list_fleet(member.send_along)
-        before = (await record(container)).heartbeats
-        await asyncio.sleep(1.3 * BEAT)
-        assert (await record(container)).heartbeats == before + 1
-
-
 async def test_of_listings_that_follow_each_other_soon_one_has_a_heartbeat() -> None:
     container = Ailing()
     member, listing = await started(container)
@@ -389,13 +351,6 @@ async def test_a_host_that_stops_says_so_though_a_heartbeat_is_under_way() -> No
     await member.announce_stopping()
     await listed
     assert (await record(container)).stopping
-
-
-async def test_two_writers_of_one_record_are_told_apart_by_its_version() -> None:
-    container = MemoryLeases()
-    await membership(container, "one").join()
-    with pytest.raises(MemberConflict):
-        await container.put_member(Member(name=A, incarnation=Incarnation("two")))
 
 
 async def test_a_record_whose_last_heartbeat_went_unanswered_is_removed_all_the_same() -> None:

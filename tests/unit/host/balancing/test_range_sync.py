@@ -22,12 +22,15 @@ from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.host.workers.successors import create_successors
+from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.plan import assignable
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
+from tests.support import make
 from tests.support.cpu_time import at_most_cpu_seconds
+from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
 from tests.support.proxies import proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -36,13 +39,33 @@ EVENTS = HostEvents(HostName("a"))
 R0, R1, R2, R3, R4 = (RangeId(f"r{n}") for n in range(5))
 
 
+async def first_leases(
+    feed: Feed,
+    leases: LeaseContainer,
+    parallelism: int = 1,
+    *,
+    ranges: Sequence[FeedRange] | None = None,
+    listed: Sequence[Lease] | None = None,
+    memory: LeaseMemory | None = None,
+    start: StartAt = "beginning",
+) -> bool:
+    """Create what is missing, by what the feed and the container list unless it is given."""
+    return await create_missing(
+        feed,
+        leases,
+        start,
+        ranges=await feed.ranges() if ranges is None else ranges,
+        leases=await leases.list() if listed is None else listed,
+        events=EVENTS,
+        memory=memory or LeaseMemory(),
+        parallelism=parallelism,
+    )
+
+
 async def created(feed: MemoryFeed, leases: MemoryLeases) -> list[str]:
     """Create what is missing; return what there is."""
     before = await leases.list()
-    ranges = await feed.ranges()
-    any_missing = await create_missing(
-        feed, leases, "now", ranges=ranges, leases=before, events=EVENTS, memory=LeaseMemory()
-    )
+    any_missing = await first_leases(feed, leases, start="now")
     after = sorted(x.range_id for x in await leases.list())
     assert any_missing == (len(after) > len(before))
     return [str(x) for x in after]
@@ -88,14 +111,12 @@ async def forgotten(leases: MemoryLeases, ranges: Sequence[FeedRange] = ()) -> l
 
 
 async def finish(leases: MemoryLeases, range_id: RangeId) -> None:
-    stored = await leases.read(range_id)
-    assert stored is not None
+    stored = await lease_in(leases, range_id)
     await leases.replace(stored.finished())
 
 
 async def checkpoint(leases: MemoryLeases, range_id: RangeId) -> None:
-    stored = await leases.read(range_id)
-    assert stored is not None
+    stored = await lease_in(leases, range_id)
     taken = await leases.acquire(stored.taken_by(HostName("a"), Incarnation("a-1")))
     await leases.checkpoint(taken.advanced_to(Continuation("1")))
 
@@ -106,8 +127,7 @@ async def test_each_range_gets_a_lease_whose_start_is_settled_once() -> None:
     assert await created(feed, leases) == ["r0", "r1"]
     feed.append("k", range_id=R0)
     assert await created(feed, leases) == ["r0", "r1"]
-    stored = await leases.read(R0)
-    assert stored is not None
+    stored = await lease_in(leases)
     assert stored.continuation == "1"
 
 
@@ -141,7 +161,7 @@ async def ended_and_its_children() -> MemoryLeases:
     leases = MemoryLeases()
     for name, parents in ((R0, ()), (R1, (R0,)), (R2, (R0,))):
         made = FeedRange(id=name, parents=parents)
-        await leases.create(Lease(range=made, continuation=Continuation("0")))
+        await leases.create(make.lease(made, at="0"))
     await finish(leases, R0)
     return leases
 
@@ -155,28 +175,12 @@ async def test_a_tombstone_stays_until_each_successor_has_a_checkpoint() -> None
     assert await forgotten(leases) == ["r0"]
 
 
-async def test_a_successor_that_has_ended_itself_needs_no_checkpoint() -> None:
-    leases = await ended_and_its_children()
-    await checkpoint(leases, R1)
-    await finish(leases, R2)
-    assert await forgotten(leases) == ["r0", "r2"]
-
-
 async def test_a_tombstone_stays_as_long_as_the_feed_lists_its_range() -> None:
     leases = await ended_and_its_children()
     await checkpoint(leases, R1)
     await checkpoint(leases, R2)
     assert await forgotten(leases, [FeedRange(id=R0)]) == []
     assert await forgotten(leases, [FeedRange(id=R1), FeedRange(id=R2)]) == ["r0"]
-
-
-async def test_what_is_still_read_is_never_forgotten() -> None:
-    leases = await ended_and_its_children()
-    await checkpoint(leases, R1)
-    await checkpoint(leases, R2)
-    await forgotten(leases)
-    assert await forgotten(leases) == []
-    assert {x.range_id for x in await leases.list()} == {R1, R2}
 
 
 def looking(
@@ -245,8 +249,7 @@ async def test_a_range_that_ended_and_was_forgotten_while_a_host_looked_stays_fo
             calls.append(name)
         if len(calls) == 1:  # between the two things that a look begins with
             await end(leases, FeedRange(id=R0), *feed.split(R0), at="0")
-            stored = await leases.read(R0)
-            assert stored is not None
+            stored = await lease_in(leases)
             await leases.delete(stored)
         return answer
 
@@ -289,9 +292,7 @@ async def superseded_by(
     *successors: FeedRange, ended: FeedRange, there: FeedRange, feed: Feed | None = None
 ) -> list[tuple[str, str]]:
     """End a range at 7 while the lease of another is there, at 3; return what there is then."""
-    leases = MemoryLeases()
-    await leases.create(Lease(range=ended, continuation=Continuation("7")))
-    await leases.create(Lease(range=there, continuation=Continuation("3")))
+    leases = await make.leases(make.lease(ended, at="7"), make.lease(there, at="3"))
     await end(leases, ended, *successors, at="7", feed=feed)
     found = [await leases.read(x.range_id) for x in await leases.list()]
     going_on = [x for x in found if x is not None and not x.ended]
@@ -306,7 +307,7 @@ MERGED = FeedRange(id=R3, low="0", high="8", parents=(R0, R1, R2))
 
 async def test_nothing_is_made_once_the_range_may_be_another_s() -> None:
     def lost() -> None:
-        raise LeaseLost(Lease(range=WHOLE), "it could not be renewed in time")
+        raise LeaseLost(make.lease(WHOLE), "it could not be renewed in time")
 
     leases = MemoryLeases()
     with pytest.raises(LeaseLost):
@@ -333,44 +334,32 @@ async def test_what_waited_for_a_range_that_lived_on_begins_where_that_has_ended
 
 
 async def test_a_range_that_ends_late_does_not_move_back_what_its_half_has_read() -> None:
-    leases = MemoryLeases()
-    await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
-    await leases.create(Lease(range=HALF, continuation=Continuation("9")))
+    leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(HALF, at="9"))
     await end(leases, HALF, QUARTER, feed=Handing(1))  # a host of another kind had taken it
     await end(leases, WHOLE, QUARTER, at="7", feed=Handing(1))
-    stored = await leases.read(R4)
-    assert stored is not None
+    stored = await lease_in(leases, R4)
     assert stored.continuation == Continuation("9")
 
 
 async def test_a_merged_range_waits_for_a_late_range_whose_other_half_was_not_read() -> None:
-    leases = MemoryLeases()
-    await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
-    await leases.create(Lease(range=HALF, continuation=Continuation("8")))
+    leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(HALF, at="8"))
     await end(leases, HALF, MERGED, feed=Handing(1))
-    stored = await leases.read(R3)
-    assert stored is not None
+    stored = await lease_in(leases, R3)
     assert R0 in stored.range.parents
 
 
 async def test_a_lease_that_was_read_is_never_ended_as_superseded() -> None:
-    leases = MemoryLeases()
-    await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
-    taken = Lease(range=HALF, continuation=Continuation("3")).taken_by(
-        HostName("a"), Incarnation("a/1")
-    )
+    leases = await make.leases(make.lease(WHOLE, at="7"))
+    taken = make.lease(HALF, at="3").taken_by(HostName("a"), Incarnation("a/1"))
     await leases.create(taken.released())
     await end(leases, WHOLE, MERGED)
-    stored = await leases.read(R1)
-    assert stored is not None
+    stored = await lease_in(leases, R1)
     assert not stored.ended
 
 
 async def superseded() -> MemoryLeases:
     """Return leases of a range whose half went on elsewhere before anybody read it."""
-    leases = MemoryLeases()
-    await leases.create(Lease(range=WHOLE, continuation=Continuation("7")))
-    await leases.create(Lease(range=HALF, continuation=Continuation("3")))
+    leases = await make.leases(make.lease(WHOLE, at="7"), make.lease(HALF, at="3"))
     await end(leases, WHOLE, MERGED)
     await finish(leases, R0)
     return leases
@@ -378,7 +367,7 @@ async def superseded() -> MemoryLeases:
 
 async def test_a_lease_that_was_superseded_does_not_come_back_by_a_late_create() -> None:
     leases = await superseded()
-    late = Lease(range=HALF, continuation=Continuation("3"))
+    late = make.lease(HALF, at="3")
     assert (await leases.create(late)).ended
     assert [x.range_id for x in assignable(await leases.list())] == ["r3"]
 
@@ -393,17 +382,19 @@ async def test_a_superseded_lease_is_forgotten_once_others_read_its_keys() -> No
 async def test_a_superseded_lease_begins_after_all_where_its_keys_come_back() -> None:
     leases = await superseded()
     await end(leases, MERGED, replace(HALF, parents=(R3,)))
-    stored = await leases.read(R1)
-    assert stored is not None
+    stored = await lease_in(leases, R1)
     assert (stored.ended, stored.continuation) == (False, "9")
 
 
 async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_its_keys() -> (
     None
 ):
-    leases = MemoryLeases()
-    for x in (MERGED, HALF, replace(HALF, id=R4, parents=(R3,)), replace(WHOLE, id=R2)):
-        await leases.create(Lease(range=x, continuation=Continuation("3")))
+    leases = await make.leases(
+        *(
+            make.lease(x, at="3")
+            for x in (MERGED, HALF, replace(HALF, id=R4, parents=(R3,)), replace(WHOLE, id=R2))
+        )
+    )
     await checkpoint(leases, R2)  # others read it: its owner decides, not we
     await checkpoint(leases, R3)
     owned = [x for x in await leases.list() if x.range_id == R3]
@@ -416,12 +407,11 @@ async def test_a_lease_that_a_late_write_created_again_is_deleted_by_who_reads_i
 async def test_what_another_kind_of_processor_goes_on_in_is_no_echo() -> None:
     leases = MemoryLeases()
     theirs = replace(HALF, parents=())
-    await leases.create(Lease(range=WHOLE, continuation=Continuation("3")))
+    await leases.create(make.lease(WHOLE, at="3"))
     await leases.create(Lease(range=theirs, continuation=Continuation("9"), stamp=1e9))
     owned = [x for x in await leases.list() if x.range_id == WHOLE.id]
     await delete_echoes(leases, owned, await leases.list(), events=EVENTS)
-    stored = await leases.read(theirs.id)
-    assert stored is not None
+    stored = await lease_in(leases, theirs.id)
     assert stored.continuation == "9"
 
 
@@ -429,7 +419,7 @@ async def test_what_goes_on_behind_a_range_that_others_have_read_already_is_no_e
     leases = MemoryLeases()
     echo = FeedRange(id=R2, low="4", high="8", parents=(R3,))
     for x in (WHOLE, HALF, replace(QUARTER, parents=(R1,)), echo):
-        await leases.create(Lease(range=x, continuation=Continuation("9")))
+        await leases.create(make.lease(x, at="9"))
     await checkpoint(leases, R1)  # by one that waits for no parents
     await finish(leases, R1)
     owned = [x for x in await leases.list() if x.range_id == R0]
@@ -438,9 +428,9 @@ async def test_what_goes_on_behind_a_range_that_others_have_read_already_is_no_e
 
 
 async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo() -> None:
-    leases = MemoryLeases()
-    for x in (WHOLE, replace(HALF, parents=())):
-        await leases.create(Lease(range=x, continuation=Continuation("3")))
+    leases = await make.leases(
+        *(make.lease(x, at="3") for x in (WHOLE, replace(HALF, parents=())))
+    )
     owners = iter([(), await leases.list()])
     running = looking(MemoryFeed(0), leases, owned=lambda: next(owners))
     await asyncio.sleep(1)
@@ -449,13 +439,11 @@ async def test_what_a_host_came_to_own_during_a_listing_proves_no_lease_an_echo(
 
 
 async def test_a_lease_that_waits_for_one_that_was_deleted_waits_no_more() -> None:
-    leases = MemoryLeases()
-    await leases.create(Lease(range=HALF, continuation=Continuation("7")))
+    leases = await make.leases(make.lease(HALF, at="7"))
     running = looking(Handing(0), leases)
     await asyncio.sleep(1)
     running.cancel()
-    stored = await leases.read(R1)
-    assert stored is not None
+    stored = await lease_in(leases, R1)
     assert (stored.range.parents, stored.continuation) == ((), "7")
 
 
@@ -464,10 +452,9 @@ async def test_what_a_range_goes_on_in_waits_for_no_range_with_other_keys() -> N
     beside = FeedRange(id=R2, low="8", high="a", parents=(R0,))
     unbounded = FeedRange(id=R4)
     for x in (WHOLE, beside, unbounded):
-        await leases.create(Lease(range=x, continuation=Continuation("7")))
+        await leases.create(make.lease(x, at="7"))
     await end(leases, WHOLE, replace(HALF, parents=(R0, R2, R4)))
-    made = await leases.read(R1)
-    assert made is not None
+    made = await lease_in(leases, R1)
     assert made.range.parents == (R0, R4)
 
 
@@ -475,17 +462,9 @@ async def test_a_range_that_is_read_in_parts_is_not_created_as_a_whole() -> None
     leases = MemoryLeases()
     for low, high in (("0", "4"), ("4", "8")):
         part = FeedRange(id=RangeId(f"{low}-{high}"), low=low, high=high)
-        await leases.create(Lease(range=part, continuation=Continuation("7")))
+        await leases.create(make.lease(part, at="7"))
     other = FeedRange(id=R4, low="8", high="a")
-    await create_missing(
-        Handing([R0, R4]),
-        leases,
-        "beginning",
-        ranges=[WHOLE, other],
-        leases=[],  # a listing that lacks the parts
-        events=EVENTS,
-        memory=LeaseMemory(),
-    )
+    await first_leases(Handing([R0, R4]), leases, ranges=[WHOLE, other], listed=[])
     assert {x.range_id for x in await leases.list()} == {"0-4", "4-8", "r4"}
 
 
@@ -493,52 +472,6 @@ async def test_what_holds_other_keys_stays_though_it_names_the_range_an_ancestor
     beside = FeedRange(id=R4, low="8", high="a", parents=(R0, R2))
     found = await superseded_by(HALF, ended=WHOLE, there=beside)
     assert found == [("r0", "7"), ("r1", "7"), ("r4", "3")]
-
-
-def test_a_part_of_a_merged_range_without_a_lease_gets_one() -> None:
-    """None of the parts is a range of the feed, so only the keys without a lease show it."""
-    ranges = [FeedRange(id=R4, low="", high="8", parents=(R1, R2, R3))]
-    held = [
-        FeedRange(id=RangeId("2-4"), low="2", high="4"),
-        FeedRange(id=RangeId("6-8"), low="6", high="8"),
-    ]
-    leases = [replace(Lease(range=x), epoch=1) for x in held]
-    assert parts_without_lease(ranges, leases) == [("", "2"), ("4", "6")]
-    assert parts_without_lease(ranges, leases[:1]) == [("", "2"), ("4", "8")]
-    superseded = Lease(range=ranges[0]).finished()
-    assert parts_without_lease(ranges, [*leases, superseded]) == [("", "2"), ("4", "6")]
-
-
-def test_a_part_without_a_lease_is_found_though_the_next_range_has_one() -> None:
-    merged = FeedRange(id=R4, low="2", high="8")
-    beside = [FeedRange(id=R0, low="", high="2"), FeedRange(id=R3, low="8", high="a")]
-    held = [FeedRange(id=RangeId("2-4"), low="2", high="4"), *beside]
-    leases = [replace(Lease(range=x), epoch=1) for x in held]
-    assert parts_without_lease([merged, *beside], leases) == [("4", "8")]
-
-
-def test_a_part_whose_keys_some_lease_holds_or_may_hold_gets_none() -> None:
-    ranges = [FeedRange(id=R4, low="", high="8")]
-    half = Lease(range=FeedRange(id=R1, low="4", high="8"))
-    assert parts_without_lease(ranges, []) == []
-    assert parts_without_lease(ranges, [Lease(range=ranges[0])]) == []
-    read_to_its_end = replace(Lease(range=FeedRange(id=R0, low="", high="4")), epoch=1)
-    assert parts_without_lease(ranges, [half, read_to_its_end.finished()]) == []
-    without_bounds = Lease(range=FeedRange(id=R2))
-    assert parts_without_lease(ranges, [half, without_bounds]) == []
-
-
-def test_parts_of_a_range_that_was_split_by_hand_are_missed_when_their_leases_are_gone() -> (
-    None
-):
-    whole = FeedRange(id=R0, low="", high="8")
-    split = replace(Lease(range=whole), epoch=1).finished()
-    part = Lease(range=FeedRange(id=R1, low="", high="4", parents=(R0,)))
-    assert parts_without_lease([whole], [split, part]) == [("4", "8")]
-    assert parts_without_lease([whole], [split]) == [("", "8")]
-    assert parts_without_lease([], [split, part]) == []
-    reading = Lease(range=whole, epoch=1)
-    assert parts_without_lease([whole], [split, reading]) == []  # two listings, one of before
 
 
 @pytest.mark.parametrize(
@@ -556,17 +489,9 @@ async def test_a_tombstone_keeps_no_range_from_a_new_lease_that_it_was_split_int
     leases = MemoryLeases()
     half = FeedRange(id=R1, low="", high="4", parents=(R0,))
     other = FeedRange(id=R2, low="4", high="8", parents=(R0,))
-    for lease in (replace(Lease(range=ended), epoch=1).finished(), Lease(range=other)):
+    for lease in (replace(make.lease(ended), epoch=1).finished(), make.lease(other)):
         await leases.create(replace(lease, continuation=Continuation("0")))
-    await create_missing(
-        Handing([R1, R2, RangeId("2-4")]),
-        leases,
-        "beginning",
-        ranges=[half, other],
-        leases=await leases.list(),  # that of the half was deleted by hand
-        events=EVENTS,
-        memory=LeaseMemory(),
-    )
+    await first_leases(Handing([R1, R2, RangeId("2-4")]), leases, ranges=[half, other])
     assert (R1 in {x.range_id for x in await leases.list()}) == created
 
 
@@ -587,15 +512,7 @@ async def test_a_part_that_only_one_listing_lacks_gets_no_second_lease() -> None
         await leases.create(Lease(range=half, continuation=Continuation("0"), epoch=1))
     merged = FeedRange(id=R4, low="", high="8", parents=(RangeId("-4"), RangeId("4-8")))
     leases.lacks = RangeId("4-8")
-    await create_missing(
-        Handing(1),
-        leases,
-        "beginning",
-        ranges=[merged],
-        leases=await leases.list(),
-        events=EVENTS,
-        memory=memory,
-    )
+    await first_leases(Handing(1), leases, ranges=[merged], memory=memory)
     assert sorted(x.range_id for x in await leases.list()) == ["-4", "4-8"]
 
 
@@ -619,7 +536,7 @@ async def test_a_merged_lease_that_no_listing_shows_comes_apart_only_if_it_was_d
     memory.note([stored])
     if deleted:
         await leases.delete(stored)
-    await first_leases(shifting(1), leases, 2, memory)
+    await first_leases(shifting(1), leases, 2, memory=memory)
     leases.shown = await MemoryLeases.list(leases)
     expected = ["-7F", "7F-FF"] if deleted else ["-FF.1"]
     assert sorted(x.range_id for x in await leases.list()) == expected
@@ -628,62 +545,86 @@ async def test_a_merged_lease_that_no_listing_shows_comes_apart_only_if_it_was_d
 async def test_a_deleted_lease_goes_on_above_its_epochs_and_from_its_checkpoint() -> None:
     feed, stored, memory = MemoryFeed(1), MemoryLeases(), LeaseMemory()
     leases = RememberingContainer(stored, memory)
-    await create_missing(
-        feed,
-        leases,
-        "beginning",
-        ranges=await feed.ranges(),
-        leases=[],
-        events=EVENTS,
-        memory=memory,
-    )
+    await first_leases(feed, leases, listed=[], memory=memory)
     (lease,) = await leases.list()
     lease = await leases.acquire(lease.taken_by(HostName("a"), Incarnation("a-1")))
     await leases.checkpoint(lease.advanced_to(Continuation("7")))
     (lease,) = await stored.list()
     await stored.delete(lease)
     feed.append("k", range_id=R0)
-    await create_missing(
-        feed,
-        leases,
-        "now",
-        ranges=await feed.ranges(),
-        leases=[],
-        events=EVENTS,
-        memory=memory,
-    )
-    found = await stored.read(R0)
-    assert found is not None
+    await first_leases(feed, leases, listed=[], memory=memory, start="now")
+    found = await lease_in(stored)
     assert (found.epoch, found.continuation, found.owner) == (1, "7", None)
 
 
-def test_a_gap_at_the_end_of_a_range_is_seen_below_the_lease_of_another() -> None:
-    ranges = [
-        FeedRange(id=RangeId("a"), low="", high="4"),
-        FeedRange(id=RangeId("b"), low="4", high="8"),
-    ]
-    half = Lease(range=FeedRange(id=R0, low="", high="2"))
-    assert parts_without_lease(ranges, [half, Lease(range=ranges[1])]) == [("2", "4")]
+def held(low: str, high: str, *parents: RangeId, name: str = "", epoch: int = 0) -> Lease:
+    found = make.feed_range(name or f"{low}-{high}", low, high, parents=parents)
+    return Lease(range=found, epoch=epoch)
+
+
+MERGED_OF_THREE = make.feed_range("r4", "", "8", parents=("r1", "r2", "r3"))
+BEFORE, BETWEEN = make.feed_range("r0", "", "2"), make.feed_range("r4", "2", "8")
+AFTER = make.feed_range("r3", "8", "a")
+SPLIT = held("", "8", name="r0", epoch=1).finished()
+LOW_HALF = held("", "4", R0, name="r1")
+
+
+@pytest.mark.parametrize(
+    ("ranges", "leases", "gaps"),
+    [
+        ([MERGED_OF_THREE], [held("2", "4", epoch=1), held("6", "8", epoch=1)], ["-2", "4-6"]),
+        ([MERGED_OF_THREE], [held("2", "4", epoch=1)], ["-2", "4-8"]),
+        (
+            [MERGED_OF_THREE],
+            [held("2", "4"), held("6", "8"), Lease(range=MERGED_OF_THREE).finished()],
+            ["-2", "4-6"],
+        ),
+        (
+            [BETWEEN, BEFORE, AFTER],
+            [held("2", "4", epoch=1), Lease(range=BEFORE), Lease(range=AFTER)],
+            ["4-8"],
+        ),
+        ([MERGED_OF_THREE], [], []),
+        ([MERGED_OF_THREE], [Lease(range=MERGED_OF_THREE)], []),
+        ([MERGED_OF_THREE], [held("4", "8"), held("", "4", epoch=1).finished()], []),
+        ([MERGED_OF_THREE], [held("4", "8"), make.lease("r2")], []),
+        ([SPLIT.range], [SPLIT, LOW_HALF], ["4-8"]),
+        ([SPLIT.range], [SPLIT], ["-8"]),
+        ([], [SPLIT, LOW_HALF], []),
+        ([SPLIT.range], [SPLIT, held("", "8", name="r0", epoch=1)], []),
+        ([BEFORE, BETWEEN], [held("", "1"), Lease(range=BETWEEN)], ["1-2"]),
+        ([BEFORE, BETWEEN, AFTER], [held("", "9"), held("1", "3")], ["9-a"]),
+    ],
+    ids=[
+        "of a merged range, none of whose parts is a range of the feed",
+        "at its end",
+        "beside its own lease, which has ended",
+        "before the next range",
+        "a new container",
+        "it has a lease",
+        "a part was read to its end",
+        "a lease without bounds may hold the keys",
+        "a part of what was split by hand",
+        "all parts of what was split by hand",
+        "no range of the feed",
+        "two listings, one of before the split",
+        "below the lease of another range",
+        "a lease over several ranges",
+    ],
+)
+def test_keys_of_a_range_that_no_lease_holds_are_found(
+    ranges: Sequence[FeedRange], leases: Sequence[Lease], gaps: Sequence[str]
+) -> None:
+    assert [f"{low}-{high}" for low, high in parts_without_lease(ranges, leases)] == gaps
 
 
 def test_gaps_are_found_among_thousands_of_ranges_in_no_time() -> None:
     """A look at each pair would block the event loop of each host for seconds."""
     bounds = [f"{n:06d}" for n in range(5001)]
     ranges = [FeedRange(id=RangeId(low), low=low, high=high) for low, high in pairwise(bounds)]
-    leases = [Lease(range=x) for x in ranges]
+    leases = [make.lease(x) for x in ranges]
     with at_most_cpu_seconds(1.0):
         assert parts_without_lease(ranges, leases) == []
-
-
-def test_a_lease_over_several_ranges_leaves_no_gap_in_them() -> None:
-    ranges = [
-        FeedRange(id=RangeId("a"), low="", high="4"),
-        FeedRange(id=RangeId("b"), low="4", high="8"),
-        FeedRange(id=RangeId("c"), low="8", high="f"),
-    ]
-    wide = Lease(range=FeedRange(id=R0, low="", high="9"))
-    inner = Lease(range=FeedRange(id=R1, low="2", high="3"))
-    assert parts_without_lease(ranges, [wide, inner]) == [("9", "f")]
 
 
 @pytest.mark.parametrize(
@@ -706,21 +647,6 @@ async def test_the_first_leases_are_of_parts_where_more_ranges_are_asked_for(
         assert sorted(x.range_id for x in await leases.list()) == created
     await first_leases(ShiftingReader(store), leases, 64)  # of another setting, later
     assert sorted(x.range_id for x in await leases.list()) == created
-
-
-async def first_leases(
-    feed: Feed, leases: MemoryLeases, parallelism: int, memory: LeaseMemory | None = None
-) -> None:
-    await create_missing(
-        feed,
-        leases,
-        "beginning",
-        ranges=await feed.ranges(),
-        leases=await leases.list(),
-        events=EVENTS,
-        memory=memory or LeaseMemory(),
-        parallelism=parallelism,
-    )
 
 
 def shifting(ranges: int) -> Feed:
@@ -763,67 +689,34 @@ async def test_what_comes_of_a_range_is_made_by_its_reader_in_parts_or_not() -> 
     assert await leases.list() == before
 
 
-async def test_a_higher_parallelism_than_a_feed_can_have_is_refused_only_for_first_leases() -> (
-    None
-):
-    feed, leases = PartlessFeed(3), MemoryLeases()
-    await first_leases(feed, leases, 3)
-    await first_leases(feed, leases, 4)
-    assert len(await leases.list()) == 3
-
-
 async def test_a_listing_that_lacks_all_leases_makes_no_parts_beside_them() -> None:
     store, leases = ShiftingStore(), MemoryLeases()
     whole = FeedRange(id=RangeId("0"), low="", high="FF")
     await leases.create(Lease(range=whole, continuation=Continuation('"0"')))
-    await create_missing(
-        ShiftingReader(store),
-        leases,
-        "beginning",
-        ranges=[whole],
-        leases=[],
-        events=EVENTS,
-        memory=LeaseMemory(),
-        parallelism=4,
-    )
+    await first_leases(ShiftingReader(store), leases, 4, ranges=[whole], listed=[])
     assert [x.range_id for x in await leases.list()] == ["0"]
 
 
 async def test_a_feed_that_reads_no_parts_refuses_more_ranges_than_it_has() -> None:
-    await first_leases(PartlessFeed(3), MemoryLeases(), 3)
-    with pytest.raises(
-        FeedRefused, match=r"feed\.parallelism is 4, and this feed has 3 ranges"
-    ):
-        await first_leases(PartlessFeed(3), MemoryLeases(), 4)
+    leases = MemoryLeases()
+    with pytest.raises(FeedRefused, match=r"feed\.parallelism is 4"):
+        await first_leases(PartlessFeed(3), leases, 4)
+    await first_leases(PartlessFeed(3), leases, 3)
+    await first_leases(PartlessFeed(3), leases, 4)  # they are no first ones any more
+    assert len(await leases.list()) == 3
 
 
 async def test_a_part_that_was_merged_comes_back_where_the_feed_cuts_at_its_bounds() -> None:
     leases = MemoryLeases()
     low, high = FeedRange(id=R1, low="", high="4"), FeedRange(id=R2, low="4", high="8")
     for part in (low, high):
-        tombstone = replace(Lease(range=part), epoch=5, ended=True)
+        tombstone = replace(make.lease(part), epoch=5, ended=True)
         await leases.create(replace(tombstone, continuation=Continuation("3")))
     merged = FeedRange(id=R0, low="", high="8", parents=(R1, R2))
     await leases.create(Lease(range=merged, continuation=Continuation("7"), epoch=6))
     parts = [replace(x, parents=(R0,)) for x in (low, high)]
     await end(leases, merged, *parts, at="7", feed=Handing(1))
     for name in (R1, R2):
-        stored = await leases.read(name)
-        assert stored is not None
+        stored = await lease_in(leases, name)
         assert (stored.ended, stored.epoch, stored.continuation) == (False, 0, "7")
         assert stored.range.parents == (R0,)
-
-
-async def test_a_part_comes_back_too_where_the_feed_has_split_and_merged_in_between() -> None:
-    leases = MemoryLeases()
-    low, high = FeedRange(id=R1, low="", high="4"), FeedRange(id=R2, low="4", high="8")
-    merged = FeedRange(id=R0, low="", high="8", parents=(R1, R2))
-    half = FeedRange(id=RangeId("6"), low="", high="4", parents=(R0,))
-    for found in (low, high, merged):
-        tombstone = replace(Lease(range=found), epoch=5, ended=True)
-        await leases.create(replace(tombstone, continuation=Continuation("3")))
-    await leases.create(Lease(range=half, continuation=Continuation("7"), epoch=6))
-    await end(leases, half, replace(low, parents=(half.id,)), at="7", feed=Handing(1))
-    stored = await leases.read(R1)
-    assert stored is not None
-    assert (stored.ended, stored.epoch, stored.continuation) == (False, 0, "7")

@@ -22,45 +22,15 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Versio
 from changefeed.leases.listing import ListedChanges
 from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
-from changefeed.observers.observer import CloseReason
-from tests.support.fleet import Fleet, settings
+from changefeed.testing.fleet import Fleet
+from tests.support import make
+from tests.support.looking import lease_in, now
 from tests.support.proxies import Cutting, proxied
 from tests.support.shown_by_changes import ShownByChanges
 
 A, B, C = HostName("a"), HostName("b"), HostName("c")
 A1, B1, C1 = Incarnation("a-1"), Incarnation("b-1"), Incarnation("c-1")
 R0 = RangeId("r0")
-
-
-async def test_a_listing_that_takes_long_makes_no_living_owner_look_dead() -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-    now = asyncio.get_running_loop().time
-    renewed = 0.0
-    tried = 0
-
-    async def slow_to_renew(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal renewed
-        if name == "replace":
-            await asyncio.sleep(7)  # so that 21 s lie between two signs of life
-            renewed = now()
-        return await call()
-
-    async def slow_to_list(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal tried
-        tried += name == "acquire"
-        answer = await call()
-        if name in ("list", "changes_since", "list_fleet") and now() - renewed > 14:
-            await asyncio.sleep(24)  # what it shows is that old when it arrives
-        return answer
-
-    parts = {"leases": {"renew_interval": 14.0, "call_timeout": 25.0, "rebalance_delay": 1000}}
-    async with Fleet(feed, container, parts=parts) as fleet:
-        fleet.start("a", container=proxied(container, slow_to_renew))
-        await asyncio.sleep(1)
-        fleet.start("b", container=proxied(container, slow_to_list))
-        await asyncio.sleep(300)
-        assert await fleet.loads() == {"a": 2, "b": 0}  # one is to be b's, in good time
-        assert tried == 0
 
 
 async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_shown() -> None:
@@ -73,8 +43,7 @@ async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_s
     async with Fleet(feed, container) as fleet:
         fleet.start("a")
         await asyncio.sleep(10)
-        lease = await container.read(R0)
-        assert lease is not None
+        lease = await lease_in(container)
         await container.delete(lease)
         await asyncio.sleep(18)  # a renewal and two listings; the ranges are looked at after 20
         assert await fleet.loads() == {"a": 1}
@@ -82,7 +51,7 @@ async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_s
 
 async def test_leases_are_taken_in_time_where_their_host_s_record_was_removed_unseen() -> None:
     feed, container = MemoryFeed(4), ShownByChanges()
-    async with Fleet(feed, container, parts={"leases": {"renewal": "host"}}) as fleet:
+    async with Fleet(feed, container, settings={"leases": {"renewal": "host"}}) as fleet:
         for name in "ab":
             fleet.start(name)
         await asyncio.sleep(70)  # all were listed a short while ago
@@ -145,19 +114,6 @@ async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again
         assert fleet.log.opened == [("a", R0)]
 
 
-async def test_a_claim_that_got_through_without_an_answer_is_taken_up_in_the_next_round() -> (
-    None
-):
-    feed, container = MemoryFeed(1), MemoryLeases()
-    cut = Cutting(ContainerUnavailable("lost"), at=1, after=True, only=lambda x: x == "acquire")
-    async with Fleet(feed, container) as fleet:
-        host = fleet.start("a", container=proxied(container, cut))
-        await asyncio.sleep(1)
-        assert (await fleet.owners(), dict(host.leases)) == ({R0: A}, {})
-        await asyncio.sleep(10)
-        assert [x.epoch for x in host.leases.values()] == [2]
-
-
 async def test_what_another_host_was_quicker_to_take_is_left_to_it() -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
     quicker = (B, B1)
@@ -190,7 +146,7 @@ async def rebalancer_of_c(
     def nobody(owned: OwnedLease) -> Worker:
         raise AssertionError(f"{owned.range_id} needs no worker here")
 
-    own = settings("c", {"leases": {"rebalance_delay": 0}})
+    own = make.settings("c", {"leases": {"rebalance_delay": 0}})
     async with asyncio.TaskGroup() as group:
         yield Rebalancer(
             C,
@@ -223,16 +179,10 @@ async def leased_by(*owners: tuple[HostName, Incarnation | None]) -> MemoryLease
     return leases
 
 
-async def stored(leases: MemoryLeases, range_id: str = "r0") -> Lease:
-    lease = await leases.read(RangeId(range_id))
-    assert lease is not None
-    return lease
-
-
 async def test_who_leaves_takes_back_its_requests_and_no_others() -> None:
     leases = await leased_by((A, A1), (A, A1))
-    await leases.replace((await stored(leases, "r0")).asked_by(C))
-    await leases.replace((await stored(leases, "r1")).asked_by(B))
+    await leases.replace((await lease_in(leases, "r0")).asked_by(C))
+    await leases.replace((await lease_in(leases, "r1")).asked_by(B))
     async with rebalancer_of_c(leases) as rounds:
         await rounds.release_unserved()
     assert [x.next_owner for x in await leases.list()] == [None, B]
@@ -241,24 +191,17 @@ async def test_who_leaves_takes_back_its_requests_and_no_others() -> None:
 
 async def test_who_leaves_releases_what_it_is_granted_at_the_last_moment() -> None:
     leases = await leased_by((A, A1))
-    await leases.replace((await stored(leases)).asked_by(C))
+    await leases.replace((await lease_in(leases)).asked_by(C))
 
     async def granted_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "replace" and (await stored(leases)).owner == A:
-            await leases.replace((await stored(leases)).handed_over())
+        if name == "replace" and (await lease_in(leases)).owner == A:
+            await leases.replace((await lease_in(leases)).handed_over())
         return await call()
 
     async with rebalancer_of_c(proxied(leases, granted_first)) as rounds:
         await rounds.release_unserved()
-    left = await stored(leases)
+    left = await lease_in(leases)
     assert (left.owner, left.next_owner) == (None, None)
-
-
-async def test_who_leaves_lets_be_what_another_start_of_its_name_holds() -> None:
-    leases = await leased_by((C, Incarnation("c-2")), (C, C1))
-    async with rebalancer_of_c(leases) as rounds:
-        await rounds.release_unserved()
-    assert [x.owner for x in await leases.list()] == [C, None]
 
 
 async def test_a_claim_without_an_answer_is_released_though_the_first_try_is_lost_too() -> None:
@@ -311,9 +254,9 @@ async def test_ranges_that_came_to_their_end_cause_no_look_at_the_feed() -> None
         looks += 1
 
     async with rebalancer_of_c(leases, vanished=look) as rounds:
-        await leases.replace((await stored(leases)).finished())
+        await leases.replace((await lease_in(leases)).finished())
         await rounds.run_once()
-        await leases.delete(await stored(leases))
+        await leases.delete(await lease_in(leases))
         await rounds.run_once()
     assert looks == 0
 
@@ -400,10 +343,6 @@ class BehindAReplica:
         )
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 async def test_a_living_owner_whose_heartbeats_are_not_shown_loses_none_of_its_leases() -> None:
     behind = BehindAReplica(await leased_by((A, A1), (A, A1)))
     async with rebalancer_of_c(behind.container) as rounds:
@@ -431,9 +370,9 @@ async def test_an_owner_that_was_fenced_in_vain_is_fenced_again_before_the_next_
 
 async def test_a_lease_that_was_handed_to_a_host_does_not_count_for_those_that_it_has() -> None:
     behind = BehindAReplica(await leased_by((B, B1), (A, A1)))
-    first = await stored(behind.leases)
+    first = await lease_in(behind.leases)
     await behind.leases.replace(first.asked_by(A))
-    await behind.leases.replace((await stored(behind.leases)).handed_over())
+    await behind.leases.replace((await lease_in(behind.leases)).handed_over())
     async with rebalancer_of_c(behind.container) as rounds:
         for _ in range(5):
             await behind.beat()
@@ -469,33 +408,24 @@ async def test_a_lease_that_has_changed_hands_since_it_was_listed_is_not_asked_f
 async def test_a_request_of_another_host_is_not_withdrawn() -> None:
     leases = await leased_by((A, A1))
     await alive(leases, A, C)
-    await leases.replace((await stored(leases)).asked_by(C))
-    paused = (await stored(leases)).paused_because("for a test")
+    await leases.replace((await lease_in(leases)).asked_by(C))
+    paused = (await lease_in(leases)).paused_because("for a test")
     await leases.replace(paused)
 
     async def asked_by_b_meanwhile(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == "read":
-            await leases.replace((await stored(leases)).asked_by(B))
+            await leases.replace((await lease_in(leases)).asked_by(B))
         return await call()
 
     async with rebalancer_of_c(proxied(leases, asked_by_b_meanwhile)) as rounds:
         await rounds.run_once()
-    assert (await stored(leases)).next_owner == B
-
-
-async def test_the_observers_of_what_a_host_leaves_are_told_that_it_stops() -> None:
-    feed, container = MemoryFeed(3), MemoryLeases()
-    async with Fleet(feed, container) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(5)
-        await fleet.stop("a")
-        assert [reason for _, _, reason in fleet.log.closed] == [CloseReason.STOPPING] * 3
+    assert (await lease_in(leases)).next_owner == B
 
 
 async def test_what_a_host_does_not_read_goes_to_no_dead_host_that_asked_for_it() -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
     for found in await feed.ranges():
-        lease = Lease(range=found, continuation=Continuation("0")).taken_by(A, A1)
+        lease = make.lease(found, at="0").taken_by(A, A1)
         await container.create(lease.asked_by(HostName("gone")))
     owners = set()
     async with Fleet(feed, container) as fleet:

@@ -102,21 +102,6 @@ async def test_one_host_reports_a_paused_range_and_the_next_when_that_is_gone() 
         assert reports(fleet) == {"b": {}, "c": {}}
 
 
-async def test_a_paused_range_that_was_split_counts_what_it_goes_on_in() -> None:
-    feed = MemoryFeed(1)
-    async with Fleet(feed) as fleet:
-        fleet.start("a")
-        await fleet.balanced()
-        await pause(fleet.container, [R0], "bad data")
-        await asyncio.sleep(20)
-        feed.append("before")
-        feed.split(R0)
-        for n in range(10):
-            feed.append(f"key-{n}")
-        await asyncio.sleep(60)
-        assert reports(fleet) == {"a": {"r0": 11}}
-
-
 async def test_a_range_that_cannot_be_measured_leaves_the_others_theirs() -> None:
     class Damaged(MemoryFeed):
         async def lag(self, range_id: RangeId, after: Continuation) -> int:
@@ -134,28 +119,6 @@ async def test_a_range_that_cannot_be_measured_leaves_the_others_theirs() -> Non
         await asyncio.sleep(60)
         assert reports(fleet) == {"a": {"r1": 0}}
         assert not fleet.running["a"].done()
-
-
-async def test_a_feed_with_a_defect_stops_its_host_in_order() -> None:
-    class Defective(MemoryFeed):
-        async def lag(self, range_id: RangeId, after: Continuation) -> int:
-            if defective:
-                raise ValueError("no number")
-            return await super().lag(range_id, after)
-
-    defective = False
-    feed = Defective(1)
-    fleet = Fleet(feed)
-    async with fleet:
-        fleet.start("a")
-        await fleet.balanced()
-        await pause(fleet.container, [R0], "bad data")
-        await asyncio.sleep(60)
-        defective = True
-        await asyncio.sleep(60)
-        with pytest.raises(ValueError, match="no number"):
-            await fleet.running.pop("a")
-        assert not await fleet.container.members()
 
 
 def reports(fleet: Fleet) -> dict[str, dict[str, int]]:

@@ -9,6 +9,8 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.host.balancing.waiting_leases import free_from_deleted_parents, waits_for_ever
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
+from tests.support import make
+from tests.support.looking import lease_in
 
 GONE, LOW, HIGH, NEXT = (RangeId(x) for x in ("gone", "low", "high", "next"))
 
@@ -22,12 +24,10 @@ WAITS = lease(LOW, "", "8", GONE)
 
 
 async def test_a_lease_whose_parent_was_deleted_waits_no_more_and_begins_where_it_was() -> None:
-    leases = MemoryLeases()
-    await leases.create(WAITS)
+    leases = await make.leases(WAITS)
     listed = await leases.list()
     assert await free_from_deleted_parents(leases, listed, listed)
-    stored = await leases.read(LOW)
-    assert stored is not None
+    stored = await lease_in(leases, LOW)
     assert (stored.range.parents, stored.continuation) == ((), "7")
 
 
@@ -38,33 +38,28 @@ async def test_parents_that_have_ended_are_kept() -> None:
     await leases.create(ended)
     listed = await leases.list()
     assert await free_from_deleted_parents(leases, listed, listed)
-    stored = await leases.read(NEXT)
-    assert stored is not None
+    stored = await lease_in(leases, NEXT)
     assert stored.range.parents == (HIGH,)
 
 
 async def test_a_parent_that_only_one_listing_lacks_is_waited_for() -> None:
-    leases = MemoryLeases()
-    await leases.create(WAITS)
+    leases = await make.leases(WAITS)
     torn = await leases.list()
     await leases.create(lease(GONE, "", "FF", epoch=1))
     assert not await free_from_deleted_parents(leases, torn, await leases.list())
-    stored = await leases.read(LOW)
-    assert stored is not None
+    stored = await lease_in(leases, LOW)
     assert stored.range.parents == (GONE,)
 
 
 async def test_a_parent_that_both_listings_lack_and_is_there_is_waited_for() -> None:
-    leases = MemoryLeases()
-    await leases.create(WAITS)
+    leases = await make.leases(WAITS)
     torn = await leases.list()
     await leases.create(lease(GONE, "", "FF", epoch=1))
     assert not await free_from_deleted_parents(leases, torn, torn)
 
 
 async def test_a_lease_that_was_written_since_it_was_listed_is_left_alone() -> None:
-    leases = MemoryLeases()
-    await leases.create(WAITS)
+    leases = await make.leases(WAITS)
     listed = await leases.list()
     await leases.replace(listed[0].finished())
     assert not await free_from_deleted_parents(leases, listed, listed)

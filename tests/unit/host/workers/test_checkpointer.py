@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings
 from changefeed.host.workers.checkpointer import Checkpointer, CheckpointPolicy
 from changefeed.host.workers.owned_lease import acquire
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
+from tests.support import make
 from tests.support.proxies import proxied
 
 A, A1 = HostName("a"), Incarnation("a-1")
@@ -44,9 +45,7 @@ class Slow:
 @asynccontextmanager
 async def writing(slow: Slow) -> AsyncIterator[Checkpointer]:
     container = proxied(slow.leases, slow)
-    created = await container.create(
-        Lease(range=FeedRange(id=R0), continuation=Continuation("0"))
-    )
+    created = await container.create(make.lease(R0, at="0"))
     owned = await acquire(
         container,
         created,
@@ -117,15 +116,6 @@ async def test_a_call_that_waits_for_a_checkpoint_waits_for_no_rest_between_two(
             reach(checkpoints, str(n))
             await checkpoints.written()
         assert asyncio.get_running_loop().time() == pytest.approx(1.0)
-
-
-async def test_what_was_not_moved_is_not_written() -> None:
-    slow = Slow()
-    async with writing(slow) as checkpoints:
-        assert checkpoints.advance() == 0
-        assert checkpoints.unwritten is None
-        await checkpoints.written()
-        assert asyncio.get_running_loop().time() == 0
 
 
 def policy(mode: str) -> CheckpointPolicy:

@@ -11,9 +11,11 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause
 from changefeed.observers.observer import CloseReason, Context
-from tests.support.fleet import Fleet, Parts
+from changefeed.testing.fleet import Fleet, Sections
+from tests.support import make
+from tests.support.handed import Handed, fleet_of
+from tests.support.looking import lease_in, now, until
 from tests.support.proxies import proxied
-from tests.unit.host.workers.test_worker import Handed, filled, fleet, now, the_lease
 
 R0 = RangeId("r0")
 MANUAL = {"observer": {"checkpoint": "manual"}}
@@ -38,27 +40,26 @@ class Later(Handed):
 
 
 async def test_a_stop_waits_for_what_is_not_acknowledged_yet_and_stores_it() -> None:
-    feed, container, observer = filled(1, 5), MemoryLeases(), Later(1.0)
-    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Later(1.0)
+    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
         running.start("a")
-        while len(observer.changes) < 5:  # noqa: ASYNC110 - the observer sets no event
-            await asyncio.sleep(0.1)
+        await until(lambda: len(observer.changes) == 5)
         await running.stop("a")
-        assert (await the_lease(container)).continuation == "5"
+        assert (await lease_in(container)).continuation == "5"
         running.start("a")
         await asyncio.sleep(60)
-        assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5]
+        assert observer.sequences == [1, 2, 3, 4, 5]
 
 
 async def test_a_handoff_waits_for_what_is_not_acknowledged_yet() -> None:
-    feed, container = filled(2, 20), MemoryLeases()
+    feed, container = make.memory_feed(2, 20), MemoryLeases()
     observers: list[Later] = []
 
-    def make() -> Later:
+    def later() -> Later:
         observers.append(Later(2.0))
         return observers[-1]
 
-    async with fleet(feed, container, make, MANUAL) as running:
+    async with fleet_of(later, feed, container, MANUAL) as running:
         running.start("a")
         await asyncio.sleep(8)
         running.start("b")
@@ -69,27 +70,26 @@ async def test_a_handoff_waits_for_what_is_not_acknowledged_yet() -> None:
 
 
 async def test_a_range_that_is_paused_waits_for_what_is_not_acknowledged_yet() -> None:
-    feed, container, observer = filled(1, 5), MemoryLeases(), Later(4.0)
-    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Later(4.0)
+    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
         running.start("a")
-        while len(observer.changes) < 5:  # noqa: ASYNC110 - the observer sets no event
-            await asyncio.sleep(0.1)
+        await until(lambda: len(observer.changes) == 5)
         await pause(container, [R0], "for a test")
         await asyncio.sleep(60)
-        lease = await the_lease(container)
+        lease = await lease_in(container)
         assert (lease.owner, lease.continuation) == (None, "5")
 
 
 async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take() -> None:
     """With the default of ``leases.expiration``, a forced steal would come 30 s later."""
-    feed, container, reasons = filled(2, 20), MemoryLeases(), list[CloseReason]()
+    feed, container, reasons = make.memory_feed(2, 20), MemoryLeases(), list[CloseReason]()
 
     class Closing(Handed):
         async def close(self, _context: Context, reason: CloseReason) -> None:
             reasons.append(reason)
 
-    parts: Parts = {**MANUAL, "leases": {"max_handoff_time": 3.0}}
-    async with fleet(feed, container, Closing, parts) as running:
+    parts: Sections = {**MANUAL, "leases": {"max_handoff_time": 3.0}}
+    async with fleet_of(Closing, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(15)
         running.start("b")
@@ -112,19 +112,19 @@ class Slow(Handed):
 
 
 async def test_a_stop_gives_an_observer_more_time_than_a_handoff_may_take() -> None:
-    feed, container, observer = filled(1, 5), MemoryLeases(), Slow()
-    parts: Parts = {"leases": {"max_handoff_time": 1.0}, "host": {"stop_timeout": 30.0}}
-    async with fleet(feed, container, lambda: observer, parts) as running:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Slow()
+    parts: Sections = {"leases": {"max_handoff_time": 1.0}, "host": {"stop_timeout": 30.0}}
+    async with fleet_of(lambda: observer, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(3)
         await running.stop("a")
         assert len(observer.heard) == 1
-        assert (await the_lease(container)).continuation == "5"
+        assert (await lease_in(container)).continuation == "5"
 
 
 async def test_an_observer_in_mid_call_is_told_that_nothing_more_will_come() -> None:
-    feed, container, observer = filled(1, 5), MemoryLeases(), Slow()
-    async with fleet(feed, container, lambda: observer, {}) as running:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Slow()
+    async with fleet_of(lambda: observer, feed, container) as running:
         running.start("a")
         await asyncio.sleep(10)
         feed.append("late")
@@ -138,14 +138,14 @@ async def test_a_close_that_hangs_holds_a_stop_up_for_ten_seconds() -> None:
         async def close(self, _context: Context, _reason: CloseReason) -> None:
             await asyncio.Event().wait()
 
-    feed, container = filled(1, 5), MemoryLeases()
-    async with fleet(feed, container, Hangs, {"host": {"stop_timeout": 60.0}}) as running:
+    feed, container = make.memory_feed(1, 5), MemoryLeases()
+    async with fleet_of(Hangs, feed, container, {"host": {"stop_timeout": 60.0}}) as running:
         running.start("a")
         await asyncio.sleep(5)
         began = now()
         await running.stop("a")
         assert 10 <= now() - began < 11
-        lease = await the_lease(container)
+        lease = await lease_in(container)
         assert (lease.owner, lease.continuation) == (None, "5")
 
 
@@ -154,9 +154,9 @@ async def test_a_stop_does_not_wait_until_the_next_observer_would_begin() -> Non
         async def process(self, _context: Context, _changes: Sequence[Change]) -> None:
             raise ValueError("never")
 
-    feed, container = filled(1, 5), MemoryLeases()
-    parts: Parts = {"observer": {"retry": {"attempts": 1}, "reopen_delay": 20.0}}
-    async with fleet(feed, container, Fails, parts) as running:
+    feed, container = make.memory_feed(1, 5), MemoryLeases()
+    parts: Sections = {"observer": {"retry": {"attempts": 1}, "reopen_delay": 20.0}}
+    async with fleet_of(Fails, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(5)
         began = now()
@@ -166,14 +166,13 @@ async def test_a_stop_does_not_wait_until_the_next_observer_would_begin() -> Non
 
 async def test_no_further_part_of_a_page_is_delivered_once_the_lease_is_asked_for() -> None:
     """A page of 100 comes in parts of 10, a second each; b asks in the midst of one."""
-    feed, container = filled(2, 200), MemoryLeases()
+    feed, container = make.memory_feed(2, 200), MemoryLeases()
     parts = {"observer": {"max_unacknowledged": 10}}
-    async with Fleet(feed, container, pace=0.1, parts=parts) as running:
+    async with Fleet(feed, container, pace=0.1, settings=parts) as running:
         running.start("a")
         await asyncio.sleep(1)
         running.start("b")
-        while not running.log.closed:  # noqa: ASYNC110 - the log sets no event
-            await asyncio.sleep(0.1)
+        await until(lambda: running.log.closed)
         (_, moved, _) = running.log.closed[0]
         handled = sum(x.range_id == moved for x in running.log.changes)
         await asyncio.sleep(60)
@@ -184,25 +183,25 @@ async def test_no_further_part_of_a_page_is_delivered_once_the_lease_is_asked_fo
 
 async def test_the_request_of_a_host_that_is_dead_stops_no_reading() -> None:
     """It is asked for each second: rounds clear a request before most renewals see it."""
-    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
-    async with fleet(feed, container, lambda: observer, {}) as running:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
+    async with fleet_of(lambda: observer, feed, container) as running:
         running.start("a")
         await asyncio.sleep(15)
         for _ in range(45):
             await asyncio.sleep(1)
-            lease = await the_lease(container)
+            lease = await lease_in(container)
             with suppress(LeaseConflict):
                 await container.replace(lease.asked_by(HostName("ghost")))
         feed.append("late")
         await asyncio.sleep(5)
         assert len(observer.changes) == 6
         assert len(observer.contexts) == 1  # opened once: it was never drained
-        assert (await the_lease(container)).owner == "a"
+        assert (await lease_in(container)).owner == "a"
 
 
 async def test_reading_begins_again_only_where_its_checkpoint_is_stored() -> None:
     """The batch of 1 to 3 is done and not written; the next one fails; writes take long."""
-    feed, container = filled(1, 6), MemoryLeases()
+    feed, container = make.memory_feed(1, 6), MemoryLeases()
 
     class FailsOnce(Handed):
         async def process(self, context: Context, changes: Sequence[Change]) -> None:
@@ -217,7 +216,7 @@ async def test_reading_begins_again_only_where_its_checkpoint_is_stored() -> Non
             await asyncio.sleep(3)
         return await call()
 
-    parts: Parts = {
+    parts: Sections = {
         "feed": {"page_size": 3},
         "observer": {
             "checkpoint": "interval",
@@ -226,7 +225,7 @@ async def test_reading_begins_again_only_where_its_checkpoint_is_stored() -> Non
             "reopen_delay": 0.1,
         },
     }
-    async with fleet(feed, container, lambda: observer, parts) as running:
+    async with fleet_of(lambda: observer, feed, container, parts) as running:
         running.start("a", container=proxied(container, slowly))
         await asyncio.sleep(60)
-        assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5, 6, 4, 5, 6]
+        assert observer.sequences == [1, 2, 3, 4, 5, 6, 4, 5, 6]

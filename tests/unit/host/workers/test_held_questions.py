@@ -12,6 +12,7 @@ from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.host.workers.idle_ranges import IdleRanges, Pause
 from changefeed.leases.lease import HostName
+from tests.support.looking import now
 
 A, B = RangeId("a"), RangeId("b")
 
@@ -73,10 +74,6 @@ async def waiting_at(feed: HoldingFeed) -> AsyncIterator[IdleRanges]:
 
 def wait_for(idle: IdleRanges, range_id: RangeId) -> asyncio.Task[None]:
     return asyncio.create_task(idle.news(range_id, Continuation("0"), Pause(lambda: True)))
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def test_a_feed_that_holds_the_question_is_asked_again_when_more_ranges_wait() -> None:

@@ -11,7 +11,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import Fleet, Parts
+from changefeed.testing.fleet import Fleet, Sections
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -81,17 +81,6 @@ async def test_a_change_of_one_range_at_rest_is_read_within_an_interval() -> Non
             assert asked.calls["read"] <= 3  # the change, the end behind it, and its age
 
 
-async def test_a_range_at_rest_ends_within_an_interval() -> None:
-    feed = MemoryFeed(2)
-    async with Fleet(feed, MemoryLeases()) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        feed.split(R0)
-        await asyncio.sleep(3)
-        assert set((await fleet.owners()).values()) == {"a"}
-        assert len(fleet.hosts["a"].leases) == 3
-
-
 async def test_news_that_get_no_answer_are_asked_for_again() -> None:
     feed = MemoryFeed(2)
     asked = Asked(feed)
@@ -120,8 +109,8 @@ async def test_a_feed_that_refuses_news_is_read_and_says_itself_what_is_wrong() 
 async def test_a_range_whose_changes_are_not_done_is_not_at_rest() -> None:
     feed = MemoryFeed(1)
     asked = Asked(feed)
-    manual: Parts = {"observer": {"checkpoint": "manual"}}
-    async with Fleet(asked.feed, MemoryLeases(), parts=manual) as fleet:
+    manual: Sections = {"observer": {"checkpoint": "manual"}}
+    async with Fleet(asked.feed, MemoryLeases(), settings=manual) as fleet:
         fleet.start("a")
         feed.append("key", range_id=R0)
         await asyncio.sleep(SETTLED)
@@ -136,20 +125,11 @@ async def test_where_each_range_must_be_asked_an_idle_one_is_asked_less_often() 
         assert 18 <= (await asked.calls_in(100))["read"] <= 23  # each 5 s
 
 
-async def test_how_seldom_an_idle_range_is_asked_can_be_set() -> None:
-    asked = Asked.one_by_one(MemoryFeed(1))
-    parts: Parts = {"feed": {"max_poll_interval": 20.0}}
-    async with Fleet(asked.feed, MemoryLeases(), parts=parts) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(100)
-        assert 9 <= (await asked.calls_in(200))["read"] <= 12
-
-
 async def test_a_range_that_was_idle_is_asked_as_often_as_before_after_a_change() -> None:
     feed = MemoryFeed(1)
     asked = Asked.one_by_one(feed)
-    parts: Parts = {"feed": {"max_poll_interval": 20.0, "lag_interval": 1000.0}}
-    async with Fleet(asked.feed, MemoryLeases(), parts=parts) as fleet:
+    parts: Sections = {"feed": {"max_poll_interval": 20.0, "lag_interval": 1000.0}}
+    async with Fleet(asked.feed, MemoryLeases(), settings=parts) as fleet:
         fleet.start("a")
         await asyncio.sleep(100)
         feed.append("key")

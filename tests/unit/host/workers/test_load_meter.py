@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.load import coarse
+from tests.support import make
 
 A, B = HostName("a"), HostName("b")
-OWNED = Lease(range=FeedRange(id=RangeId("r0"))).taken_by(A, Incarnation("a-1"))
+OWNED = make.lease("r0").taken_by(A, Incarnation("a-1"))
 
 
 @dataclass
@@ -28,13 +28,6 @@ def busy_for(meter: LoadMeter, time: Time, busy: float, of: float) -> Lease:
         time.now += busy
     time.now += of - busy
     return meter.written_to(OWNED)
-
-
-def test_a_load_is_the_part_of_the_time_that_the_observer_is_called_for() -> None:
-    time = Time()
-    meter = LoadMeter(OWNED, cooldown=60, clock=time)
-    assert meter.written_to(OWNED).load is None, "nothing is measured yet"
-    assert [busy_for(meter, time, 4, 10).load for _ in range(3)] == [0.4, 0.4, 0.4]
 
 
 def test_a_call_counts_while_it_runs() -> None:

@@ -6,9 +6,9 @@ from changefeed.feeds.feed import RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
-from tests.support.fleet import Fleet, Parts
+from changefeed.testing.fleet import Fleet, Sections
 
-BY_LOAD: Parts = {"leases": {"balance": "load", "rebalance_delay": 0.0}}
+BY_LOAD: Sections = {"leases": {"balance": "load", "rebalance_delay": 0.0}}
 HOT, WARM = RangeId("r0"), RangeId("r1")
 
 
@@ -27,43 +27,10 @@ async def write(
         await asyncio.sleep(1.0)
 
 
-async def test_a_lease_says_what_its_range_costs_while_it_does() -> None:
-    feed = MemoryFeed(3)
-    async with Fleet(feed, MemoryLeases(), pace=0.1) as fleet:
-        fleet.start("a")
-        await write(feed, 120)
-        loads = {x: y.load or 0.0 for x, y in (await listed(fleet)).items()}
-        assert 0.7 <= loads[HOT] <= 0.9
-        assert 0.3 <= loads[WARM] <= 0.5
-        assert loads[RangeId("r2")] == 0.0
-        await asyncio.sleep(300)
-        assert {x.load for x in (await listed(fleet)).values()} == {0.0}
-
-
-async def test_work_is_shared_and_what_was_moved_says_so_for_the_cooldown() -> None:
-    feed = MemoryFeed(4)
-    async with Fleet(feed, MemoryLeases(), pace=0.1, parts=BY_LOAD) as fleet:
-        fleet.start("a")
-        fleet.start("b")
-        await asyncio.sleep(100)
-        hot, warm = sorted(x for x, y in (await listed(fleet)).items() if y.owner == "a")
-        for _ in range(60):
-            await write(feed, 1, hot, warm)
-            leases = await listed(fleet)
-            if leases[hot].owner != leases[warm].owner:
-                break
-        assert {x for x, y in leases.items() if y.moved} <= {hot, warm}
-        assert any(x.moved for x in leases.values())
-        await write(feed, 90, hot, warm)
-        leases = await listed(fleet)
-        assert not any(x.moved for x in leases.values())
-        assert leases[hot].owner != leases[warm].owner
-
-
 async def test_where_heartbeats_keep_leases_a_load_is_written_when_it_has_changed() -> None:
     feed, leases = MemoryFeed(4), MemoryLeases()
-    parts: Parts = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
-    async with Fleet(feed, leases, pace=0.1, parts=parts) as fleet:
+    parts: Sections = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
+    async with Fleet(feed, leases, pace=0.1, settings=parts) as fleet:
         fleet.start("a")
         await write(feed, 120)
         found = await listed(fleet)
@@ -77,8 +44,8 @@ async def test_where_heartbeats_keep_leases_a_load_is_written_when_it_has_change
 
 
 async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -> None:
-    parts: Parts = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
-    async with Fleet(MemoryFeed(2), MemoryLeases(), parts=parts) as fleet:
+    parts: Sections = {"leases": {**BY_LOAD["leases"], "renewal": "host"}}
+    async with Fleet(MemoryFeed(2), MemoryLeases(), settings=parts) as fleet:
         fleet.start("a")
         await fleet.balanced()
         fleet.start("b")
@@ -91,8 +58,8 @@ async def test_where_heartbeats_keep_leases_the_cooldown_of_a_moved_one_ends() -
 async def test_where_ranges_are_counted_one_that_never_was_busy_is_not_written_to_say_so() -> (
     None
 ):
-    parts: Parts = {"leases": {"renewal": "host"}}
-    async with Fleet(MemoryFeed(1), MemoryLeases(), parts=parts) as fleet:
+    parts: Sections = {"leases": {"renewal": "host"}}
+    async with Fleet(MemoryFeed(1), MemoryLeases(), settings=parts) as fleet:
         fleet.start("a")
         await asyncio.sleep(300)
         (lease,) = (await listed(fleet)).values()

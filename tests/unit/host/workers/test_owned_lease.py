@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.workers.owned_lease import OwnedLease, acquire
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict, LeaseGone, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.leases.memory import MemoryLeases
+from tests.support import make
+from tests.support.looking import lease_in, now
 from tests.support.proxies import Cutting, proxied
 
 A, B = HostName("a"), HostName("b")
@@ -24,9 +26,7 @@ LOST = ContainerUnavailable("lost on its way")
 
 
 async def one_lease() -> MemoryLeases:
-    leases = MemoryLeases()
-    await leases.create(Lease(range=FeedRange(id=R0), continuation=Continuation("0")))
-    return leases
+    return await make.leases(make.lease(at="0"))
 
 
 async def hold(container: LeaseContainer) -> OwnedLease:
@@ -39,12 +39,6 @@ async def hold(container: LeaseContainer) -> OwnedLease:
         settings=LeaseSettings(),
         wall=lambda: 1_700_000_000.0,
     )
-
-
-async def stored(leases: MemoryLeases) -> Lease:
-    lease = await leases.read(R0)
-    assert lease is not None
-    return lease
 
 
 def taking(seconds: float, *names: str) -> Callable[..., Awaitable[Any]]:
@@ -63,7 +57,7 @@ def taking(seconds: float, *names: str) -> Callable[..., Awaitable[Any]]:
 
 async def test_the_fence_counts_from_the_moment_the_acquisition_was_sent() -> None:
     owned = await hold(proxied(await one_lease(), taking(4, "acquire")))
-    assert asyncio.get_running_loop().time() == 4
+    assert now() == 4
     assert owned.time_left == 25
 
 
@@ -71,7 +65,7 @@ async def test_the_fence_counts_from_the_moment_the_renewal_was_sent() -> None:
     owned = await hold(proxied(await one_lease(), taking(5, "replace")))
     await asyncio.sleep(10)
     await owned.renew()
-    assert asyncio.get_running_loop().time() == 15
+    assert now() == 15
     assert owned.time_left == 24
 
 
@@ -87,11 +81,11 @@ async def test_a_renewal_without_an_answer_moves_no_fence() -> None:
 async def test_a_checkpoint_moves_no_fence_and_is_no_sign_of_life() -> None:
     leases = await one_lease()
     owned = await hold(leases)
-    sign_of_life = (await stored(leases)).sign_of_life
+    sign_of_life = (await lease_in(leases)).sign_of_life
     await asyncio.sleep(10)
     await owned.checkpoint(C5)
     assert owned.time_left == 19
-    assert (await stored(leases)).sign_of_life == sign_of_life
+    assert (await lease_in(leases)).sign_of_life == sign_of_life
 
 
 async def test_behind_the_fence_nothing_is_delivered_and_nothing_checkpointed() -> None:
@@ -105,7 +99,7 @@ async def test_behind_the_fence_nothing_is_delivered_and_nothing_checkpointed() 
         await owned.checkpoint(C5)
     with pytest.raises(LeaseLost):
         await owned.give_up(Lease.released, C5)
-    assert (await stored(leases)).continuation == "0"
+    assert (await lease_in(leases)).continuation == "0"
 
 
 async def test_the_fence_alone_stops_a_checkpoint() -> None:
@@ -114,7 +108,7 @@ async def test_the_fence_alone_stops_a_checkpoint() -> None:
     await asyncio.sleep(29)
     with pytest.raises(LeaseLost):
         await owned.give_up(Lease.released, C5)
-    assert (await stored(leases)).owner == A  # it was not even tried
+    assert (await lease_in(leases)).owner == A  # it was not even tried
 
 
 async def test_behind_the_fence_a_lease_that_is_still_ours_may_be_released() -> None:
@@ -122,17 +116,17 @@ async def test_behind_the_fence_a_lease_that_is_still_ours_may_be_released() -> 
     owned = await hold(leases)
     await asyncio.sleep(100)
     await owned.give_up(Lease.released, None)
-    assert (await stored(leases)).owner is None
+    assert (await lease_in(leases)).owner is None
 
 
 async def test_but_not_one_that_another_host_has_taken_meanwhile() -> None:
     leases = await one_lease()
     owned = await hold(leases)
     await asyncio.sleep(100)
-    await leases.acquire((await stored(leases)).taken_by(B, B1))
+    await leases.acquire((await lease_in(leases)).taken_by(B, B1))
     with pytest.raises(LeaseLost, match="now held by 'b'"):
         await owned.give_up(Lease.released, None)
-    assert (await stored(leases)).owner == B
+    assert (await lease_in(leases)).owner == B
 
 
 # Unclear writes
@@ -146,11 +140,11 @@ async def test_a_renewal_whose_answer_was_lost_is_looked_up_and_renewed_again(
     after = lost == "after its effect"
     cut = Cutting(LOST, at=1, after=after, only=lambda x: x == "replace")
     owned = await hold(proxied(leases, cut))
-    before = (await stored(leases)).renewals
+    before = (await lease_in(leases)).renewals
     with pytest.raises(ContainerUnavailable):
         await owned.renew()
     await owned.renew()
-    assert (await stored(leases)).renewals == before + 1 + after
+    assert (await lease_in(leases)).renewals == before + 1 + after
     assert not owned.lost
 
 
@@ -164,7 +158,7 @@ async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: 
     with pytest.raises(ContainerUnavailable):
         await owned.checkpoint(C5)
     await owned.checkpoint(C9)
-    assert (owned.continuation, (await stored(leases)).continuation) == (C9, C9)
+    assert (owned.continuation, (await lease_in(leases)).continuation) == (C9, C9)
 
 
 async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() -> None:
@@ -174,7 +168,7 @@ async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() 
     with pytest.raises(ContainerUnavailable):
         await owned.give_up(Lease.released, C5)
     await owned.give_up(Lease.released, C5)
-    assert ((await stored(leases)).owner, (await stored(leases)).continuation) == (None, C5)
+    assert ((await lease_in(leases)).owner, (await lease_in(leases)).continuation) == (None, C5)
 
 
 @pytest.mark.parametrize(
@@ -192,10 +186,10 @@ async def test_a_release_whose_answer_was_lost_is_not_done_again_to_the_next_own
     owned = await hold(proxied(leases, cut))
     with pytest.raises(ContainerUnavailable):
         await owned.give_up(Lease.released, C5)
-    assert (await leases.acquire(taken(await stored(leases)))).continuation == C5
+    assert (await leases.acquire(taken(await lease_in(leases)))).continuation == C5
     with pytest.raises(LeaseLost):
         await owned.give_up(Lease.released, C5)
-    assert (await stored(leases)).owner == B
+    assert (await lease_in(leases)).owner == B
 
 
 class Late:
@@ -224,7 +218,7 @@ async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it(
     await owned.checkpoint(C9)
     with pytest.raises(LeaseConflict):
         await late.happens()
-    assert (await stored(leases)).continuation == C9
+    assert (await lease_in(leases)).continuation == C9
 
 
 async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_again() -> None:
@@ -234,21 +228,21 @@ async def test_a_write_that_lands_between_the_look_and_the_next_one_is_found_aga
         await owned.checkpoint(C5)
 
     async def lands_first(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == "replace" and (await stored(leases)).continuation == "0":
+        if name == "replace" and (await lease_in(leases)).continuation == "0":
             await late.happens()
         return await call()
 
     owned._container = proxied(leases, lands_first)
     await owned.renew()
     assert owned.continuation == C5
-    assert (await stored(leases)).continuation == C5
+    assert (await lease_in(leases)).continuation == C5
 
 
 async def test_a_claim_that_lands_late_is_our_own_and_acquired_again() -> None:
     leases, late = await one_lease(), Late("acquire")
     with pytest.raises(ContainerUnavailable):
         await hold(proxied(leases, late))
-    assert (await stored(leases)).owner is None  # unknown is not owned
+    assert (await lease_in(leases)).owner is None  # unknown is not owned
     await late.happens()
     owned = await hold(leases)
     assert owned.lease.epoch == 2
@@ -272,21 +266,12 @@ async def test_what_others_have_taken_is_lost_and_left_as_it_is(
 ) -> None:
     leases = await one_lease()
     owned = await hold(leases)
-    taken = await leases.replace(rewritten(await stored(leases)))
+    taken = await leases.replace(rewritten(await lease_in(leases)))
     for write in (owned.renew(), owned.checkpoint(C5)):
         with pytest.raises(LeaseLost):
             await write
     assert owned.lost
-    assert await stored(leases) == taken
-
-
-async def test_a_lease_that_was_deleted_is_gone() -> None:
-    leases = await one_lease()
-    owned = await hold(leases)
-    await leases.delete(await stored(leases))
-    with pytest.raises(LeaseGone):
-        await owned.renew()
-    assert not owned.may_act
+    assert await lease_in(leases) == taken
 
 
 async def test_a_lease_that_was_deleted_beneath_an_unclear_write_is_gone() -> None:
@@ -295,7 +280,7 @@ async def test_a_lease_that_was_deleted_beneath_an_unclear_write_is_gone() -> No
     owned = await hold(proxied(leases, cut))
     with pytest.raises(ContainerUnavailable):
         await owned.renew()
-    await leases.delete(await stored(leases))
+    await leases.delete(await lease_in(leases))
     with pytest.raises(LeaseGone, match="was the container reset"):
         await owned.renew()
     assert not owned.may_act
@@ -306,25 +291,25 @@ async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
     owned = await hold(leases)
     await owned.renew()
     assert not owned.noticed.is_set()
-    await leases.replace((await stored(leases)).asked_by(B))
+    await leases.replace((await lease_in(leases)).asked_by(B))
     await owned.renew()
     assert owned.noticed.is_set()
     assert owned.lease.next_owner == B
-    assert (await stored(leases)).next_owner == B
+    assert (await lease_in(leases)).next_owner == B
 
 
 async def test_the_last_write_sees_a_request_that_was_withdrawn_meanwhile() -> None:
     leases = await one_lease()
     owned = await hold(leases)
-    await leases.replace((await stored(leases)).asked_by(B))
+    await leases.replace((await lease_in(leases)).asked_by(B))
     await owned.renew()
-    await leases.replace((await stored(leases)).asked_by(None))
+    await leases.replace((await lease_in(leases)).asked_by(None))
 
     def passed_on(lease: Lease) -> Lease:
         return lease.released() if lease.next_owner is None else lease.handed_over()
 
     await owned.give_up(passed_on, C5)
-    last = await stored(leases)
+    last = await lease_in(leases)
     assert (last.owner, last.continuation) == (None, C5)
 
 
@@ -352,7 +337,7 @@ async def test_writes_take_turns_so_that_none_takes_another_for_a_thief() -> Non
         owned.renew(), owned.checkpoint(C5), owned.renew(), owned.checkpoint(C9)
     )
     assert calls == ["replace", "checkpoint", "replace", "checkpoint"]
-    assert (await stored(leases)).continuation == C9
+    assert (await lease_in(leases)).continuation == C9
 
 
 async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() -> None:
@@ -360,7 +345,7 @@ async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() ->
 
     async def asked_again_and_again(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == "replace":
-            await leases.replace((await stored(leases)).asked_by(B))
+            await leases.replace((await lease_in(leases)).asked_by(B))
         return await call()
 
     owned = await hold(leases)
@@ -376,18 +361,18 @@ async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() ->
 async def test_the_request_of_one_host_is_cleared_and_that_of_another_stays() -> None:
     leases = await one_lease()
     owned = await hold(leases)
-    await leases.replace((await stored(leases)).asked_by(B))
+    await leases.replace((await lease_in(leases)).asked_by(B))
     await owned.clear_request(HostName("gone"))
-    assert (await stored(leases)).next_owner == B
+    assert (await lease_in(leases)).next_owner == B
     await owned.clear_request(B)
-    lease = await stored(leases)
+    lease = await lease_in(leases)
     assert (lease.owner, lease.next_owner, lease.renewals) == (A, None, 1)
 
 
 async def test_to_clear_a_request_moves_no_fence() -> None:
     leases = await one_lease()
     owned = await hold(leases)
-    await leases.replace((await stored(leases)).asked_by(B))
+    await leases.replace((await lease_in(leases)).asked_by(B))
     await asyncio.sleep(10)
     await owned.clear_request(B)
     assert owned.time_left == 19

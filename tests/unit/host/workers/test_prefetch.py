@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from changefeed.feeds.feed import Continuation, FeedRange, Page, RangeEnded, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
@@ -14,7 +14,9 @@ from changefeed.host.settings import FeedSettings
 from changefeed.host.workers.idle_ranges import IdleRanges
 from changefeed.host.workers.load_meter import LoadMeter
 from changefeed.host.workers.prefetch import Prefetcher
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import HostName
+from tests.support import make
+from tests.support.looking import now
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -45,31 +47,16 @@ async def reading(feed: MemoryFeed, reads: Reads) -> AsyncIterator[Prefetcher]:
         retrier=retrier,
         idle=IdleRanges(asked, settings, retrier=retrier, random=random),
         at_rest=lambda: False,
-        meter=LoadMeter(
-            Lease(range=FeedRange(id=R0)), cooldown=1, clock=asyncio.get_running_loop().time
-        ),
+        meter=LoadMeter(make.lease(R0), cooldown=1, clock=asyncio.get_running_loop().time),
     )
     filling = asyncio.create_task(pages.fill(BEGINNING))
     yield pages
     filling.cancel()
 
 
-def filled(changes: int) -> MemoryFeed:
-    feed = MemoryFeed(1)
-    for n in range(changes):
-        feed.append(f"key-{n}")
-    return feed
-
-
-async def next_page(pages: Prefetcher) -> Page:
-    page = await pages.next()
-    assert isinstance(page, Page)
-    return page
-
-
 async def test_so_many_pages_are_fetched_ahead_and_no_more() -> None:
     reads = Reads()
-    async with reading(filled(100), reads) as pages:
+    async with reading(make.memory_feed(1, 100), reads) as pages:
         await asyncio.sleep(60)
         assert reads.count == 3  # two wait in the row, and one before it
         await pages.next()
@@ -77,26 +64,9 @@ async def test_so_many_pages_are_fetched_ahead_and_no_more() -> None:
         assert reads.count == 4
 
 
-async def test_pages_come_in_order_without_a_gap_and_then_the_end_of_the_range() -> None:
-    feed = filled(25)
-    feed.split(R0)
-    async with reading(feed, Reads()) as pages:
-        sequences = [x.sequence for _ in range(3) for x in (await next_page(pages)).changes]
-        assert sequences == list(range(1, 26))
-        assert isinstance(await pages.next(), RangeEnded)
-
-
-async def test_at_the_end_it_asks_again_once_an_interval() -> None:
-    reads = Reads()
-    async with reading(filled(0), reads) as pages:
-        for _ in range(10):
-            assert (await next_page(pages)).changes == []
-        assert 8 < asyncio.get_running_loop().time() < 10  # nine intervals of a second
-
-
 async def test_once_stopped_nothing_more_is_given_out_and_nothing_more_is_read() -> None:
     reads = Reads()
-    async with reading(filled(100), reads) as pages:
+    async with reading(make.memory_feed(1, 100), reads) as pages:
         await asyncio.sleep(1)
         pages.stop()
         assert await pages.next() is None
@@ -106,10 +76,10 @@ async def test_once_stopped_nothing_more_is_given_out_and_nothing_more_is_read()
 
 
 async def test_whoever_waits_for_a_page_is_told_that_it_has_stopped() -> None:
-    async with reading(filled(0), Reads()) as pages:
+    async with reading(make.memory_feed(1, 0), Reads()) as pages:
         await pages.next()
         waiting = asyncio.ensure_future(pages.next())
         await asyncio.sleep(0.1)
         pages.stop()
         assert await waiting is None
-        assert asyncio.get_running_loop().time() == 0.1
+        assert now() == 0.1

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.host.workers.renewer import Renewer
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Lease
+from tests.support import make
+from tests.support.looking import now
 
 if TYPE_CHECKING:
     from changefeed.host.workers.environment import WorkerEnvironment
     from changefeed.host.workers.owned_lease import OwnedLease
 
-LEASE = Lease(range=FeedRange(id=RangeId("r0")))
+LEASE = make.lease("r0")
 LESS_THAN_CLOCKS_TELL = 1e-15
 
 
@@ -31,7 +32,7 @@ class AtItsFence:
     time_left = LESS_THAN_CLOCKS_TELL
 
     def __init__(self) -> None:
-        self._until = asyncio.get_running_loop().time()
+        self._until = now()
         self._checks = 0
 
     async def renew(self, _: Callable[[Lease], Lease]) -> None:
@@ -40,7 +41,7 @@ class AtItsFence:
     def check(self) -> None:
         self._checks += 1
         assert self._checks < 100, "it asks again and again, and no time passes"
-        if asyncio.get_running_loop().time() > self._until:
+        if now() > self._until:
             raise LeaseLost(LEASE, "it could not be renewed in time")
 
 

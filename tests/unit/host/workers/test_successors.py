@@ -13,6 +13,8 @@ from changefeed.host.workers.successors import create_successors
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
+from tests.support import make
+from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -119,7 +121,7 @@ async def test_a_range_that_is_found_at_its_end_again_moves_nothing_that_was_rea
     read = await container.create(Lease(range=between, continuation=Continuation("9"), epoch=1))
     await container.replace(read.finished())
     last = span("5", "00", "20", "0", "3")
-    await container.create(Lease(range=last, continuation=Continuation("9")))
+    await container.create(make.lease(last, at="9"))
     await create_successors(
         ended,
         [Successor(range=last, start=Continuation("7"))],
@@ -129,8 +131,7 @@ async def test_a_range_that_is_found_at_its_end_again_moves_nothing_that_was_rea
         events=events,
         check=lambda: None,
     )
-    found = await container.read(last.id)
-    assert found is not None
+    found = await lease_in(container, last.id)
     assert found.continuation == begins_at
 
 

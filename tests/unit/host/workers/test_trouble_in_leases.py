@@ -13,8 +13,9 @@ from changefeed.host.workers.call_watch import CallWatch
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
 from tests.support.logs import captured_logs
+from tests.support.looking import lease_in
 from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
@@ -78,12 +79,14 @@ class Watched:
         self.feed = MemoryFeed(1)
         self.written: Counter[str] = Counter()
         self.fleet = Fleet(
-            self.feed, proxied(self.leases, self._count), observer=observing(mood), parts=parts
+            self.feed,
+            proxied(self.leases, self._count),
+            observer=observing(mood),
+            settings=parts,
         )
 
     async def health(self) -> RangeHealth:
-        lease = await self.leases.read(R0)
-        assert lease is not None
+        lease = await lease_in(self.leases)
         return lease.health
 
     async def _count(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -253,37 +256,6 @@ async def test_a_host_that_stopped_in_a_call_leaves_word_that_it_was_stuck(mood:
         assert (await watched.health()).stuck_since is not None
 
 
-async def test_an_observer_that_fails_for_long_is_failing_and_not_stuck(mood: Moody) -> None:
-    watched = Watched(
-        mood, {"observer": {"retry": {"max_delay": 2000, "first_delay": 800, "jitter": 0}}}
-    )
-    async with watched.fleet as fleet:
-        fleet.start("a")
-        mood.processes = mood.fail
-        watched.feed.append("k")
-        await asyncio.sleep(700)
-        health = await watched.health()
-        assert (health.failing_since is None, health.stuck_since) == (False, None)
-
-
-async def test_an_attempt_that_does_not_come_back_after_one_that_failed_is_stuck(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood)
-
-    async def fail_and_hang() -> None:
-        mood.processes = mood.hang
-        raise ValueError("busy")
-
-    async with watched.fleet as fleet:
-        fleet.start("a")
-        mood.processes = fail_and_hang
-        watched.feed.append("k")
-        await asyncio.sleep(320)
-        health = await watched.health()
-        assert None not in (health.failing_since, health.stuck_since)
-
-
 async def test_an_observer_that_acknowledges_nothing_is_stuck_where_there_is_room_for_more(
     mood: Moody,
 ) -> None:
@@ -308,18 +280,6 @@ async def test_an_observer_that_acknowledges_nothing_is_stuck_where_there_is_roo
             assert host.range_health[R0].stuck_since == health.stuck_since
     (warning,) = [x for x in logs if x["event"] == "observer.no_progress"]
     assert warning["advice"] == ("it has not acknowledged what it was given: see that it does")
-
-
-async def test_an_observer_that_acknowledges_nothing_is_stuck_where_there_is_no_room(
-    mood: Moody,
-) -> None:
-    watched = Watched(mood, {"observer": {"checkpoint": "manual", "max_unacknowledged": 1}})
-    async with watched.fleet as fleet:
-        fleet.start("a")
-        for _ in range(2):
-            watched.feed.append("k")
-        await asyncio.sleep(320)
-        assert (await watched.health()).stuck_since is not None
 
 
 @pytest.mark.parametrize("acknowledge", ["checkpoint", "acknowledge"])

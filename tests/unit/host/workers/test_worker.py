@@ -2,24 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.events import HostEvents
-from changefeed.host.settings import ObserverSettings
-from changefeed.host.stop_incomplete import StopIncomplete
-from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.middleware.stack import wrap
-from changefeed.observers.observer import CloseReason, Context, ObserverFactory
+from changefeed.observers.observer import CloseReason, Context
+from changefeed.testing.fleet import Fleet, Sections
+from tests.support import make
 from tests.support.cable import Cable
-from tests.support.fleet import Fleet, Parts
-from tests.support.observing import change
+from tests.support.handed import Handed, fleet_of
+from tests.support.looking import lease_in, now
 from tests.support.proxies import proxied
 
 if TYPE_CHECKING:
@@ -29,56 +24,11 @@ R0 = RangeId("r0")
 MANUAL = {"observer": {"checkpoint": "manual", "max_unacknowledged": 7}}
 
 
-def filled(ranges: int, changes: int) -> MemoryFeed:
-    feed = MemoryFeed(ranges)
-    for n in range(changes):
-        feed.append(f"key-{n % 50}")
-    return feed
-
-
-async def the_lease(container: MemoryLeases, range_id: RangeId = R0) -> Lease:
-    lease = await container.read(range_id)
-    assert lease is not None
-    return lease
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-class Handed:
-    """An observer that only keeps what it was handed, and under which epochs."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.epochs: list[int] = []
-        self.contexts: list[Context] = []
-
-    async def open(self, context: Context) -> None:
-        self.contexts.append(context)
-
-    async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        self.epochs.append(context.epoch)
-        self.changes += changes
-
-    async def close(self, _context: Context, _reason: CloseReason) -> None:
-        """Have nothing to let go of."""
-
-
-def fleet(
-    feed: MemoryFeed, container: LeaseContainer, make: ObserverFactory, parts: Parts
-) -> Fleet:
-    """A fleet with the observers that ``make`` makes, wrapped as its settings say."""
-    observer = ObserverSettings.model_validate(parts.get("observer", {}))
-    init_command = wrap(make, observer, HostEvents(HostName("fleet")), Random(1))
-    return Fleet(feed, container, parts=parts, make_observer=init_command)
-
-
 # Losing it
 
 
 async def test_an_observer_in_mid_call_is_cancelled_where_the_lease_can_be_lost() -> None:
-    feed, container, cable = filled(1, 100), MemoryLeases(), Cable()
+    feed, container, cable = make.memory_feed(1, 100), MemoryLeases(), Cable()
     async with Fleet(feed, container, pace=1.0) as fleet:
         fleet.start("a", container=proxied(container, cable))
         await asyncio.sleep(15)
@@ -91,73 +41,56 @@ async def test_an_observer_in_mid_call_is_cancelled_where_the_lease_can_be_lost(
 
 
 class OnceBroken(Handed):
-    """Fails on its first call."""
+    """Fails in the first call of one of its methods; keeps the epochs of all calls of that."""
 
-    async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        await super().process(context, changes)
-        if len(self.epochs) == 1:
-            raise RuntimeError("not yet")
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        self._method = method
+        self.called: list[int] = []
 
+    async def open(self, context: Context) -> None:
+        self._call("open", context)
 
-async def test_a_process_that_was_frozen_between_two_attempts_does_not_call_again() -> None:
-    feed, container, observer, cable = filled(1, 10), MemoryLeases(), OnceBroken(), Cable()
-    parts = {"observer": {"retry": {"first_delay": 3.0, "jitter": 0.0}}}
-    async with fleet(feed, container, lambda: observer, parts) as running:
-        running.start("a", container=proxied(container, cable))
-        await asyncio.sleep(1)
-        cable.out = True  # else it might renew first: no other host has taken the lease
-        cast("VirtualTimeLoop", asyncio.get_running_loop()).skip(60)
-        await asyncio.sleep(1)
-        cable.out = False
-        await asyncio.sleep(20)
-        assert observer.epochs == [1, 2]  # its own lease still, but it had to be acquired anew
+    async def process(self, context: Context, _changes: Sequence[Change]) -> None:
+        self._call("process", context)
 
-
-async def test_a_machine_that_was_suspended_beyond_the_lease_begins_no_batch_under_it() -> None:
-    feed, container, observer, cable = filled(1, 10), MemoryLeases(), OnceBroken(), Cable()
-    parts = {"observer": {"retry": {"first_delay": 3.0, "jitter": 0.0}}}
-    suspended = 0.0
-    async with fleet(feed, container, lambda: observer, parts) as running:
-        running.start("a", container=proxied(container, cable), clock=lambda: now() + suspended)
-        await asyncio.sleep(1)
-        cable.out = True  # else it might renew first: no other host has taken the lease
-        suspended = 60.0  # the timers of the loop do not notice
-        await asyncio.sleep(5)
-        cable.out = False
-        await asyncio.sleep(20)
-        assert observer.epochs == [1, 2]
-
-
-async def test_a_process_that_was_frozen_between_two_attempts_to_open_does_not_open_again() -> (
-    None
-):
-    feed, container, cable, epochs = filled(1, 10), MemoryLeases(), Cable(), list[int]()
-
-    class OpensLate(Handed):
-        async def open(self, context: Context) -> None:
-            epochs.append(context.epoch)
-            if len(epochs) == 1:
+    def _call(self, method: str, context: Context) -> None:
+        if method == self._method:
+            self.called.append(context.epoch)
+            if len(self.called) == 1:
                 raise RuntimeError("not yet")
 
+
+@pytest.mark.parametrize("method", ["open", "process"])
+@pytest.mark.parametrize("of", ["process", "machine"])
+async def test_what_slept_beyond_its_lease_between_two_attempts_calls_no_observer_under_it(
+    of: str, method: str
+) -> None:
+    """The timers of the loop notice that a process was frozen, and not that a machine was."""
+    observer, cable, suspended = OnceBroken(method), Cable(), 0.0
     parts = {"observer": {"retry": {"first_delay": 3.0, "jitter": 0.0}}}
-    async with fleet(feed, container, OpensLate, parts) as running:
-        running.start("a", container=proxied(container, cable))
+    feed, leases = make.memory_feed(1, 10), MemoryLeases()
+    async with fleet_of(lambda: observer, feed, leases, parts) as running:
+        running.start("a", container=proxied(leases, cable), clock=lambda: now() + suspended)
         await asyncio.sleep(1)
         cable.out = True  # else it might renew first: no other host has taken the lease
-        cast("VirtualTimeLoop", asyncio.get_running_loop()).skip(60)
-        await asyncio.sleep(1)
+        if of == "machine":
+            suspended = 60.0
+        else:
+            cast("VirtualTimeLoop", asyncio.get_running_loop()).skip(60)
+        await asyncio.sleep(1 if of == "process" else 5)
         cable.out = False
         await asyncio.sleep(20)
-        assert epochs == [1, 2]
+        assert observer.called == [1, 2]  # its own lease still, but acquired anew
 
 
 async def test_the_epoch_that_an_observer_is_told_is_that_of_its_lease() -> None:
-    feed, container, observer = filled(1, 10), MemoryLeases(), Handed()
-    async with fleet(feed, container, lambda: observer, {}) as running:
+    feed, container, observer = make.memory_feed(1, 10), MemoryLeases(), Handed()
+    async with fleet_of(lambda: observer, feed, container) as running:
         for _ in range(2):
             running.start("a")
             await asyncio.sleep(30)
-            assert observer.contexts[-1].epoch == (await the_lease(container)).epoch
+            assert observer.contexts[-1].epoch == (await lease_in(container)).epoch
             await running.stop("a")
         assert [x.epoch for x in observer.contexts] == [1, 2]
 
@@ -166,8 +99,8 @@ async def test_the_epoch_that_an_observer_is_told_is_that_of_its_lease() -> None
 
 
 async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
-    feed, container, observer = filled(1, 100), MemoryLeases(), Handed()
-    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+    feed, container, observer = make.memory_feed(1, 100), MemoryLeases(), Handed()
+    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
         running.start("a")
         await asyncio.sleep(60)
         assert len(observer.changes) == 7
@@ -182,58 +115,45 @@ async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
 async def test_what_nobody_has_acknowledged_comes_again_though_the_range_is_at_its_end() -> (
     None
 ):
-    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
-    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
+    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
         running.start("a")
         await asyncio.sleep(60)
         observer.contexts[0].checkpoint(observer.changes[1])
         await asyncio.sleep(60)
-        assert (await the_lease(container)).continuation == "2"
+        assert (await lease_in(container)).continuation == "2"
         await running.kill("a")
         running.start("a")
         await asyncio.sleep(60)
-        assert [x.sequence for x in observer.changes] == [1, 2, 3, 4, 5, 3, 4, 5]
+        assert observer.sequences == [1, 2, 3, 4, 5, 3, 4, 5]
 
 
 async def test_a_range_has_ended_when_all_of_it_is_acknowledged_and_not_before() -> None:
-    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
-    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
+    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
         running.start("a")
         await asyncio.sleep(5)
         for child in feed.split(R0):
             feed.append("k", range_id=child.id)
         await asyncio.sleep(60)
         assert {x.range_id for x in observer.changes} == {R0}
-        assert not (await the_lease(container)).ended
+        assert not (await lease_in(container)).ended
         observer.contexts[0].checkpoint(observer.changes[-1])
         await asyncio.sleep(20)
-        assert (await the_lease(container)).ended
+        assert (await lease_in(container)).ended
         assert [x.range_id for x in observer.changes[:5]] == [R0] * 5
         assert sorted(x.range_id for x in observer.changes[5:]) == ["r1", "r2"]
 
 
-async def test_an_owner_that_stops_before_all_is_acknowledged_has_not_ended_the_range() -> None:
-    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
-    async with fleet(feed, container, lambda: observer, MANUAL) as running:
-        running.start("a")
-        await asyncio.sleep(5)
-        feed.split(R0)
-        await asyncio.sleep(5)
-        with pytest.raises(StopIncomplete):
-            await running.stop("a")
-        left = await the_lease(container)
-        assert (left.owner, left.ended, left.continuation) == (None, False, "0")
-
-
 @pytest.mark.parametrize("say", [Context.checkpoint, Context.acknowledge])
 @pytest.mark.parametrize(
-    "strange", [change(6, range_id="r0"), change(1, range_id="r1")], ids=["later", "elsewhere"]
+    "strange", [make.change(6, range_id="r0"), make.change(1)], ids=["later", "elsewhere"]
 )
 async def test_what_was_not_delivered_cannot_be_done(
     say: Callable[[Context, Change], None], strange: Change
 ) -> None:
-    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
-    async with fleet(feed, container, lambda: observer, MANUAL) as running:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
+    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
         running.start("a")
         await asyncio.sleep(5)
         with pytest.raises(ValueError, match="was not delivered to the observer of range 'r0'"):
@@ -264,25 +184,25 @@ async def test_a_closed_observer_cannot_say_that_what_its_successor_was_given_is
                 raise ValueError("the first observer fails")
             await handed.process(context, changes)
 
-    parts: Parts = {**MANUAL, "observer": {**MANUAL["observer"], "retry": {"attempts": 1}}}
+    parts: Sections = {**MANUAL, "observer": {**MANUAL["observer"], "retry": {"attempts": 1}}}
     container = MemoryLeases()
-    hosts = fleet(filled(1, 5), container, FailsOnce, parts)
-    hosts.start("h0")
-    await asyncio.sleep(60)
-    first, second = handed.contexts
-    first.checkpoint(handed.changes[-1])
-    await asyncio.sleep(5)
-    assert (await the_lease(container)).continuation == "0"
-    second.checkpoint(handed.changes[-1])
-    await asyncio.sleep(5)
-    assert (await the_lease(container)).continuation == "5"
+    async with fleet_of(FailsOnce, make.memory_feed(1, 5), container, parts) as running:
+        running.start("a")
+        await asyncio.sleep(60)
+        first, second = handed.contexts
+        first.checkpoint(handed.changes[-1])
+        await asyncio.sleep(5)
+        assert (await lease_in(container)).continuation == "0"
+        second.checkpoint(handed.changes[-1])
+        await asyncio.sleep(5)
+        assert (await lease_in(container)).continuation == "5"
 
 
 async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() -> None:
-    feed, container, observer = filled(1, 100), MemoryLeases(), Handed()
+    feed, container, observer = make.memory_feed(1, 100), MemoryLeases(), Handed()
     slow = proxied(container, slow_checkpoints(6))
     parts = {"feed": {"page_size": 10}, "observer": {"max_unacknowledged": 20}}
-    async with fleet(feed, slow, lambda: observer, parts) as running:
+    async with fleet_of(lambda: observer, feed, slow, parts) as running:
         running.start("a")
         await asyncio.sleep(5)
         assert len(observer.changes) == 20
@@ -301,19 +221,19 @@ class HalfWay(Handed):
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         await super().process(context, changes)
         context.checkpoint(changes[len(changes) // 2 - 1])
-        stored = (await the_lease(self._container)).continuation
+        stored = (await lease_in(self._container)).continuation
         assert stored is not None
         self.unstored.append(changes[-1].sequence - int(stored))
 
 
 async def test_what_is_in_hand_and_what_is_done_and_not_stored_are_together_so_many() -> None:
-    feed, container = filled(1, 400), MemoryLeases()
+    feed, container = make.memory_feed(1, 400), MemoryLeases()
     slow, observer = proxied(container, slow_checkpoints(6)), HalfWay(container)
-    parts: Parts = {
+    parts: Sections = {
         "feed": {"page_size": 8},
         "observer": {"checkpoint": "manual", "max_unacknowledged": 20},
     }
-    async with fleet(feed, slow, lambda: observer, parts) as running:
+    async with fleet_of(lambda: observer, feed, slow, parts) as running:
         running.start("a")
         await asyncio.sleep(5)
         assert observer.unstored == [8, 16]
@@ -324,7 +244,7 @@ async def test_what_is_in_hand_and_what_is_done_and_not_stored_are_together_so_m
 
 @pytest.mark.parametrize("policy", ["batch", "count", "interval"])
 async def test_a_crash_repeats_no_more_than_may_be_unacknowledged(policy: str) -> None:
-    feed, container = filled(1, 1000), MemoryLeases()
+    feed, container = make.memory_feed(1, 1000), MemoryLeases()
     parts = {
         "observer": {
             "checkpoint": policy,
@@ -333,7 +253,7 @@ async def test_a_crash_repeats_no_more_than_may_be_unacknowledged(policy: str) -
             "max_unacknowledged": 20,
         }
     }
-    async with Fleet(feed, container, pace=0.01, parts=parts) as fleet:
+    async with Fleet(feed, container, pace=0.01, settings=parts) as fleet:
         fleet.start("a")
         await asyncio.sleep(3)
         await fleet.kill("a")
@@ -350,37 +270,37 @@ async def test_a_crash_repeats_no_more_than_may_be_unacknowledged(policy: str) -
 async def test_at_rest_the_last_position_is_stored_whatever_the_policy_says(
     policy: str,
 ) -> None:
-    feed, container, observer = filled(1, 5), MemoryLeases(), Handed()
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
     put_off = {"checkpoint_count": 1000, "checkpoint_interval": 3600.0}
-    parts: Parts = {"observer": {"checkpoint": policy, **put_off}}
-    async with fleet(feed, container, lambda: observer, parts) as running:
+    parts: Sections = {"observer": {"checkpoint": policy, **put_off}}
+    async with fleet_of(lambda: observer, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(30)
-        assert (await the_lease(container)).continuation == "5"
+        assert (await lease_in(container)).continuation == "5"
 
 
 async def test_no_batch_is_larger_than_what_may_be_unacknowledged() -> None:
-    feed, container, observer = filled(1, 100), MemoryLeases(), Handed()
+    feed, container, observer = make.memory_feed(1, 100), MemoryLeases(), Handed()
     parts = {"observer": {"max_unacknowledged": 30}}
-    async with fleet(feed, container, lambda: observer, parts) as running:
+    async with fleet_of(lambda: observer, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(30)
-        assert [x.sequence for x in observer.changes] == list(range(1, 101))
+        assert observer.sequences == list(range(1, 101))
         assert len(observer.epochs) == 4
-        assert (await the_lease(container)).continuation == "100"
+        assert (await lease_in(container)).continuation == "100"
 
 
 async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:
-    feed, container = filled(1, 100), MemoryLeases()
+    feed, container = make.memory_feed(1, 100), MemoryLeases()
     parts = {"observer": {"checkpoint": "count", "checkpoint_count": 1000}}
     async with Fleet(
-        feed, container, pace=0.1, parts={**parts, "feed": {"page_size": 10}}
+        feed, container, pace=0.1, settings={**parts, "feed": {"page_size": 10}}
     ) as fleet:
         fleet.start("a")
         await asyncio.sleep(5.5)
-        assert (await the_lease(container)).continuation == "0"
+        assert (await lease_in(container)).continuation == "0"
         await fleet.stop("a")
-        assert (await the_lease(container)).continuation == "60"
+        assert (await lease_in(container)).continuation == "60"
         fleet.start("a")
         await asyncio.sleep(30)
         assert set(fleet.log.times.values()) == {1}
@@ -391,9 +311,9 @@ async def test_the_last_write_carries_what_the_policy_had_put_off() -> None:
 
 
 async def test_a_lease_is_not_handed_to_a_host_that_died_while_it_waited() -> None:
-    feed, container = filled(2, 200), MemoryLeases()
+    feed, container = make.memory_feed(2, 200), MemoryLeases()
     parts = {"leases": {"max_handoff_time": 150.0}}
-    async with Fleet(feed, container, pace=1.0, parts=parts) as fleet:
+    async with Fleet(feed, container, pace=1.0, settings=parts) as fleet:
         fleet.start("a")
         await asyncio.sleep(5)
         fleet.start("b")  # asks at about 10, while about 100 seconds of work are in hand
@@ -408,8 +328,8 @@ async def test_a_lease_is_not_handed_to_a_host_that_died_while_it_waited() -> No
 
 
 async def test_successors_begin_where_their_parent_ends_and_not_where_new_ranges_do() -> None:
-    feed, container = filled(1, 10), MemoryLeases()
-    async with Fleet(feed, container, pace=1.0, parts={"feed": {"start": "now"}}) as fleet:
+    feed, container = make.memory_feed(1, 10), MemoryLeases()
+    async with Fleet(feed, container, pace=1.0, settings={"feed": {"start": "now"}}) as fleet:
         fleet.start("a")
         await asyncio.sleep(1)
         assert fleet.log.delivered == []

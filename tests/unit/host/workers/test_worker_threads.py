@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import Change, Continuation, RangeId
+from changefeed.feeds.feed import Change, Continuation
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import ObserverSettings
@@ -16,7 +16,8 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.middleware.stack import wrap
 from changefeed.observers.observer import Context
-from tests.support.fleet import Fleet, Parts
+from changefeed.testing.fleet import Fleet, Sections
+from tests.support.looking import lease_in
 
 pytestmark = pytest.mark.real_time
 
@@ -48,11 +49,14 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> N
     kept = list[tuple[Context, Change]]()
     for _ in range(3):
         feed.append("k")
-    parts: Parts = {"observer": {"checkpoint": "manual"}, "leases": {"balance_interval": 0.2}}
+    parts: Sections = {
+        "observer": {"checkpoint": "manual"},
+        "leases": {"balance_interval": 0.2},
+    }
     settings = ObserverSettings.model_validate(parts["observer"])
     make = adapt(Keeping, {"kept": kept})
     init_command = wrap(make, settings, HostEvents(HostName("fleet")), Random(1))
-    fleet = Fleet(feed, container, parts=parts, make_observer=init_command)
+    fleet = Fleet(feed, container, settings=parts, make_observer=init_command)
     async with asyncio.timeout(10), fleet:
         fleet.start("a")
         while len(kept) < 3:  # noqa: ASYNC110 - a thread sets no event of the loop
@@ -61,8 +65,7 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop() -> N
         await asyncio.to_thread(context.acknowledge, kept[1][1])
         await asyncio.to_thread(context.checkpoint, kept[0][1])
         await context.flush()
-        stored = await container.read(RangeId("r0"))
-        assert stored is not None
+        stored = await lease_in(container)
         assert stored.continuation == "2"
         assert feed.seen == {threading.get_ident()}
         await asyncio.to_thread(context.acknowledge, kept[2][1])

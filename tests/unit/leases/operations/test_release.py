@@ -15,7 +15,7 @@ from changefeed.leases.memory import MemoryCheckpoints, MemoryLeases, MemoryOwne
 from changefeed.leases.operations.release import release
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
-from tests.support.fleet import Fleet
+from changefeed.testing.fleet import Fleet
 from tests.support.proxies import Cutting, proxied
 
 R0 = RangeId("r0")

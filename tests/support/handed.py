@@ -1,0 +1,49 @@
+"""Observers that keep what they are handed, and fleets whose observers a test makes."""
+
+from collections.abc import Sequence
+from random import Random
+
+from changefeed.feeds.feed import Change, Feed
+from changefeed.host.events import HostEvents
+from changefeed.host.settings import ObserverSettings
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.lease import HostName
+from changefeed.observers.middleware.stack import wrap
+from changefeed.observers.observer import CloseReason, Context, ObserverFactory
+from changefeed.testing.fleet import Fleet, Sections
+
+
+class Handed:
+    """An observer that only keeps what it was handed, and under which epochs."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.epochs: list[int] = []
+        self.contexts: list[Context] = []
+
+    @property
+    def sequences(self) -> list[int]:
+        return [x.sequence for x in self.changes]
+
+    async def open(self, context: Context) -> None:
+        self.contexts.append(context)
+
+    async def process(self, context: Context, changes: Sequence[Change]) -> None:
+        self.epochs.append(context.epoch)
+        self.changes += changes
+
+    async def close(self, _context: Context, _reason: CloseReason) -> None:
+        """Have nothing to let go of."""
+
+
+def fleet_of(
+    observers: ObserverFactory,
+    feed: Feed,
+    container: LeaseContainer,
+    sections: Sections | None = None,
+) -> Fleet:
+    """Return a fleet with these observers, wrapped as its settings say."""
+    sections = sections or {}
+    observer = ObserverSettings.model_validate(sections.get("observer", {}))
+    make_observer = wrap(observers, observer, HostEvents(HostName("fleet")), Random(1))
+    return Fleet(feed, container, settings=sections, make_observer=make_observer)
