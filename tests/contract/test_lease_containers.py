@@ -1,21 +1,22 @@
-"""Our lease containers keep the contract. A new one is one more line in CONTAINERS.
+"""Our lease containers keep the contract, and what else all of them promise."""
 
-A harness makes a fresh container and hands out clients to it (see
-``tests.support.lease_containers``). All run on an ordinary event loop, since some have
-threads or sockets behind them; nothing here depends on time.
-"""
-
-from collections.abc import AsyncIterator
+import asyncio
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import ContainerRefused
+from changefeed.leases.feed_identity import (
+    KeepsFeedIdentity,
+    compare_feeds,
+    refuse_another_feed,
+)
 from changefeed.leases.lease import Lease, Member, Version
 from changefeed.leases.listing import WHOLE, ListsFleet
-from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.timeouts import BoundedContainer
 from changefeed.testing import (
     lease_changes_suite,
     lease_race_suite,
@@ -23,47 +24,13 @@ from changefeed.testing import (
     member_suite,
 )
 from changefeed.testing.contracts import suite_of
-from changefeed.testing.lease_cast import as_written, whole
-from tests.support import lease_containers as made
-from tests.support import store_containers as stores
+from changefeed.testing.lease_cast import as_written, new, whole
 from tests.support.any_record import LEASES, MEMBERS, any_record
 from tests.support.lease_containers import Connect
 
+from .containers import CONTAINERS
+
 pytestmark = pytest.mark.real_time
-
-CONTAINERS = [
-    pytest.param(made.same_object(MemoryLeases), id="memory"),
-    pytest.param(made.same_object(made.memory_separate), id="memory-separate"),
-    pytest.param(made.same_object(made.memory_delayed), id="memory-delayed"),
-    pytest.param(made.same_object(made.memory_separate_delayed), id="memory-separate-delayed"),
-    pytest.param(made.opened_each(made.sqlite), id="sqlite"),
-    pytest.param(made.opened_each(made.sqlite_separate), id="sqlite-separate"),
-    pytest.param(made.cosmos, id="cosmos"),
-    pytest.param(made.cosmos_separate, id="cosmos-separate"),
-    pytest.param(made.cosmos_independent, id="cosmos-independent"),
-    pytest.param(made.third_party, id="third-party"),
-    pytest.param(stores.combined("postgres"), id="postgres"),
-    pytest.param(stores.combined("redis"), id="redis"),
-    pytest.param(stores.combined("blob"), id="blob"),
-    pytest.param(stores.apart("postgres", "postgres"), id="postgres-separate"),
-    pytest.param(stores.apart("redis", "redis"), id="redis-separate"),
-    pytest.param(stores.apart("redis", "blob"), id="redis-with-blob"),
-    pytest.param(stores.apart("redis", "postgres"), id="redis-with-postgres"),
-    pytest.param(stores.apart("blob", "sqlite"), id="blob-with-sqlite"),
-    pytest.param(stores.apart("postgres", "blob"), id="postgres-with-blob"),
-]
-
-
-@pytest.fixture(params=CONTAINERS)
-async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Connect]:
-    async with request.param(tmp_path) as connect:
-        yield connect
-
-
-@pytest.fixture
-async def leases(connect: Connect) -> LeaseContainer:
-    return await connect()
-
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
 
@@ -74,6 +41,53 @@ async def test_the_fleet_is_listed_in_one_call_where_one_request_can_do_it(
     can = request.node.callspec.id.startswith(("memory", "sqlite", "redis", "postgres"))
     found = await leases.list_fleet(WHOLE, None) if isinstance(leases, ListsFleet) else None
     assert (found is not None) == can
+
+
+async def test_hosts_that_start_together_make_one_container(connect: Connect) -> None:
+    async def start(n: int) -> None:
+        await (await connect()).create(new(RangeId(f"r{n}")))
+
+    await asyncio.gather(*(start(n % 3) for n in range(6)))
+    assert sorted(x.range_id for x in await (await connect()).list()) == ["r0", "r1", "r2"]
+
+
+# The feed that leases are about
+
+
+keeping = pytest.mark.parametrize(
+    "connect",
+    [x for x in CONTAINERS if not str(x.id).startswith(("memory", "third-party"))],
+    indirect=True,
+)
+
+
+@keeping
+async def test_leases_of_a_feed_that_was_recreated_are_refused(
+    leases: LeaseContainer,
+) -> None:
+    assert isinstance(leases, KeepsFeedIdentity)
+    await leases.create(new())  # of before anybody said a feed: they take the first
+    assert await compare_feeds(leases, "first ü") is None
+    await refuse_another_feed(leases, "first ü")
+    assert await leases.feed_identity() == "first ü"
+    assert await compare_feeds(leases, "first ü") == "first ü"
+    for refuse in (refuse_another_feed, refuse_another_feed, compare_feeds):
+        with pytest.raises(ContainerRefused, match="first ü"):
+            await refuse(leases, "second")
+
+
+@keeping
+async def test_a_container_without_leases_takes_another_feed_as_one_that_was_reset(
+    leases: LeaseContainer,
+) -> None:
+    await refuse_another_feed(leases, "first")
+    await refuse_another_feed(leases, "second")
+    await leases.create(new())
+    with pytest.raises(ContainerRefused):
+        await refuse_another_feed(leases, "first")
+    bounded = BoundedContainer(leases, timeout=30, on_call=lambda _: None)
+    await bounded.keep_feed_identity("third")
+    await refuse_another_feed(bounded, "third")
 
 
 # Any text, any value
@@ -107,6 +121,3 @@ async def test_every_field_of_a_member_comes_back(
     assert list(await leases.members()) == [stored]
     assert replace(stored, version=Version("")) == replace(second, name=first.name)
     await leases.remove_member(stored)
-
-
-# Errors

@@ -15,7 +15,6 @@ from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.addresses import OpenOptions, check_leases, open_container
 from changefeed.leases.cosmos import diagnostics as checking
 from changefeed.leases.coverage import check_coverage
-from changefeed.leases.feed_identity import refuse_another_feed
 from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
@@ -167,17 +166,6 @@ async def test_parts_of_a_merged_range_that_is_split_elsewhere_are_fine_and_foll
     assert f"it goes on in {high['low']}-FF" in found[1][1]
 
 
-async def test_leases_of_parts_that_overlap_are_seen_and_so_is_the_gap_beside_them(
-    fleet: Fleet,
-) -> None:
-    await fleet.lease("-80", "", "80")
-    await fleet.lease("40-C0", "40", "C0")
-    overlap, gap = await fleet.found()
-    assert (overlap[0], gap[0]) == ("problem", "warning")
-    assert "range -80 (00 to 80) and range 40-C0 (40 to C0) overlap" in overlap[1]
-    assert "from C0 to FF of range 0" in gap[1]
-
-
 async def test_a_merge_without_the_bounds_of_its_leases_is_a_problem_with_advice(
     fleet: Fleet,
 ) -> None:
@@ -188,14 +176,3 @@ async def test_a_merge_without_the_bounds_of_its_leases_is_a_problem_with_advice
     found = await fleet.found()
     assert [x for x, _ in found] == ["problem", "problem"]
     assert "Reset the lease of this range" in found[0][1]
-
-
-async def test_leases_of_a_container_that_was_recreated_are_a_problem(fleet: Fleet) -> None:
-    await fleet.lease("0", "", "FF")
-    async with SqliteLeases(fleet.file) as leases, fleet.world.feed() as feed:
-        await refuse_another_feed(leases, feed.identity)
-    assert not await fleet.found()
-    await fleet.world.delete()
-    await fleet.world.create()
-    (found,) = await fleet.found()
-    assert (found[0], "deleted and recreated" in found[1]) == ("problem", True)

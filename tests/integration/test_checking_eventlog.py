@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import pytest
 from changefeed.feeds.eventlog import EventLog, create_log
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.feed_identity import refuse_another_feed
-from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
+from tests.support import make
 from tests.support.commands import PLACES, changefeed
 from tests.support.succession import replace_partitions
 
@@ -24,17 +23,14 @@ async def a_log(place: Path, *, parts: int = 1) -> None:
     await create_log(place / "log", parts=parts)
 
 
-async def leased(
-    place: Path, *, without: Collection[str] = (), ended: Collection[str] = ()
-) -> None:
+async def leased(place: Path) -> None:
     """Give each partition a lease that was owned already, at its beginning."""
     async with EventLog.open(place / "log") as log, SqliteLeases(place / "leases.db") as leases:
         await refuse_another_feed(leases, log.identity)
         for found in await log.ranges():
             start = await log.resolve_start(found.id, "beginning")
-            lease = Lease(range=found, epoch=1, continuation=start, ended=found.id in ended)
-            if found.id not in without:
-                await leases.create(replace(lease, range=replace(found, parents=())))
+            alone = replace(found, parents=())
+            await leases.create(make.lease(alone, at=start, epoch=1))
 
 
 async def check(place: Path) -> tuple[int, list[tuple[str, str]]]:
@@ -58,40 +54,6 @@ async def test_a_lease_that_is_read_beside_its_parent_overlaps(tmp_path: Path) -
     code, found = await check(tmp_path)
     assert (code, [x for x, _ in found]) == (2, ["ok", "problem", "problem", "ok"])
     assert f"range {WHOLE} (p00.v000 to p00.v100) and range {low}" in found[1][1]
-
-
-async def test_a_partition_whose_lease_was_deleted_is_a_warning(tmp_path: Path) -> None:
-    await a_log(tmp_path, parts=3)
-    await leased(tmp_path, without=["e1.p01.v00-ff"])
-    code, found = await check(tmp_path)
-    assert (code, found[1][0]) == (0, "warning")
-    assert "range e1.p01.v00-ff (p01.v000 to p01.v100) has no lease" in found[1][1]
-
-
-async def test_a_partition_that_waits_for_its_parent_needs_no_lease_yet(
-    tmp_path: Path,
-) -> None:
-    await a_log(tmp_path)
-    low, high = await replace_partitions(
-        tmp_path / "log", [WHOLE], [(0, 0, 127), (0, 128, 255)]
-    )
-    await leased(tmp_path, without=[low, high])
-    code, found = await check(tmp_path)
-    assert (code, [x for x, _ in found]) == (0, ["ok", "ok"])
-    assert f"it goes on in {low}, {high}" in found[1][1]
-
-
-async def test_a_partition_whose_parent_has_ended_and_whose_lease_is_gone_is_a_warning(
-    tmp_path: Path,
-) -> None:
-    await a_log(tmp_path)
-    low, high = await replace_partitions(
-        tmp_path / "log", [WHOLE], [(0, 0, 127), (0, 128, 255)]
-    )
-    await leased(tmp_path, without=[high], ended=[WHOLE])
-    _, found = await check(tmp_path)
-    assert [x for x, _ in found] == ["ok", "warning"]
-    assert (high in found[1][1], low in found[1][1]) == (True, False)
 
 
 async def test_leases_of_a_log_that_was_recreated_are_a_problem(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 import pytest_asyncio
-from azure.core.exceptions import HttpResponseError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
@@ -345,16 +344,6 @@ async def test_both_keys_of_lease_containers_will_do(place: Place, key: str) -> 
     assert all(("partitionKey" in x) == (key == "/partitionKey") for x in items)
 
 
-async def test_to_acquire_a_lease_writes_no_position_even_if_one_is_carried(
-    place: Place,
-) -> None:
-    leases = await place.leases()
-    owned = await owned_by_a(leases)
-    stale = replace(owned, continuation=C1)
-    again = await leases.acquire(stale.taken_by(HostName("b"), Incarnation("b-1")))
-    assert (again.owner, again.continuation) == ("b", C0)
-
-
 # Markers
 
 
@@ -500,14 +489,6 @@ async def test_a_container_that_is_not_there_is_refused_or_created_ready_for_use
     await place.leases(create=False)
 
 
-async def test_hosts_that_start_together_create_one_container_and_none_of_them_minds(
-    place: Place,
-) -> None:
-    opened = await asyncio.gather(*(place.leases() for _ in range(6)))
-    lease = await opened[0].create(new())
-    assert [await x.read(lease.range_id) for x in opened[1:]] == [lease] * 5
-
-
 async def test_a_container_by_another_key_is_refused(place: Place) -> None:
     await place.raw(key="/pk")
     assert "has the partition key /pk, and leases need /id" in await refusal(place)
@@ -552,25 +533,6 @@ async def test_an_endpoint_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(ContainerUnavailable, match="no answer"):
         async with asyncio.timeout(20), open_container(address):
             pass
-
-
-async def test_two_fleets_share_a_container_under_two_prefixes(place: Place) -> None:
-    one, other = await place.leases("?prefix=p"), await place.leases("?prefix=p2")
-    await one.create(new())
-    await one.put_member(Member(name=A, incarnation=A1))
-    assert list(await other.list()) == []
-    assert list(await other.members()) == []
-
-
-async def test_the_container_keeps_what_dotnet_needs_of_etags(place: Place) -> None:
-    leases = await place.leases()
-    owned = await owned_by_a(leases)
-    dotnet = await place.dotnet()
-    (stale,) = await dotnet.leases()
-    await leases.replace(owned.without_continuation().renewed())
-    with pytest.raises(HttpResponseError) as late:
-        await dotnet.acquire(stale)
-    assert late.value.status_code == 412
 
 
 # What it costs

@@ -22,7 +22,6 @@ from changefeed.host.wiring import open_host
 from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.runtime import open_database
 from tests.support.disks import small_disk_at
 from tests.support.succession import replace_partitions
@@ -492,53 +491,3 @@ def test_an_address_that_leads_to_no_feed_is_refused_with_advice(
 ) -> None:
     with pytest.raises(FeedRefused, match=advice):
         open_feed(address)
-
-
-async def test_a_log_that_was_recreated_loses_no_dead_letters_to_the_old_one(
-    tmp_path: Path,
-) -> None:
-    """Both logs have a change 2 in the same range; one place keeps what failed of both."""
-    letters = f"sqlite:{tmp_path / 'letters.db'}"
-    for body in (b"first", b"second"):
-        await create_log(tmp_path / "log", parts=1)
-        async with EventLogWriter.open(tmp_path / "log") as writer:
-            await writer.append([Record(key=x, body=body) for x in ("good", "bad")])
-        await read_with_dead_letters(tmp_path, letters)
-        await asyncio.to_thread(shutil.rmtree, tmp_path / "log")
-        await asyncio.to_thread((tmp_path / "leases.db").unlink)
-    async with open_dead_letters(letters) as kept:
-        found = await kept.list()
-    assert sorted(x.change.body for x in found) == [b"first", b"second"]
-    assert {(x.range_id, x.sequence) for x in found} == {(WHOLE, 2)}
-
-
-async def read_with_dead_letters(place: Path, letters: str) -> None:
-    settings = load_settings(
-        None,
-        {
-            "feed": {"address": f"eventlog:{place / 'log'}", "poll_interval": 0.1},
-            "leases": {"container": f"sqlite:{place / 'leases.db'}"},
-            "observer": {
-                "on_failure": "dead-letter",
-                "dead_letters": letters,
-                "retry": {"attempts": 2, "first_delay": 0.01},
-            },
-            "web": {"enabled": False},
-        },
-    )
-
-    async def see(changes: Sequence[Change]) -> None:
-        if any(x.key == "bad" for x in changes):
-            raise ValueError("a bad one")
-
-    async with open_host(settings, adapt(see)) as host, asyncio.TaskGroup() as group:
-        group.create_task(host.run())
-        async with asyncio.timeout(20), SqliteLeases(place / "leases.db") as leases:
-            while not await has_reached(leases, 2):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        host.stop()
-
-
-async def has_reached(leases: SqliteLeases, sequence: int) -> bool:
-    found = await leases.read(WHOLE)
-    return found is not None and (found.continuation or "").endswith(f"/{sequence}")

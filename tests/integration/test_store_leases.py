@@ -22,7 +22,6 @@ from changefeed.leases.blob.opening import CHECKPOINTS
 from changefeed.leases.blob.tables import BlobTable
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
-from changefeed.leases.feed_identity import KeepsFeedIdentity, refuse_another_feed
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
 from changefeed.leases.listing import (
     WHOLE,
@@ -114,14 +113,6 @@ async def works(address: str, options: OpenOptions) -> None:
         assert found.continuation == "c1"
 
 
-async def test_leases_are_opened_by_their_address(
-    postgres: Postgres, redis: Redis, azurite: Azurite
-) -> None:
-    await works(f"{postgres.url}?fleet=by-address", opening())
-    await works(f"{redis.url}?fleet=by-address", opening())
-    await works(blob_address(azurite, "by-address/p"), opening(azurite))
-
-
 async def test_ownership_in_redis_and_checkpoints_in_blobs(
     redis: Redis, azurite: Azurite
 ) -> None:
@@ -176,28 +167,6 @@ async def test_a_server_that_is_not_there_is_unavailable(address: str) -> None:
         async with open_container(address, opening()):
             pass
     assert list((await severities(address, opening())).values()) == [Severity.PROBLEM]
-
-
-async def test_the_identity_of_the_feed_is_kept_beside_the_leases(
-    postgres: Postgres, redis: Redis, azurite: Azurite
-) -> None:
-    addresses = (
-        f"{postgres.url}?fleet=of-feed",
-        f"{redis.url}?fleet=of-feed",
-        blob_address(azurite, "of-feed/p"),
-    )
-    for address in addresses:
-        async with open_container(address, opening(azurite)) as leases:
-            assert isinstance(leases, KeepsFeedIdentity)
-            assert await leases.feed_identity() is None
-            await refuse_another_feed(leases, "first ü")
-            assert await leases.feed_identity() == "first ü"
-            await leases.create(lease())
-            await refuse_another_feed(leases, "first ü")
-            with pytest.raises(ContainerRefused, match="another feed"):
-                await refuse_another_feed(leases, "second")
-            await leases.keep_feed_identity("second")
-            assert await leases.feed_identity() == "second"
 
 
 @pytest.mark.parametrize("kind", ["redis", "blob"])
@@ -335,18 +304,6 @@ async def test_nothing_of_a_deleted_lease_is_left_in_redis(redis: Redis) -> None
         ("ZCARD", "leases.changes"),
     ):
         assert redis.ask(ask, f"changefeed:{{deleted}}:{kept}") == ":0\r\n"
-
-
-async def test_hosts_that_start_together_create_the_tables_once(postgres: Postgres) -> None:
-    address = f"{postgres.url}?schema=together"
-
-    async def start(name: str) -> None:
-        async with open_container(address, opening()) as leases:
-            await leases.create(lease(name))
-
-    await asyncio.gather(*(start(f"r{n}") for n in range(6)))
-    async with open_container(address, opening()) as leases:
-        assert len(await leases.list()) == 6
 
 
 @pytest.mark.parametrize(

@@ -68,50 +68,6 @@ async def write(world: CosmosWorld, step: int) -> None:
         await world.put(f"{key}-{step}", key, step=step)
 
 
-async def test_splits_several_levels_deep_while_nobody_ran_lose_and_repeat_nothing(
-    world: CosmosWorld,
-) -> None:
-    reader = Reader()
-    await write(world, 0)
-    async with world.feed() as feed:
-        await reader.begin(feed)
-        await reader.read(feed, pages=2)
-    assert len(reader.seen) == 10
-    low, high = await world.by_hand.split(range="0")
-    await write(world, 1)
-    await world.by_hand.split(range=low["id"])
-    lowest, _ = await world.by_hand.split(range=high["id"])
-    await world.by_hand.split(range=lowest["id"])
-    await write(world, 2)
-    async with world.feed() as feed:
-        await reader.begin(feed)
-        assert list(reader.leases) == ["0"]
-        await reader.read(feed)
-        assert [x.id for x in await feed.ranges()] == list(reader.leases)
-    assert reader.steps_by_key() == {x: [0, 1, 2] for x in KEYS}
-
-
-async def test_a_merge_while_nobody_ran_is_read_on_in_halves(world: CosmosWorld) -> None:
-    reader = Reader()
-    low, high = await world.by_hand.split(range="0")
-    await write(world, 0)
-    async with world.feed() as feed:
-        await reader.begin(feed)
-        await reader.read(feed, pages=1)
-    await world.by_hand.merge(low["id"], high["id"])
-    await write(world, 1)
-    async with world.feed() as feed:
-        await reader.begin(feed)
-        await reader.read(feed)
-        assert sorted(reader.leases) == [f"-{low['high']}", f"{low['high']}-FF"]
-    await write(world, 2)
-    async with world.feed() as feed:  # and once more, from the leases of the halves alone
-        await reader.begin(feed)
-        await reader.read(feed)
-        assert len(reader.leases) == 2
-    assert reader.steps_by_key() == {x: [0, 1, 2] for x in KEYS}
-
-
 async def test_a_lease_without_bounds_is_not_followed_through_a_merge(
     world: CosmosWorld,
 ) -> None:

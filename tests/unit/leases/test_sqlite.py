@@ -20,7 +20,6 @@ from changefeed.leases.sqlite import SqliteCheckpoints, SqliteLeases, SqliteOwne
 from changefeed.runtime import open_database
 from tests.support import make
 from tests.support.disks import small_disk_at
-from tests.support.handles import out_of_handles
 
 pytestmark = pytest.mark.real_time
 
@@ -61,15 +60,6 @@ async def test_both_stores_may_be_in_one_file(path: Path) -> None:
         assert rows(path, "select range_id, owner, epoch from ownership") == [("r0", A, 1)]
         found = rows(path, "select range_id, continuation, epoch from checkpoints")
         assert found == [("r0", "c0", 1)]
-
-
-async def test_many_may_open_a_new_file_at_once(path: Path) -> None:
-    async def count() -> int:
-        async with SqliteLeases(path) as leases:
-            await leases.create(NEW)
-            return len(await leases.list())
-
-    assert await asyncio.gather(*(count() for _ in range(8))) == [1] * 8
 
 
 async def test_a_write_that_waits_too_long_is_unavailable_and_not_done(path: Path) -> None:
@@ -254,16 +244,6 @@ async def test_a_look_at_the_file_keeps_the_locks_of_the_process(path: Path) -> 
         assert await process.wait() == 0
         lease = await leases.replace(lease.renewed())
     assert rows(path, "select renewals from leases") == [(1,)]
-
-
-async def test_a_host_out_of_file_handles_waits_for_its_leases(path: Path) -> None:
-    async with SqliteLeases(path):
-        pass
-    with out_of_handles(), pytest.raises(ContainerUnavailable, match="out of file handles"):
-        async with SqliteLeases(path):
-            pass
-    async with SqliteLeases(path):
-        pass
 
 
 async def test_changes_that_come_together_share_a_transaction_but_not_a_refusal(

@@ -1,0 +1,98 @@
+"""Positions and lineage that are saved from one container and given back to another."""
+
+from collections.abc import Collection
+
+import pytest
+
+from changefeed.feeds.feed import Continuation
+from changefeed.leases.container import LeaseContainer
+from changefeed.leases.errors import LeaseConflict
+from changefeed.leases.lease import Lease
+from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.operations.restore import Change, carry_out, read_all, steps_to
+from changefeed.leases.position_file import read, written
+from changefeed.testing.lease_cast import A1, A
+from tests.support import make
+
+pytestmark = pytest.mark.real_time
+
+Facts = dict[str, tuple[str | None, bool, str | None, int]]
+
+SAVED = [
+    make.lease("r0", at="9", ended=True, epoch=4),
+    make.lease("r1", at="3", parents=("r0",), epoch=2),
+    make.lease("r2", at="5", paused="bad data", epoch=1),
+]
+WANTED = {
+    "r0": ("9", True, None, 4),
+    "r1": ("3", False, None, 2),
+    "r2": ("5", False, "bad data", 1),
+}
+
+
+async def filled(container: LeaseContainer, leases: Collection[Lease]) -> None:
+    for one in leases:
+        await container.create(one)
+
+
+async def restored(container: LeaseContainer, wanted: Collection[Lease]) -> list[Change]:
+    steps = steps_to(wanted, await read_all(container) or [])
+    for step in steps:
+        await carry_out(container, step)
+    return [x.change for x in steps]
+
+
+async def facts(container: LeaseContainer) -> Facts:
+    found = await read_all(container) or []
+    return {x.range_id: (x.continuation, x.ended, x.paused, x.epoch) for x in found}
+
+
+async def test_what_was_saved_in_one_container_is_the_same_in_another(
+    leases: LeaseContainer,
+) -> None:
+    assert await restored(leases, read(written(SAVED))) == [Change.CREATE] * 3
+    assert await facts(leases) == WANTED
+    assert await restored(leases, SAVED) == [Change.KEEP] * 3
+    saved = await read_all(leases)
+    assert saved is not None
+    other = MemoryLeases()
+    await restored(other, read(written(saved)))
+    assert await facts(other) == WANTED
+
+
+async def test_a_fleet_goes_back_to_before_a_range_was_split(leases: LeaseContainer) -> None:
+    await filled(
+        leases,
+        [
+            make.lease("r0", at="9", ended=True, epoch=2),
+            make.lease("r1", at="20", parents=("r0",), epoch=5),
+            make.lease("r2", at="30", parents=("r0",), epoch=5),
+            make.lease("r9", at="8", epoch=3),
+        ],
+    )
+    before = [
+        make.lease("r0", at="3", epoch=1),
+        make.lease("r9", at="7", epoch=1, paused="bad data"),
+    ]
+    changes = await restored(leases, before)
+    assert changes == [Change.MOVE, Change.MOVE, Change.DELETE, Change.DELETE]
+    # An epoch never goes down.
+    assert await facts(leases) == {
+        "r0": ("3", False, None, 3),
+        "r9": ("7", False, "bad data", 4),
+    }
+    # What the range goes on in starts at its beginning again, not where it was before.
+    await leases.create(make.lease("r1", at="0", parents=("r0",)))
+    assert (await facts(leases))["r1"] == ("0", False, None, 0)
+
+
+async def test_a_former_owner_writes_nothing_after_it(leases: LeaseContainer) -> None:
+    created = await leases.create(make.lease("r0", at="9", epoch=1))
+    owned = await leases.acquire(created.taken_by(A, A1))
+    await restored(leases, [make.lease("r0", at="3", epoch=1)])
+    with pytest.raises(LeaseConflict):
+        await leases.checkpoint(owned.advanced_to(Continuation("11")))
+    with pytest.raises(LeaseConflict):
+        await leases.replace(owned.renewed())
+    assert (await facts(leases))["r0"][0] == "3"
+    assert [x.owner for x in await leases.list()] == [None]
