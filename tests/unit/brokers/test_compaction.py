@@ -35,14 +35,12 @@ from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import NotAppended
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
-from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
-from changefeed.testing.virtual_time import run_in_virtual_time
 from tests.support.brokers import QUICK, batch, keys_of, put
 
 P1 = "e1.p01.v00-ff"
@@ -147,32 +145,6 @@ async def test_a_producer_that_asks_after_a_compacted_era_learns_what_is_stored(
         await learns_what_is_stored(core, 70)
 
 
-async def test_what_is_committed_since_a_time_is_found_in_segments() -> None:
-    store = MemoryStore()
-    async with broker(store) as core:
-        await fill(core, 200)
-        await asyncio.sleep(20)
-        async with broker(store, "broker-2") as other:
-            for time in (1, 64, 65, 100, 192, 193, 200):
-                assert await other.sequence_before("orders", RangeId(P1), time) == time - 1
-
-
-def test_an_engine_finds_a_time_in_segments_whose_objects_are_gone() -> None:
-    store = MemoryStore()
-
-    async def compacted() -> None:
-        async with broker(store) as core:
-            await fill(core, 200)
-            await asyncio.sleep(20)
-
-    async def before(time_us: int) -> int:
-        collection = await StoredCollection.open(store, "orders")
-        return await collection.sequence_before(RangeId(P1), time_us)
-
-    run_in_virtual_time(compacted())
-    assert [asyncio.run(before(x)) for x in (1, 40, 192, 193, 201)] == [0, 39, 191, 192, 200]
-
-
 async def test_small_rows_wait_until_they_are_old() -> None:
     store = MemoryStore()
     settings = dataclasses.replace(COMPACTING, compaction_objects=4096, compaction_age=100.0)
@@ -182,29 +154,6 @@ async def test_small_rows_wait_until_they_are_old() -> None:
         assert segments(store) == []
         await asyncio.sleep(60)
         assert segments(store) == [(1, 128)]
-
-
-async def test_nothing_is_compacted_where_that_is_off() -> None:
-    store = MemoryStore()
-    settings = dataclasses.replace(COMPACTING, compaction=False)
-    async with broker(store, settings=settings) as core:
-        await fill(core, 130)
-        await asyncio.sleep(30)
-        assert segments(store) == []
-        assert flushes(store) == [*range(1, 131)]
-
-
-async def test_each_partition_of_each_collection_has_segments_of_its_own() -> None:
-    store = MemoryStore()
-    async with broker(store) as core:
-        await create_collection(core.catalogs, "users", parts=1)
-        await asyncio.sleep(1)
-        await fill(core, 32)
-        await fill(core, 40, name="users")
-        await asyncio.sleep(20)
-        assert segments(store) == [(1, 32)]
-        assert segments(store, "users") == [(1, 32)]
-        assert await keys_of(core, "users", P1) == keys(1, 40)
 
 
 async def test_what_does_not_fit_into_memory_becomes_several_segments() -> None:
@@ -223,14 +172,12 @@ async def test_what_does_not_fit_into_memory_becomes_several_segments() -> None:
         assert await keys_of(core, "users", P1) == keys(1, 10)
 
 
-def without(settings: CoreSettings) -> CoreSettings:
-    """Compact by hand only."""
-    return dataclasses.replace(settings, compaction=False)
+BY_HAND = dataclasses.replace(COMPACTING, compaction=False)
 
 
-def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> Compactor:
-    """Make one that takes the row of a broker for its own."""
-    return Compactor(
+async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> Compactor:
+    """Make one that takes the row of a broker for its own, and has found it in the store."""
+    made = Compactor(
         core.members.sign,
         core.catalogs,
         RowReaders(store, core.cluster.identity, 1),
@@ -239,6 +186,12 @@ def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> Compac
         wall_us=virtual_us,
         work=in_place,
     )
+    await made._readers.row(core.catalog, 1, "broker-1").tail()
+    return made
+
+
+def runs(store: MemoryStore) -> list[str]:
+    return [x for x in store.objects if x.startswith("compacted/")]
 
 
 class Slow(MemoryStore):
@@ -265,12 +218,9 @@ class Failing(MemoryStore):
 @pytest.mark.parametrize("borders", [(64, 64), (64, 128), (128, 64), (192, 64)])
 async def test_two_that_compact_one_row_at_once_do_no_harm(borders: tuple[int, int]) -> None:
     store = Slow()
-    async with broker(store, settings=without(COMPACTING)) as core:
+    async with broker(store, settings=BY_HAND) as core:
         await fill(core, 200)
-        both = [compactor(core, store, x) for x in borders]
-        # the own row's reader is fed by its writer: let each find it in the store
-        for one in both:
-            await one._readers.row(core.catalog, 1, "broker-1").tail()
+        both = [await compactor(core, store, x) for x in borders]
         await asyncio.gather(*(x.step() for x in both))
         found = segments(store)
         assert (found[0][0], found[-1][1]) == (1, 192)
@@ -281,36 +231,32 @@ async def test_two_that_compact_one_row_at_once_do_no_harm(borders: tuple[int, i
 @pytest.mark.parametrize("again", [64, 128])
 async def test_a_run_that_was_cut_off_is_made_again_and_leaves_nothing(again: int) -> None:
     store = Failing()
-    async with broker(store, settings=without(COMPACTING)) as core:
+    async with broker(store, settings=BY_HAND) as core:
         await fill(core, 130)
-        killed = compactor(core, store)
-        await killed._readers.row(core.catalog, 1, "broker-1").tail()
+        killed = await compactor(core, store)
         assert not await killed.step()
         assert segments(store) == [(1, 64)]  # named by no run
-        other = compactor(core, store, again)
-        await other._readers.row(core.catalog, 1, "broker-1").tail()
+        other = await compactor(core, store, again)
         assert await other.step()
         assert segments(store) == ([(1, 64), (65, 128)] if again == 64 else [(1, 128)])
 
 
 async def test_another_thing_under_a_segments_name_is_not_taken_for_it() -> None:
     store = MemoryStore()
-    async with broker(store, settings=without(COMPACTING)) as core:
+    async with broker(store, settings=BY_HAND) as core:
         await create_collection(core.catalogs, "users", parts=1)
         await asyncio.sleep(1)
         await fill(core, 32)
         for n in range(1, 33):
             await put(core, "users", batch(P1, f"u{n}", sequence=n))
         await fill(core, 1, 33)
-        first = compactor(core, store)
-        await first._readers.row(core.catalog, 1, "broker-1").tail()
+        first = await compactor(core, store)
         await first.step()
-        [run] = [x for x in store.objects if x.startswith("compacted/")]
+        [run] = runs(store)
         del store.objects[run]
         mine = segment_key("orders", RangeId(P1), 1, 32)
         store.objects[mine] = store.objects[segment_key("users", RangeId(P1), 1, 32)]
-        second = compactor(core, store)
-        await second._readers.row(core.catalog, 1, "broker-1").tail()
+        second = await compactor(core, store)
         assert not await second.step()
         assert run not in store.objects
         assert await keys_of(core, "orders", P1) == keys(1, 33)
@@ -318,29 +264,22 @@ async def test_another_thing_under_a_segments_name_is_not_taken_for_it() -> None
 
 async def test_a_segment_that_another_version_wrote_is_taken_if_it_holds_the_same() -> None:
     store = MemoryStore()
-    async with broker(store, settings=without(COMPACTING)) as core:
-        await fill(core, 64)
-        await fill_one_more(core)
+    async with broker(store, settings=BY_HAND) as core:
+        await fill(core, 65)
         key = segment_key("orders", RangeId(P1), 1, 64)
-        first = compactor(core, store)
-        await first._readers.row(core.catalog, 1, "broker-1").tail()
+        first = await compactor(core, store)
         await first.step()
-        [run] = [x for x in store.objects if x.startswith("compacted/")]
+        [run] = runs(store)
         wanted = store.objects.pop(run)
         table = pq.read_table(BytesIO(store.objects[key]))
         other = BytesIO()
         pq.write_table(table, other, row_group_size=10, compression="gzip")
         store.objects[key] = other.getvalue()
-        second = compactor(core, store)
-        await second._readers.row(core.catalog, 1, "broker-1").tail()
+        second = await compactor(core, store)
         assert await second.step()
         assert store.objects[run] != wanted
         core.readers.row(core.catalog, 1, "broker-1").kept_from = 65
         assert await keys_of(core, "orders", P1, 5) == keys(6, 65)
-
-
-async def fill_one_more(core: BrokerCore) -> None:
-    await fill(core, 1, 65)
 
 
 async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone() -> None:
@@ -362,7 +301,7 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
 
 async def test_a_producers_place_is_known_where_a_run_ends_before_the_seal() -> None:
     store = MemoryStore()
-    async with broker(store, settings=without(COMPACTING)) as leaving:
+    async with broker(store, settings=BY_HAND) as leaving:
         await fill(leaving, 64)
         await leave(leaving)
     async with broker(store, "broker-2") as core:
@@ -447,18 +386,6 @@ async def test_a_damaged_segment_is_reported_for_its_partition_until_it_is_resto
         assert await keys_of(core, "orders", P1) == keys(1, 50)
 
 
-async def test_a_segment_that_is_missing_is_reported_and_never_skipped() -> None:
-    store = MemoryStore()
-    async with broker(store) as core:
-        await fill(core, 130)
-        await asyncio.sleep(20)
-        for key in [x for x in store.objects if x.startswith(("segments/", "compacted/"))]:
-            del store.objects[key]
-        async with broker(store, "broker-2") as other:
-            with pytest.raises(RangeDamaged):
-                await other.read("orders", RangeId(P1), 0)
-
-
 async def test_a_partition_is_not_at_its_end_where_all_of_its_records_are_missing() -> None:
     store = MemoryStore()
     async with broker(store) as core:
@@ -469,37 +396,35 @@ async def test_a_partition_is_not_at_its_end_where_all_of_its_records_are_missin
         await asyncio.sleep(20)
         for key in [x for x in store.objects if x.startswith(("segments/", "compacted/"))]:
             del store.objects[key]
-        async with broker(store, "broker-2", without(COMPACTING)) as other:
+        async with broker(store, "broker-2", BY_HAND) as other:
             with pytest.raises(RangeDamaged, match="records 1 to 10 are missing"):
                 await other.read("users", RangeId(P1), 0)
 
 
 async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
     store = MemoryStore()
-    async with broker(store, settings=without(COMPACTING)) as core:
+    async with broker(store, settings=BY_HAND) as core:
         await fill(core, 65)
-        one = compactor(core, store)
+        one = await compactor(core, store)
         row = one._readers.row(core.catalog, 1, "broker-1")
-        await row.tail()
         await one.step()
         await delete_segments(store, row.compacted, {("orders", RangeId(P1)): 63})
         assert segments(store) == [(1, 64)]
         await delete_segments(store, row.compacted, {("orders", RangeId(P1)): 64})
         assert segments(store) == []
-        assert not [x for x in store.objects if x.startswith("compacted/")]
+        assert not runs(store)
 
 
 async def test_a_run_is_not_named_while_an_object_of_it_is_damaged() -> None:
     store = MemoryStore()
-    async with broker(store, settings=without(COMPACTING)) as core:
+    async with broker(store, settings=BY_HAND) as core:
         await fill(core, 65)
         key = flush_key(1, "broker-1", 30)
         whole = store.objects[key]
         store.objects[key] = whole[:-1] + bytes([whole[-1] ^ 1])
-        one = compactor(core, store)
-        await one._readers.row(core.catalog, 1, "broker-1").tail()
+        one = await compactor(core, store)
         assert not await one.step()
-        assert not [x for x in store.objects if x.startswith("compacted/")]
+        assert not runs(store)
         store.objects[key] = whole
         assert await one.step()
         assert segments(store) == [(1, 64)]
@@ -507,16 +432,15 @@ async def test_a_run_is_not_named_while_an_object_of_it_is_damaged() -> None:
 
 async def test_a_run_is_not_made_of_records_that_do_not_follow_each_other() -> None:
     store = MemoryStore()
-    async with broker(store, settings=without(COMPACTING)) as core:
+    async with broker(store, settings=BY_HAND) as core:
         await fill(core, 65)
         place = Place(1, "broker-1", 30)
         data = store.objects[flush_key(*place)]
         header = decode_header(data, core.cluster.identity, place)
         store.objects[flush_key(*place)] = encode_flush(replace(header, sections=()))
-        one = compactor(core, store)
-        await one._readers.row(core.catalog, 1, "broker-1").tail()
+        one = await compactor(core, store)
         assert not await one.step()
-        assert not [x for x in store.objects if x.startswith("compacted/")]
+        assert not runs(store)
 
 
 def test_an_era_is_not_closed_by_a_seal_where_an_object_had_been_deleted() -> None:

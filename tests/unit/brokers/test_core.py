@@ -7,13 +7,12 @@ import msgspec
 import pytest
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.operations import create_collection, split
+from changefeed.brokers.operations import split
 from changefeed.brokers.retention import Gone, with_cuts
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.errors import (
     BatchRefused,
     ClusterRefused,
-    CollectionUnknown,
     PositionGone,
 )
 from changefeed.feeds.brokers.names import catalog_key
@@ -68,18 +67,6 @@ async def test_numbers_that_another_producer_of_the_same_id_has_used_are_refused
         assert await put(core, "orders", batch(P1, "d", sequence=4)) == [4]
 
 
-async def test_of_two_producers_with_one_id_each_learns_of_what_was_not_stored() -> None:
-    async with first_broker(MemoryStore()) as core:
-        stored: list[str] = []
-        for n in range(1, 9):
-            for name in ("first", "second"):
-                (answer,) = await core.append("orders", [batch(P1, f"{name}-{n}", sequence=n)])
-                if isinstance(answer, Appended):
-                    stored.append(f"{name}-{n}")
-        assert await keys_of(core, "orders", P1) == stored
-        assert len(stored) == 8
-
-
 async def test_a_batch_that_was_given_up_is_not_stored_behind_what_followed_on_it() -> None:
     async with first_broker(MemoryStore()) as core:
         assert await put(core, "orders", batch(P1, "a")) == [1]
@@ -113,15 +100,6 @@ async def test_a_batch_behind_a_gap_is_not_stored() -> None:
         assert await keys_of(core, "orders", P1) == ["a", "b"]
 
 
-async def test_a_read_at_the_end_waits_for_records() -> None:
-    async with first_broker(MemoryStore()) as core:
-        reading = asyncio.create_task(core.read("orders", RangeId(P1), 0, wait=10))
-        await asyncio.sleep(3)
-        assert not reading.done()
-        await put(core, "orders", batch(P1, "a"))
-        assert [x.first for x in (await reading).blocks] == [1]
-
-
 async def test_all_partitions_of_a_call_share_one_object() -> None:
     store = MemoryStore()
     async with first_broker(store) as core:
@@ -140,13 +118,6 @@ async def test_a_batch_that_is_not_what_it_says_is_refused_and_nothing_is_writte
         with pytest.raises(BatchRefused, match="a batch of 3 records"):
             await core.append("orders", [good, bad])
         assert await keys_of(core, "orders", P1) == []
-
-
-async def test_an_unknown_collection_is_refused_with_the_names_of_those_there_are() -> None:
-    async with open_core(MemoryStore(), "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        with pytest.raises(CollectionUnknown, match="it has orders"):
-            await core.append("order", [batch(P1, "a")])
 
 
 async def test_an_unknown_partition_is_answered_as_unknown() -> None:

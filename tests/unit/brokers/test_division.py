@@ -1,34 +1,14 @@
 """Who gets which partitions."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.brokers.division import new_partitions, run_lengths
+from changefeed.brokers.division import new_partitions
 from changefeed.feeds.brokers.catalog import Collection
 
 
 def collection(name: str, *cuts: tuple[int, ...]) -> Collection:
     return Collection(name=name, identity=name, parts=len(cuts), created_us=0, cuts=cuts)
-
-
-@pytest.mark.parametrize("brokers", [1, 2, 3, 4, 6, 12])
-def test_twelve_parts_divide_evenly(brokers: int) -> None:
-    assert run_lengths(12, brokers) == [12 // brokers] * brokers
-
-
-def test_others_get_floor_or_ceil() -> None:
-    assert run_lengths(12, 5) == [3, 3, 2, 2, 2]
-
-
-def test_a_split_makes_it_evener() -> None:
-    assert run_lengths(24, 5) == [5, 5, 5, 5, 4]
-    assert run_lengths(24, 8) == [3] * 8
-
-
-def test_a_broker_gets_a_run_of_parts() -> None:
-    opened = new_partitions(2, [collection("orders", *[(0,)] * 12)], ["broker-1", "broker-2"])
-    assert [x.broker for x in opened["orders"]] == ["broker-1"] * 6 + ["broker-2"] * 6
 
 
 cuts = st.lists(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.operations import create_collection, merge, split
+from changefeed.brokers.operations import create_collection, split
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.flush import Place, decode_header
@@ -67,53 +67,6 @@ async def test_a_second_broker_joins_and_leaves_as_the_project_was_asked_for() -
             await leave(second)
         await in_era(first, 3)
         assert owners(first) == dict.fromkeys(ids(3, range(1, 13)), "broker-1")
-
-
-async def test_brokers_that_start_at_once_make_one_era() -> None:
-    store = MemoryStore()
-    async with AsyncExitStack() as stack:
-        cores = await asyncio.gather(
-            *(
-                stack.enter_async_context(open_core(store, f"broker-{n}", settings=QUICK))
-                for n in range(1, 6)
-            )
-        )
-        await asyncio.sleep(10)
-        await create_collection(cores[0].catalogs, "orders")
-        await asyncio.sleep(1)
-        assert {x.status().era for x in cores} == {1}
-        assert sorted(set(owners(cores[0]).values())) == [f"broker-{n}" for n in range(1, 6)]
-
-
-async def test_a_key_goes_on_in_the_next_era_behind_what_it_had() -> None:
-    store = MemoryStore()
-    async with first_broker(store) as first:
-        old = "e1.p07.v00-ff"
-        await put(first, "orders", batch(old, "a", "b"))
-        async with open_core(store, "broker-2", settings=QUICK) as second:
-            await in_era(second, 2)
-            new = "e2.p07.v00-ff"
-            await put(second, "orders", batch(new, "c"))
-            read = await first.read("orders", RangeId(old), 0)
-            assert (read.ended, read.last) == (True, 2)
-            assert [x.id for x in read.successors] == [new]
-            assert read.successors[0].parents == (old,)
-            assert await keys_of(first, "orders", new) == ["c"]
-            assert await keys_of(second, "orders", old) == ["a", "b"]
-
-
-async def test_a_batch_for_a_closed_partition_is_answered_with_what_of_it_is_stored() -> None:
-    store = MemoryStore()
-    async with first_broker(store) as first:
-        old = "e1.p01.v00-ff"
-        await put(first, "orders", batch(old, "a", "b"))
-        async with open_core(store, "broker-2", settings=QUICK) as second:
-            await in_era(second, 2)
-            for again in (batch(old, "a", "b"), batch(old, "c", sequence=3)):
-                for core in (first, second):
-                    (answer,) = await core.append("orders", [again])
-                    assert isinstance(answer, NotAppended)
-                    assert (answer.reason, answer.reached) == ("moved", 2)
 
 
 @pytest.mark.parametrize("sealed_by", ["its broker", "the master"])
@@ -210,56 +163,6 @@ async def test_an_object_behind_the_seal_is_never_read() -> None:
         async with open_core(store, "broker-3", settings=QUICK) as third:
             await in_era(third, 4)
             assert await keys_of(third, "orders", "e2.p07.v00-ff") == ["a"]
-
-
-async def test_a_broker_whose_row_was_ended_acknowledges_nothing_and_comes_again() -> None:
-    store = MemoryStore()
-    async with first_broker(store) as core:
-        await put(core, "orders", batch("e1.p01.v00-ff", "a"))
-        store.objects["wal/00000001/broker-1/000000000002"] = b"of somebody else"
-        (answer,) = await core.append("orders", [batch("e1.p01.v00-ff", "b", sequence=2)])
-        assert isinstance(answer, NotAppended)
-        assert answer.reason == "moving"
-
-
-async def test_a_lost_answer_of_the_store_is_settled_by_reading_the_number_back() -> None:
-    store = MemoryStore()
-    async with first_broker(store) as core:
-        create, told = store.create, []
-
-        async def twice(key: str, data: bytes) -> bool:
-            told.append(await create(key, data))
-            return await create(key, data)  # as a client does that tries again by itself
-
-        store.create = twice  # type: ignore[method-assign]
-        (answer,) = await core.append("orders", [batch("e1.p01.v00-ff", "a")])
-        assert isinstance(answer, Appended)
-        assert told == [True]
-
-
-async def test_a_split_opens_halves_and_a_merge_makes_them_one_again() -> None:
-    store = MemoryStore()
-    async with first_broker(store, parts=2) as core:
-        await split(core.catalogs, "orders", RangeId("e1.p01.v00-ff"))
-        await in_era(core, 2)
-        assert open_ids(core, "orders") == ["e2.p01.v00-7f", "e2.p01.v80-ff", "e2.p02.v00-ff"]
-        await merge(core.catalogs, "orders", RangeId("e2.p01.v00-7f"))
-        await in_era(core, 3)
-        assert open_ids(core, "orders") == ["e3.p01.v00-ff", "e3.p02.v00-ff"]
-        last = core.index.collection("orders")
-        parents = last.as_range(last.partition(RangeId("e3.p01.v00-ff"))).parents
-        assert parents == ("e2.p01.v00-7f", "e2.p01.v80-ff")
-
-
-async def test_the_last_broker_leaves_and_the_next_goes_on() -> None:
-    store = MemoryStore()
-    async with first_broker(store, parts=1) as first:
-        await put(first, "orders", batch("e1.p01.v00-ff", "a"))
-        await leave(first)
-    async with open_core(store, "broker-2", settings=QUICK) as second:
-        await in_era(second, 2)
-        assert await keys_of(second, "orders", "e1.p01.v00-ff") == ["a"]
-        assert open_ids(second, "orders") == ["e2.p01.v00-ff"]
 
 
 async def test_the_newest_catalog_is_found_also_from_far_behind() -> None:

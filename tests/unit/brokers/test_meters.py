@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -174,11 +173,7 @@ async def test_a_broker_is_not_ready_while_nothing_comes_from_its_store_and_says
         assert problems_of(core, store) == []  # it may be over with the next request
         await asyncio.sleep(4)
         (problem,) = problems_of(core, store)
-        assert re.fullmatch(
-            r"no request to the store has succeeded for \d s: the store memory: cannot be "
-            r"reached: no route",
-            problem,
-        )
+        assert "the store memory: cannot be reached" in problem
         inner.away = False
         await asyncio.sleep(2)
         assert problems_of(core, store) == []

@@ -19,10 +19,6 @@ P1 = RangeId("e1.p01.v00-ff")
 KEY = ("orders", P1)
 
 
-async def sealed_by_a_master(objects: int) -> MemoryStore:
-    return await stored_row(range(1, objects + 1))
-
-
 async def stored_row(at_us: Sequence[int]) -> MemoryStore:
     """Store a row of objects with a record each, and the seal of a dead broker."""
     store, objects = MemoryStore(), len(at_us)
@@ -55,17 +51,12 @@ def reader_of(store: MemoryStore, *, sealed_at: int | None = None) -> RowReader:
 
 
 @pytest.mark.parametrize("objects", [63, 64, 65, 128])
-async def test_a_row_is_read_whatever_number_its_seal_has(objects: int) -> None:
-    reader = reader_of(await sealed_by_a_master(objects), sealed_at=objects + 1)
+async def test_records_and_times_are_found_whatever_number_the_seal_has(objects: int) -> None:
+    reader = reader_of(await stored_row(range(1, objects + 1)), sealed_at=objects + 1)
     for after in (0, 1, objects - 1):
         blocks = await reader.read(KEY, after, 10**6)
         assert [x.first for x in blocks] == [*range(after + 1, objects + 1)]
     assert (await reader.ends())[KEY].last == objects
-
-
-@pytest.mark.parametrize("objects", [63, 64, 65, 128])
-async def test_a_time_is_found_whatever_number_the_seal_has(objects: int) -> None:
-    reader = reader_of(await sealed_by_a_master(objects), sealed_at=objects + 1)
     for time_us in (1, 2, objects):
         found = await reader.first_since(KEY, time_us)
         assert found is not None
@@ -83,7 +74,7 @@ async def test_a_time_is_found_where_what_is_left_has_it() -> None:
 
 
 async def test_a_seal_is_no_table_that_says_that_nothing_is_left() -> None:
-    reader = reader_of(await sealed_by_a_master(64), sealed_at=65)
+    reader = reader_of(await stored_row(range(1, 65)), sealed_at=65)
     table = await reader.last_table(lambda x: not x.table or x.table[0].last == 0)
     assert table is not None
     assert table.number == 1
@@ -91,7 +82,7 @@ async def test_a_seal_is_no_table_that_says_that_nothing_is_left() -> None:
 
 @pytest.mark.parametrize("place", [20, -1], ids=["header", "records"])
 async def test_an_object_that_is_restored_is_read_again(place: int) -> None:
-    store = await sealed_by_a_master(3)
+    store = await stored_row(range(1, 4))
     reader, key = reader_of(store, sealed_at=4), flush_key(1, "b", 2)
     whole = store.objects[key]
     flipped = bytearray(whole)

@@ -5,24 +5,13 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, Operation, RangeId
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US
 from changefeed.host.operations.letters import head
 from tests.contract.test_dead_letters_contract import letter
+from tests.support import make
 
 FIRST = datetime.min.replace(tzinfo=UTC)
 LAST = datetime.max.replace(tzinfo=UTC)
-
-
-def at(time_us: int) -> Change:
-    return Change(
-        range_id=RangeId("r"),
-        sequence=1,
-        key="k",
-        id="k",
-        operation=Operation.INSERT,
-        body=b"",
-        committed_us=time_us,
-    )
 
 
 @pytest.mark.parametrize(
@@ -33,27 +22,18 @@ def at(time_us: int) -> Change:
         (-1, datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
         (MIN_TIME_US, FIRST),
         (MAX_TIME_US, LAST),
-    ],
-)
-def test_a_commit_time_is_exact(time_us: int, time: datetime) -> None:
-    assert at(time_us).committed_at == time
-
-
-@pytest.mark.parametrize(
-    ("time_us", "time"),
-    [
         (1_767_225_600_000 * 1_000_000, LAST),  # milliseconds that were taken for seconds
         (2**63 - 1, LAST),
         (MIN_TIME_US - 1, FIRST),
         (-(2**63), FIRST),
     ],
 )
-def test_a_change_outside_of_calendars_is_read_as_at_their_end(
+def test_a_commit_time_is_exact_and_outside_of_calendars_at_their_end(
     time_us: int, time: datetime
 ) -> None:
-    assert at(time_us).committed_at == time
+    assert make.change(committed_us=time_us).committed_at == time
 
 
 def test_a_dead_letter_of_such_a_change_can_be_listed() -> None:
-    found = head(replace(letter(1), change=at(2**63 - 1)))
+    found = head(replace(letter(1), change=make.change(committed_us=2**63 - 1)))
     assert found["committed_at"] == "9999-12-31T23:59:59.999999+00:00"

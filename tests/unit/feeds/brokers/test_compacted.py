@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from changefeed.feeds.brokers.compacted import (
     CompactedRun,
-    Piece,
     Segment,
     SegmentBounds,
     bounds_of,
@@ -66,15 +65,6 @@ def test_no_segment_is_read_twice_and_none_that_another_makes_needless(
             assert max(x.last for x in reaching) == before.last
         else:
             assert after.segment is not None
-
-
-def test_segments_that_overlap_are_each_read_from_where_the_one_before_ends() -> None:
-    found = [SegmentBounds(1, 64), SegmentBounds(1, 128), SegmentBounds(65, 192)]
-    assert covering(found, 10, 250) == [
-        Piece(10, 128, SegmentBounds(1, 128)),
-        Piece(129, 192, SegmentBounds(65, 192)),
-        Piece(193, 250, None),
-    ]
 
 
 def test_the_name_of_a_segment_says_what_it_holds_and_sorts_by_it() -> None:

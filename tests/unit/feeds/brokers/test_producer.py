@@ -35,14 +35,6 @@ def stored(cluster: ModelCluster) -> dict[str, list[int]]:
     return found
 
 
-async def test_what_was_sent_is_stored_once_and_in_the_order_of_each_key() -> None:
-    cluster = ModelCluster(12, 3, Random(1))
-    async with producing(cluster) as producer:
-        for n in range(50):
-            await producer.send_many([Record(key=f"k{k}", body=b"%d" % n) for k in range(20)])
-    assert stored(cluster) == {f"k{k}": list(range(50)) for k in range(20)}
-
-
 @pytest.mark.parametrize("seed", range(25))
 async def test_nothing_is_lost_doubled_or_overtaken_through_faults_eras_splits_and_merges(
     seed: int,
@@ -83,23 +75,6 @@ async def test_records_that_come_while_a_request_is_under_way_share_the_next_one
         await asyncio.gather(*(producer.send("k", n) for n in range(1000)))
     assert stored(cluster) == {"k": list(range(1000))}
     assert cluster.requests < 10
-
-
-async def test_a_frozen_broker_holds_up_its_keys_until_the_era_ends_and_no_longer() -> None:
-    cluster = ModelCluster(4, 2, Random(3))
-    async with producing(cluster) as producer:
-        await producer.send_many([Record(key=f"k{k}", body=b"0") for k in range(20)])
-        cluster.frozen = {"b0"}
-        done = await producer.submit([Record(key=f"k{k}", body=b"1") for k in range(20)])
-        await asyncio.sleep(5)
-        assert not done.done()
-        cluster.begin_era(2)
-        for x in cluster.partitions:
-            x.broker = "b1"
-        began = asyncio.get_running_loop().time()
-        await done
-        assert asyncio.get_running_loop().time() - began < 1.5
-    assert stored(cluster) == {f"k{k}": [0, 1] for k in range(20)}
 
 
 async def test_a_producer_that_waits_goes_on_as_soon_as_there_is_a_next_era() -> None:
@@ -187,18 +162,6 @@ async def test_a_record_that_cannot_be_stored_is_refused_and_no_other() -> None:
             await producer.send("\ud800", 1)
         await producer.send("k", 2)
     assert stored(cluster) == {"k": [2]}
-
-
-async def test_a_callback_learns_of_a_delivery() -> None:
-    cluster = ModelCluster(1, 1, Random(1))
-    heard: list[bool] = []
-    async with producing(cluster) as producer:
-        done = await producer.submit([Record(key="k", body=b"1")])
-        done.add_done_callback(lambda x: heard.append(x.exception() is None))
-        assert heard == []
-        await producer.flush()
-        await asyncio.sleep(0)
-        assert heard == [True]
 
 
 async def test_a_producer_that_is_forgotten_by_brokers_numbers_from_one_again() -> None:

@@ -14,14 +14,13 @@ from changefeed.feeds.eventlog.catalog import Partition
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.ids import position
 from changefeed.feeds.feed import (
-    Change,
     Continuation,
     FeedRange,
-    Operation,
     Page,
     RangeEnded,
     RangeId,
 )
+from tests.support import make
 
 pytestmark = pytest.mark.real_time  # the log has threads
 WHOLE = RangeId("e1.p00.v00-ff")
@@ -105,18 +104,6 @@ def partition(low: int = 0, high: int = 255) -> Partition:
     return Partition(number=1, id=WHOLE, era=1, part=0, low=low, high=high, broker=1)
 
 
-def change(sequence: int, key: str) -> Change:
-    return Change(
-        range_id=WHOLE,
-        sequence=sequence,
-        key=key,
-        id=key,
-        operation=Operation.INSERT,
-        body=b"",
-        committed_us=0,
-    )
-
-
 def part(low: int, high: int, of: Partition) -> parts_of.Part[Partition]:
     return parts_of.Part(id=RangeId(f"{WHOLE}~x"), partition=of, low=low, high=high)
 
@@ -130,7 +117,7 @@ async def test_a_part_passes_over_what_others_hold_for_a_while_and_says_how_far_
     async def read(_: Partition, after: Continuation, limit: int) -> Page:
         await asyncio.sleep(0.001)
         first = int(after.rpartition("/")[2]) + 1
-        changes = [change(x, "k") for x in range(first, first + limit)]
+        changes = [make.change(x) for x in range(first, first + limit)]
         return Page(changes=changes, continuation=after)
 
     reader = parts_of.PartReader("f" * 32, read)
@@ -143,7 +130,7 @@ async def test_a_part_passes_over_what_others_hold_for_a_while_and_says_how_far_
 async def test_what_is_in_no_virtual_part_of_a_partition_is_in_its_lowest_part() -> None:
     place = virtual_part_of("k")
     of = partition(place + 1, 255) if place < 128 else partition(0, place - 1)
-    changes = [change(1, "k")]
+    changes = [make.change(1)]
 
     async def read(_: Partition, after: Continuation, limit: int) -> Page:
         del limit
