@@ -11,14 +11,14 @@ from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
 from changefeed.emulator import DEVELOPMENT_KEY
 from changefeed.feeds.cosmos.address import CosmosAccess
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.addresses import OpenOptions, check_leases, open_container
 from changefeed.leases.cosmos import diagnostics as checking
 from changefeed.leases.coverage import check_coverage
-from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from tests.integration.emulator.running import running
+from tests.support import make
 from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 from tests.support.dotnet_processor import DotNetHost
 
@@ -58,7 +58,7 @@ async def place() -> AsyncIterator[Place]:
 async def test_a_container_that_we_made_has_nothing_wrong_with_it(place: Place) -> None:
     async with open_container(place.address, OpenOptions(create=True)) as leases:
         feed_range = FeedRange(id=RangeId("0"), high="FF")
-        await leases.create(Lease(range=feed_range, continuation=Continuation('"0"')))
+        await leases.create(make.lease(feed_range, at='"0"'))
         found = await place.found()
         assert wrong(found) == {}
         assert found["prefix"].text == "1 leases under 'changefeed'"
@@ -137,8 +137,7 @@ class Fleet:
     async def lease(self, range_id: str, low: str, high: str, position: str = '"0"') -> None:
         feed_range = FeedRange(id=RangeId(range_id), low=low, high=high)
         async with SqliteLeases(self.file) as leases:
-            at = Continuation(position)
-            await leases.create(Lease(range=feed_range, epoch=1, continuation=at))
+            await leases.create(make.lease(feed_range, at=position, epoch=1))
 
     async def found(self) -> list[tuple[str, str]]:
         async with SqliteLeases(self.file) as leases, self.world.feed() as feed:

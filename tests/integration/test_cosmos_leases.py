@@ -22,9 +22,11 @@ from changefeed.leases.addresses import OpenOptions, open_container
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import creation_lock as markers
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member, WriteId
+from changefeed.leases.feed_identity import refuse_another_feed
+from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.leases.listing import WHOLE, ListsChanges
 from tests.integration.emulator.running import running
+from tests.support import make
 from tests.support.dotnet_processor import DotNetHost
 
 pytestmark = pytest.mark.real_time
@@ -100,7 +102,7 @@ async def place() -> AsyncIterator[Place]:
 
 
 def new(n: int = 0) -> Lease:
-    return Lease(range=HALVES[n], continuation=C0)
+    return make.lease(HALVES[n], at=C0)
 
 
 async def owned_by_a(leases: LeaseContainer) -> Lease:
@@ -179,9 +181,9 @@ async def test_a_listing_of_what_has_changed_shows_leases_and_members_of_one_fle
     nothing = await changed(leases, whole[1])
     assert nothing == (set(), nothing and nothing[1])
     await owned_by_a(other)
-    await other.put_member(Member(name=HostName("b"), incarnation=Incarnation("b-1")))
+    await other.put_member(make.member("b"))
     await owned_by_a(leases)
-    member = await leases.put_member(Member(name=A, incarnation=A1))
+    member = await leases.put_member(make.member("a"))
     found = await changed(leases, whole[1])
     assert found is not None
     assert found[0] == {"0"}
@@ -335,7 +337,7 @@ async def test_both_keys_of_lease_containers_will_do(place: Place, key: str) -> 
     leases = await place.leases()
     owned = await owned_by_a(leases)
     await leases.checkpoint(owned.advanced_to(C1))
-    await leases.put_member(Member(name=A, incarnation=A1))
+    await leases.put_member(make.member("a"))
     (listed,) = await leases.list()
     await leases.delete(listed)
     assert [x.name for x in await leases.members()] == [A]
@@ -415,7 +417,7 @@ async def test_a_write_that_the_client_sends_twice_is_recognised(place: Place) -
     assert await leases.read(RangeId("0")) == taken
     assert (taken.renewals, taken.continuation, taken.write_id) == (2, C1, "w")
     await place.fault("create_item", "drop", when="after")
-    member = await leases.put_member(Member(name=A, incarnation=A1))
+    member = await leases.put_member(make.member("a"))
     await place.fault("replace_item", "drop", when="after")
     member = await leases.put_member(replace(member, heartbeats=1))
     assert list(await leases.members()) == [member]
@@ -535,6 +537,14 @@ async def test_an_endpoint_that_is_not_there_is_unavailable() -> None:
             pass
 
 
+async def test_fleets_in_one_container_keep_the_identity_of_a_feed_each(place: Place) -> None:
+    for prefix in ("one", "two"):
+        leases = await place.leases(f"?prefix={prefix}")
+        await refuse_another_feed(leases, prefix)
+        await leases.create(new())
+        await refuse_another_feed(leases, prefix)
+
+
 # What it costs
 
 
@@ -581,7 +591,7 @@ async def test_the_leases_of_a_large_fleet_are_listed_by_one_request(
     monkeypatch.setitem(client.LEASE_OPTIONS, "raw_response_hook", answers.append)
     leases = await place.leases()
     many = [FeedRange(id=RangeId(f"{n}")) for n in range(1050)]
-    await asyncio.gather(*(leases.create(Lease(range=x, continuation=C0)) for x in many))
+    await asyncio.gather(*(leases.create(make.lease(x, at=C0)) for x in many))
     await leases.list()
     answers.clear()
     assert len(await leases.list()) == len(many)

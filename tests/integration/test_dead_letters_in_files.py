@@ -10,7 +10,7 @@ import pytest
 
 from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
 from changefeed.observers.dead_letters.sqlite import open_sqlite
-from changefeed.observers.errors import DeadLettersRefused, DeadLettersUnavailable
+from changefeed.observers.errors import DeadLettersUnavailable
 from tests.acceptance.test_operating import positions
 from tests.contract.test_dead_letters_contract import letter
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
@@ -99,14 +99,6 @@ async def test_a_file_that_another_process_writes_for_long_is_tried_again(
                 pass
         other.execute("rollback")
     assert await kept_at(f"sqlite:{path}") == []
-
-
-async def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "folder"
-    path.mkdir()
-    for kind in ("sqlite", "jsonl"):
-        with pytest.raises(DeadLettersRefused, match="cannot be kept in"):
-            await kept_at(f"{kind}:{path}")
 
 
 @KINDS

@@ -5,26 +5,21 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog
 from changefeed.feeds.eventlog.schema import FORMAT
-from changefeed.feeds.feed import Change, Continuation, Feed, FeedRange, RangeEnded, RangeId
-from changefeed.host.settings import load_settings
-from changefeed.host.wiring import open_host
-from changefeed.leases.lease import Lease
+from changefeed.feeds.feed import Change, Feed, RangeId
 from changefeed.leases.sqlite import SqliteLeases
-from changefeed.observers.adapters import adapt
 from changefeed.runtime import open_database
 from tests.support.disks import small_disk_at
-from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
@@ -80,17 +75,6 @@ async def test_an_append_is_on_the_disk_when_it_returns_unless_told_otherwise(
     async with EventLogWriter.open(path) as writer:
         rows = await writer._records.execute_fetchall("pragma synchronous")
     assert [*map(tuple, rows)] == [(FULL,)]
-
-
-async def test_a_log_written_one_record_at_a_time_is_read_in_few_blocks(path: Path) -> None:
-    async with EventLogWriter.open(path, synchronous="off") as writer:
-        for record in numbered(600):
-            await writer.append([record])
-    async with EventLog.open(path) as log:
-        assert [x.body for x in await whole(log)] == [b"%d" % n for n in range(600)]
-    records = sqlite3.connect(path / "brokers/1/records.db")
-    assert records.execute("SELECT count(*) FROM blocks").fetchone() == (3,)
-    records.close()
 
 
 async def test_a_log_that_nothing_is_appended_to_is_not_read_to_find_that_out(
@@ -179,38 +163,6 @@ async def test_a_batch_with_one_record_that_cannot_be_stored_is_refused_whole(
                 await writer.append([*numbered(5), bad])
         assert await whole(log) == []
         assert (await writer.append(numbered(1))).sequences == {WHOLE: range(1, 2)}
-
-
-async def test_appends_go_on_in_the_children_of_a_range_that_ended(path: Path) -> None:
-    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        await writer.append(numbered(100))
-        children = await replace_partitions(path, [WHOLE], [(0, 0, 63), (0, 64, 255)])
-        assert children == ["e2.p00.v00-3f", "e2.p00.v40-ff"]
-        appended = await writer.append(numbered(100, 100))
-        assert {x: got[0] for x, got in appended.sequences.items()} == dict.fromkeys(
-            children, 1
-        )
-        assert [x.parents for x in (await log.ranges())[1:]] == [(WHOLE,), (WHOLE,)]
-        with pytest.raises(RangeEnded, match=r"goes on in e2.p00.v00-3f, e2.p00.v40-ff"):
-            await whole(log)
-
-
-async def test_a_child_has_those_parents_only_that_held_its_keys(tmp_path: Path) -> None:
-    await create_log(tmp_path / "log", parts=2)
-    async with EventLog.open(tmp_path / "log") as log:
-        old = [x.id for x in await log.ranges()]
-        new = await replace_partitions(tmp_path / "log", old, [(0, 0, 255), (1, 0, 255)])
-        assert [x.parents for x in await log.ranges()] == [(), (), (old[0],), (old[1],)]
-        for parent, child in zip(old, new, strict=True):
-            with pytest.raises(RangeEnded) as caught:
-                await log.read(parent, await log.resolve_start(parent, "now"), 1)
-            assert [x.range.id for x in caught.value.successors] == [child]
-        halves = await replace_partitions(
-            tmp_path / "log", new[1:], [(1, 0, 99), (1, 100, 255)]
-        )
-        with pytest.raises(FeedRefused, match="has ended already"):
-            await replace_partitions(tmp_path / "log", new[1:], [(1, 0, 255)])
-        assert halves == ["e3.p01.v00-63", "e3.p01.v64-ff"]
 
 
 async def test_between_the_two_writes_of_a_succession_everyone_waits(path: Path) -> None:
@@ -345,55 +297,6 @@ async def test_a_log_of_writes_that_was_deleted_is_noticed_by_who_writes_and_who
                 await log.ranges()
 
 
-async def test_a_position_of_another_log_concerns_the_range_that_is_read_from_it(
-    path: Path,
-) -> None:
-    other = Continuation("12345678/3")
-    async with EventLog.open(path) as log:
-        for asked in (log.read(WHOLE, other, 5), log.lag(WHOLE, other)):
-            with pytest.raises(RangeRefused, match="of another log than this one") as refused:
-                await asked
-            assert refused.value.range_id == WHOLE
-
-
-async def test_a_lease_with_the_position_of_another_log_pauses_its_range_alone(
-    tmp_path: Path,
-) -> None:
-    await create_log(tmp_path / "log", parts=2)
-    async with EventLogWriter.open(tmp_path / "log") as writer:
-        await writer.append(numbered(20))
-    settings = load_settings(
-        None,
-        {
-            "feed": {"address": f"eventlog:{tmp_path / 'log'}", "poll_interval": 0.05},
-            "leases": {"container": f"sqlite:{tmp_path / 'leases.db'}"},
-            "web": {"enabled": False},
-        },
-    )
-    copied = FeedRange(id=RangeId("e1.p00.v00-ff"), low="p00.v000", high="p00.v100")
-    async with SqliteLeases(tmp_path / "leases.db") as leases:
-        await leases.create(Lease(range=copied, continuation=Continuation("12345678/3")))
-    seen: list[Change] = []
-    expected = await count_of(tmp_path / "log", RangeId("e1.p01.v00-ff"))
-
-    async def see(changes: Sequence[Change]) -> None:
-        seen.extend(changes)
-
-    async with open_host(settings, adapt(see)) as host, asyncio.TaskGroup() as group:
-        group.create_task(host.run())
-        async with asyncio.timeout(20):
-            while len(seen) < expected or not await paused(tmp_path / "leases.db"):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        host.stop()
-    (why,) = await paused(tmp_path / "leases.db")
-    assert "of another log than this one" in why
-
-
-async def count_of(path: Path, range_id: RangeId) -> int:
-    async with EventLog.open(path) as log:
-        return len(await whole(log, range_id))
-
-
 async def paused(path: Path) -> list[str]:
     async with SqliteLeases(path) as leases:
         return [x.paused for x in await leases.list() if x.paused is not None]
@@ -474,20 +377,3 @@ async def test_a_directory_name_may_hold_any_sign(tmp_path: Path) -> None:
     async with EventLogWriter.open(odd) as writer, open_feed(f"eventlog:{odd}") as log:
         await writer.append(numbered(3))
         assert len(await whole(log)) == 3
-
-
-@pytest.mark.parametrize(
-    ("address", "advice"),
-    [
-        ("memory:", "lives in the one process"),
-        ("eventlog:", "changefeed produce"),
-        ("kafka:orders", "there are: eventlog:…, cosmos:"),
-        ("orders", "there are: eventlog:…, cosmos:"),
-        ("", "there are: eventlog:…, cosmos:"),
-    ],
-)
-def test_an_address_that_leads_to_no_feed_is_refused_with_advice(
-    address: str, advice: str
-) -> None:
-    with pytest.raises(FeedRefused, match=advice):
-        open_feed(address)

@@ -77,12 +77,3 @@ async def test_each_fleet_keeps_a_letter_of_its_own_for_a_change(tmp_path: Path)
     }
     assert len({x.id for x in found}) == 3
     assert {x.feed for x in found} == {feed.identity}
-
-
-async def test_a_letter_names_the_observer_as_the_settings_do(tmp_path: Path) -> None:
-    feed = MemoryFeed(1)
-    feed.append("one")
-    wanted = settings(tmp_path, leases="a.db", name="bills")
-    await puts_a_letter(wanted, billing, feed, MemoryLeases())
-    (letter,) = await letters_at(tmp_path)
-    assert (letter.observer, letter.fleet) == ("bills", "")

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from changefeed.cli.dashboard import dashboard_application, desk_of
-from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
+from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.desk import Desk, Tools
@@ -22,11 +22,12 @@ from changefeed.host.page.live import Live
 from changefeed.host.page.peers import Peers
 from changefeed.host.settings import Settings, WebSettings, load_settings
 from changefeed.host.snapshot import FleetInspector
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Failure, Origin, open_dead_letters
 from changefeed.runtime.errors import UserError
+from tests.support import make
 from tests.support.servers import free_port
 
 pytestmark = pytest.mark.real_time
@@ -45,7 +46,7 @@ async def fail(changes: Sequence[Change]) -> None:
 async def leased(feed: MemoryFeed, leases: MemoryLeases) -> None:
     """Make a lease of each range: anna has the first."""
     for n, found in enumerate(await feed.ranges()):
-        lease = await leases.create(Lease(range=found, continuation=Continuation("0")))
+        lease = await leases.create(make.lease(found, at="0"))
         if n == 0:
             await leases.acquire(lease.taken_by(ANNA, Incarnation("1")))
 
@@ -347,7 +348,7 @@ def test_a_token_in_a_file_is_refused_if_it_is_short(tmp_path: Path) -> None:
 async def test_a_dashboard_shows_a_fleet_whose_hosts_do_not_answer_and_only_looks() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
     await leased(feed, leases)
-    await leases.put_member(Member(name=ANNA, incarnation=Incarnation("1")))
+    await leases.put_member(make.member("anna", "1"))
     feed.append("key-1")
     settings = load_settings(None, {"web": {"token": TOKEN}})
     fleet = FleetInspector(settings, leases, feed, None)

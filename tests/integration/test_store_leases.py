@@ -12,7 +12,7 @@ from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 from azure.storage.blob.aio import ContainerClient
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
 from changefeed.leases.blob.address import BlobAccess
 from changefeed.leases.blob.address import read_address as read_blob_address
@@ -22,7 +22,7 @@ from changefeed.leases.blob.opening import CHECKPOINTS
 from changefeed.leases.blob.tables import BlobTable
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import ContainerRefused, ContainerUnavailable, LeaseConflict
-from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease
 from changefeed.leases.listing import (
     WHOLE,
     AskFleet,
@@ -34,7 +34,7 @@ from changefeed.leases.postgres.address import read_address
 from changefeed.leases.postgres.connection import connect
 from changefeed.leases.postgres.schema import VERSION, stored_version
 from changefeed.runtime.diagnostics import Severity
-from tests.support import servers
+from tests.support import make, servers
 from tests.support.cutting_proxy import cutting
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
 
@@ -45,7 +45,7 @@ ServerT = TypeVar("ServerT", bound=Server)
 
 
 def lease(name: str = "r0") -> Lease:
-    return Lease(range=FeedRange(id=RangeId(name)), continuation=Continuation("c0"))
+    return make.lease(name, at="c0")
 
 
 @contextmanager
@@ -195,7 +195,7 @@ async def test_a_write_that_its_client_sent_twice_is_known_as_its_own(
             proxy.cut_the_next_answer()
             await leases.replace(reached.released())
             proxy.cut_the_next_answer()
-            member = await leases.put_member(Member(name=A, incarnation=A1))
+            member = await leases.put_member(make.member("a"))
             proxy.cut_the_next_answer()
             await leases.put_member(replace(member, heartbeats=1))
             found = await leases.read(RangeId("r0"))
@@ -511,7 +511,7 @@ async def test_an_event_processor_lists_what_hosts_wrote(azurite: Azurite) -> No
     address = blob_address(azurite, f"hub-ours/{'/'.join(HUB)}")
     theirs = BlobCheckpointStore.from_connection_string(azurite.connection_string, "hub-ours")
     async with open_container(address, opening(azurite)) as leases, theirs:
-        await leases.put_member(Member(name=A, incarnation=A1))
+        await leases.put_member(make.member("a"))
         made = await leases.create(lease("0"))
         won = await leases.acquire(made.taken_by(A, A1))
         await leases.checkpoint(won.advanced_to(Continuation("42")))
@@ -542,7 +542,7 @@ async def test_leases_and_hosts_in_blobs_are_listed_in_one_request(
         leases = await opened.enter_async_context(open_container(address, opening(azurite)))
         for n in range(3):
             await leases.create(lease(f"r{n}"))
-            await leases.put_member(Member(name=HostName(f"h{n}"), incarnation=A1))
+            await leases.put_member(make.member(f"h{n}"))
         monkeypatch.setattr(ContainerClient, "list_blobs", counted)
         listing = LeaseListing(leases, time.monotonic)
         for _ in range(2):

@@ -1,11 +1,12 @@
 from dataclasses import replace
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.expiry import ExpiryWatch, Moment
-from changefeed.leases.lease import HostName, Incarnation, Lease, Version
+from changefeed.leases.lease import HostName, Incarnation, Version
+from tests.support import make
 
 R0 = RangeId("r0")
-OWNED = Lease(range=FeedRange(id=R0)).taken_by(HostName("a"), Incarnation("1"))
+OWNED = make.lease().taken_by(HostName("a"), Incarnation("1"))
 
 
 def watch() -> ExpiryWatch[RangeId]:

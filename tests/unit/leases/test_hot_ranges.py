@@ -14,6 +14,7 @@ from changefeed.leases.hot_ranges import LEAST_BUSY, PARTS_EACH, hot_ranges
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load import HostLimits, known
 from changefeed.leases.load_plan import TOLERANCE
+from tests.support import make
 from tests.support.cpu_time import at_most_cpu_seconds
 
 WIDTH = 1 << 16
@@ -93,7 +94,7 @@ def test_no_part_is_split_while_another_of_its_range_is_not_settled(
 
 def test_what_a_split_that_was_cut_off_has_left_stands_in_no_way() -> None:
     whole, parts = feed(1)[0], feed(2)
-    waiting = [Lease(range=replace(x, parents=(whole.id,))) for x in parts]
+    waiting = [make.lease(replace(x, parents=(whole.id,))) for x in parts]
     assert hot_ranges([lease(whole, 1.0), *waiting], hosts(4), [whole]) == {whole.id: 4}
 
 

@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from tests.support import make
 
 A, B = HostName("a"), HostName("b")
-OWNED = Lease(range=FeedRange(id=RangeId("r0")), continuation=Continuation("0")).taken_by(
-    A, Incarnation("a-1")
-)
+OWNED = make.lease(at="0").taken_by(A, Incarnation("a-1"))
 ASKED = OWNED.asked_by(B)
 
 

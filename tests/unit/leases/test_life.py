@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.errors import MemberConflict
 from changefeed.leases.expiry import ExpiryWatch, Moment
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.life import Heartbeats, fence_owner, is_placeholder
 from changefeed.leases.memory import MemoryLeases
+from tests.support import make
 
 R0 = RangeId("r0")
 A, A1, A2 = HostName("a"), Incarnation("a-1"), Incarnation("a-2")
-OWNED = replace(Lease(range=FeedRange(id=R0)).taken_by(A, A1), stamp=100.0)
+OWNED = replace(make.lease().taken_by(A, A1), stamp=100.0)
 BY_HEARTBEAT = '{"leases.renewal":"host"}'
 BY_RENEWAL = '{"leases.renewal":"lease"}'
 
@@ -74,7 +75,7 @@ def test_another_start_of_the_same_host_keeps_nothing_of_the_one_before_it() -> 
 
 def test_a_start_that_owns_leases_itself_keeps_none_of_the_one_before_it() -> None:
     heartbeats = Heartbeats()
-    of_the_next = replace(Lease(range=FeedRange(id=RangeId("r1"))).taken_by(A, A2), stamp=100.0)
+    of_the_next = replace(make.lease("r1").taken_by(A, A2), stamp=100.0)
     heartbeats.lives([OWNED, of_the_next], [member(7)])
     first = heartbeats.lives([OWNED, of_the_next], [member(1, incarnation=A2)])
     later = heartbeats.lives([OWNED, of_the_next], [member(2, incarnation=A2)])

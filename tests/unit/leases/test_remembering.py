@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.feeds.feed import Continuation, RangeId
+from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.remembering import LeaseMemory, RememberingContainer
+from tests.support import make
 
 R0 = RangeId("r0")
-NEW = Lease(range=FeedRange(id=R0), continuation=Continuation("0"))
+NEW = make.lease(at="0")
 A, A1 = HostName("a"), Incarnation("a-1")
 
 

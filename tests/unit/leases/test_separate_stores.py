@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import (
     CheckpointMissing,
@@ -21,6 +21,7 @@ from changefeed.leases.errors import (
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryCheckpoints, MemoryOwnership
 from changefeed.leases.separate_stores import SeparateStores
+from tests.support import make
 from tests.support.proxies import Around, Cutting, proxied
 
 Result = TypeVar("Result")
@@ -35,7 +36,7 @@ def at(position: int) -> Continuation:
     return Continuation(str(position))
 
 
-NEW = Lease(range=FeedRange(id=R0), continuation=at(0))
+NEW = make.lease(at=at(0))
 
 
 class Stores:

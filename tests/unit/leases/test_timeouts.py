@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.errors import ContainerUnavailable
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timeouts import BoundedContainer
+from tests.support import make
 from tests.support.proxies import proxied
 
-LEASE = Lease(range=FeedRange(id=RangeId("r0")), continuation=Continuation("0"))
-MEMBER = Member(name=HostName("a"), incarnation=Incarnation("a-1"))
+LEASE = make.lease(at="0")
+MEMBER = make.member("a")
 ANY, SOON = 60.0, 10.0
 """How long any call may take, and one that an owner waits for between two signs of life."""
 

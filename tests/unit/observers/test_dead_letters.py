@@ -263,28 +263,6 @@ async def test_a_row_that_is_no_dead_letter_is_an_oserror_with_advice(
             await letters.list()
 
 
-async def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "d.db"
-    async with open_sqlite(str(path)) as letters:
-        await letters.put(letter(1))
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b"CREATE TABLE dead", b"CREATE TABLE \xffead"))
-    assert f"dead letters cannot be kept in {path}" in await refusal(f"sqlite:{path}")
-
-
-async def test_sqlite_that_is_busy_for_too_long_is_an_oserror(tmp_path: Path) -> None:
-    path = f"{tmp_path}/d.db"
-    async with open_sqlite(path, busy_timeout=0.01) as letters:
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("begin immediate")
-        with pytest.raises(OSError, match="database is locked"):
-            await letters.put(letter(1))
-        other.execute("rollback")
-        other.close()
-        await letters.put(letter(1))
-        assert len(await letters.list()) == 1
-
-
 class Recording:
     """Handles one change, if it can."""
 

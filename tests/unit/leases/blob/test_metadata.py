@@ -1,11 +1,12 @@
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.leases.blob.metadata import LONGEST, Found, Kind
 from changefeed.leases.blob.opening import CHECKPOINTS, MEMBERS, OWNERSHIP
 from changefeed.leases.blob.tables import blob_name
 from changefeed.leases.errors import ContainerRefused
-from changefeed.leases.lease import Checkpoint, HostName, Lease
+from changefeed.leases.lease import Checkpoint, Lease
+from tests.support import make
 
 R0 = RangeId("0")
 
@@ -15,7 +16,7 @@ def found(metadata: dict[str, str], written: float = 1_700_000_000.5) -> Found:
 
 
 def test_a_lease_is_in_headers_that_have_no_spaces_and_nothing_beyond_ascii() -> None:
-    lease = Lease(range=FeedRange(id=R0), owner=HostName("zürich  1\n"))
+    lease = make.lease(owner="zürich  1\n", epoch=0)
     stored = OWNERSHIP.write(lease)
     assert stored.content == b""
     for value in stored.metadata.values():
@@ -34,9 +35,9 @@ def test_what_is_too_long_for_headers_is_in_the_content() -> None:
 
 
 def test_an_event_processor_reads_owner_offset_and_sequence_number() -> None:
-    owned = OWNERSHIP.write(Lease(range=FeedRange(id=R0), owner=HostName("host-1")))
+    owned = OWNERSHIP.write(make.lease(owner="host-1", epoch=0))
     assert owned.metadata["ownerid"] == "host-1"
-    free = OWNERSHIP.write(Lease(range=FeedRange(id=R0)))
+    free = OWNERSHIP.write(make.lease())
     assert free.metadata["ownerid"] == ""
     reached = CHECKPOINTS.write(Checkpoint(range_id=R0, continuation=Continuation("42")))
     assert (reached.metadata["offset"], reached.metadata["sequencenumber"]) == ("42", "42")

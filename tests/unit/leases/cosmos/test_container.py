@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from changefeed.emulator.patching import patched
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.document_ids import Names
 from changefeed.leases.cosmos.documents import Document, Form
 from changefeed.leases.cosmos.items import Operations, PreconditionFailed
 from changefeed.leases.errors import ContainerUnavailable, LeaseConflict
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.timeouts import BoundedContainer
+from tests.support import make
 
 NAMES = Names("p")
-WHOLE = Lease(range=FeedRange(id=RangeId("0"), high="FF"), continuation=Continuation('"0"'))
+WHOLE = make.lease(make.feed_range("0", high="FF"), at='"0"')
 
 
 class FakeItems:

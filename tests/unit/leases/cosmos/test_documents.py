@@ -14,6 +14,7 @@ from changefeed.leases.cosmos.documents import Form
 from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
+from tests.support import make
 
 PREFIX = "ordersacc.documents.azure.com_jNpiAA==_jNpiAOOJ3Lo="
 FORM = Form(names=Names(PREFIX))
@@ -63,7 +64,7 @@ def written(document: dict[str, Any], lease: Lease, attempt: str = "w") -> dict[
 
 def ours() -> dict[str, Any]:
     """A document that host A has written."""
-    lease = Lease(range=RANGE, continuation=Continuation('"7052"'))
+    lease = make.lease(RANGE, at='"7052"')
     document = documents.new_document(FORM, lease, "w0") | {"_etag": '"e1"', "_ts": 1}
     taken = documents.lease_in(document).taken_by(A, A1)
     return written(document, taken.stamped(write_id=WriteId("w1"), stamp=STAMP))
@@ -73,7 +74,7 @@ def ours() -> dict[str, Any]:
 
 
 def test_a_new_lease_is_the_document_of_dotnet_byte_for_byte() -> None:
-    lease = Lease(range=RANGE, continuation=Continuation('"7052"'))
+    lease = make.lease(RANGE, at='"7052"')
     document = documents.new_document(FORM, lease, "w")
     assert set(document["properties"]) == {"changefeed", "changefeed-written"}
     document["properties"] = {}
@@ -81,7 +82,7 @@ def test_a_new_lease_is_the_document_of_dotnet_byte_for_byte() -> None:
 
 
 def test_a_container_by_partition_key_has_the_id_again_in_each_document() -> None:
-    lease = Lease(range=RANGE, continuation=Continuation('"1"'))
+    lease = make.lease(RANGE, at='"1"')
     form = replace(FORM, partitioned_by_id=False)
     document = documents.new_document(form, lease, "w")
     assert list(document)[:3] == ["id", "partitionKey", "version"]
@@ -92,7 +93,7 @@ def test_a_part_of_a_range_is_a_lease_of_version_1() -> None:
     part = FeedRange(
         id=RangeId("-05C1DFFFFFFFFC"), high="05C1DFFFFFFFFC", parents=(RangeId("0"),)
     )
-    lease = Lease(range=part, continuation=Continuation('"9"'))
+    lease = make.lease(part, at='"9"')
     document = documents.new_document(FORM, lease, "w")
     assert document["version"] == 1
     assert document["id"] == f"{PREFIX}..-05C1DFFFFFFFFC"

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.operations.pause import pause, resume
+from tests.support import make
 from tests.support.proxies import Cutting, proxied
 
 R0, R1, R2 = (RangeId(f"r{n}") for n in range(3))
@@ -17,7 +18,7 @@ R0, R1, R2 = (RangeId(f"r{n}") for n in range(3))
 async def three_leases() -> MemoryLeases:
     leases = MemoryLeases()
     for name in (R0, R1, R2):
-        await leases.create(Lease(range=FeedRange(id=name), continuation=Continuation("7")))
+        await leases.create(make.lease(name, at="7"))
     return leases
 
 
@@ -85,7 +86,7 @@ async def test_a_lease_that_others_never_stop_writing_is_given_up() -> None:
             raise LeaseConflict(lease, "written since")
 
     busy = Busy()
-    await busy.create(Lease(range=FeedRange(id=R0), continuation=Continuation("7")))
+    await busy.create(make.lease(at="7"))
     with pytest.raises(LeaseConflict):
         await pause(busy, None, "x")
     assert asyncio.get_running_loop().time() < 3

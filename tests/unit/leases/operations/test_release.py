@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from changefeed.feeds.feed import Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.settings import LeaseSettings
 from changefeed.host.workers.owned_lease import acquire
@@ -16,6 +16,7 @@ from changefeed.leases.operations.release import release
 from changefeed.leases.separate_stores import SeparateStores
 from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet
+from tests.support import make
 from tests.support.proxies import Cutting, proxied
 
 R0 = RangeId("r0")
@@ -23,7 +24,7 @@ ANNA = HostName("anna")
 
 
 async def one_lease(container: MemoryLeases | SeparateStores) -> Lease:
-    return await container.create(Lease(range=FeedRange(id=R0), continuation=Continuation("7")))
+    return await container.create(make.lease(at="7"))
 
 
 async def stored(container: MemoryLeases | SeparateStores) -> Lease:

@@ -150,15 +150,6 @@ async def test_when_a_lane_fails_the_others_finish_their_piece_and_no_more() -> 
     assert sorted(context.acknowledged) == sorted(x.sequence for x in other)
 
 
-async def test_with_manual_checkpoints_a_key_never_overtakes_itself_in_another_lane() -> None:
-    made = Lanes()
-    observer, context = await opened(made, 4, manual=True)
-    for size in (40, 7, 90):
-        await observer.process(context, batch(size, keys=size // 3))
-    lanes_of = {(x.key, number) for number, x in made.done}
-    assert len(lanes_of) == len({x.key for _, x in made.done})
-
-
 async def test_all_lanes_are_closed_even_if_one_cannot() -> None:
     class Refusing(_LaneObserver):
         async def close(self, context: Context, reason: CloseReason) -> None:
@@ -247,17 +238,6 @@ async def test_a_second_cancellation_gives_up_on_lanes_that_do_not_end() -> None
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.get_running_loop().time() < 3
-
-
-async def test_what_cancels_itself_within_a_lane_does_not_count_as_done() -> None:
-    class Cancelling(_LaneObserver):
-        async def process(self, _context: Context, _changes: Sequence[Change]) -> None:
-            raise asyncio.CancelledError
-
-    observer = KeyedConcurrency(lambda: Cancelling(Lanes(), 1), 2)
-    await observer.open(make.context())
-    with pytest.raises(asyncio.CancelledError):
-        await observer.process(make.context(), batch(2, keys=2))
 
 
 class Flaky(Plain):

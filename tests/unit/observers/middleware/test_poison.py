@@ -111,13 +111,6 @@ async def test_a_poison_in_the_middle_is_found_by_halving_in_order() -> None:
     assert scene.context.acknowledged == [1, 2, 3, 4, 6, 5, 7, 8]
 
 
-async def test_several_poisons_in_one_batch_are_all_found() -> None:
-    scene = failing_on(1, 2, 3, 50, 100)
-    await scene.process(batch(100))
-    assert await scene.put_aside() == [1, 2, 3, 50, 100]
-    assert len(scene.inner.done) == len(set(scene.inner.sequences)) == 95
-
-
 async def test_a_letter_holds_the_change_and_why_it_is_there() -> None:
     scene = failing_on(2)
     changes = batch(3)

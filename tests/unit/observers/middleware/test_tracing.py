@@ -192,20 +192,6 @@ async def test_a_batch_that_used_up_its_retries_is_an_error() -> None:
     assert (scene.span.attributes or {})["error.type"] == "KeyError"
 
 
-async def test_an_error_that_cannot_be_printed_is_recorded_like_any_other() -> None:
-    class Broken(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("not even this")
-
-    async def observe(_changes: Sequence[Change]) -> None:
-        raise Broken
-
-    scene = Scene(observe)
-    with pytest.raises(ObserverFailed):
-        await scene.process(make.change(1))
-    assert (scene.span.attributes or {})["error.type"] == "Broken"
-
-
 async def test_a_change_that_was_put_aside_is_an_event() -> None:
     async def observe(changes: Sequence[Change]) -> None:
         if any(x.sequence == 2 for x in changes):
