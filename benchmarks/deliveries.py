@@ -11,6 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby
 from pathlib import Path
 from time import monotonic
 
@@ -18,6 +19,7 @@ import msgspec
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.testing.history import Tenures
 
 _FILE = "{}.deliveries"
 
@@ -97,16 +99,14 @@ def by_range(deliveries: Iterable[Delivery]) -> Mapping[RangeId, Sequence[Delive
 def by_turn(deliveries: Sequence[Delivery]) -> Sequence[int]:
     """Count the changes of one range that came again, for each host that had its turn.
 
-    Raise ``AssertionError`` if any change was left out.
+    Raise ``AssertionError`` if any change was left out, or came again in the middle of a turn.
     """
+    tenures = Tenures()
     counts: list[int] = []
-    reached, host = 0, None
-    for x in deliveries:
-        assert x.first <= reached + 1, f"range {x.range_id} has a gap before {x.first}"
-        if x.host != host:
-            counts.append(0)
-        counts[-1] += max(0, min(x.last, reached) - x.first + 1)
-        reached, host = max(reached, x.last), x.host
+    for turn, (_, batches) in enumerate(groupby(deliveries, key=lambda x: x.host)):
+        given = [tenures.given(x.range_id, turn, x.first, x.last) for x in batches]
+        assert not any(x.problems for x in given), [*chain(*(x.problems for x in given))]
+        counts.append(sum(x.again for x in given))
     return counts
 
 

@@ -16,13 +16,13 @@ out again from the deliveries.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import Lease
+from changefeed.testing.history import Tenures, Trails
 
-from .deliveries import Delivery, Turn
+from .deliveries import Turn
 from .observer import Carrier, Figures
 from .straight import Expected
 
@@ -122,79 +122,41 @@ class Coverage:
         return missing + self._invented
 
 
-@dataclass(slots=True)
-class _Reached:
-    """How far a range has got."""
-
-    sequence: int = 0
-    finished: set[int] = field(default_factory=partial(set, (0,)))
-    first_to: dict[int, str] = field(default_factory=dict)
-
-
 class Order:
     """Follows every range from turn to turn, and every key through those that follow."""
 
     def __init__(self, ranges: Iterable[FeedRange] = ()) -> None:
         self._parents = {x.id: x.parents for x in ranges}
+        self._tenures = Tenures(after_batches=True)
+        self._trails = Trails(self._follows)
+        self._first_to: dict[tuple[str, int], str] = {}
         self.problems: list[str] = []
         self.deliveries = 0
         self.repeated: Counter[str] = Counter()
         self.last: dict[str, str] = {}
-        self._ranges: dict[str, _Reached] = {}
-        self._keys: dict[str, tuple[str, int]] = {}
 
     def add(self, turn: Turn) -> None:
         """Take in the next turn of its range."""
-        if not turn.deliveries:
-            return
-        reached = self._ranges.setdefault(turn.range, _Reached())
-        self.problems += _sequence_problems(turn, reached.finished)
+        tenure = turn.epoch, turn.host
         for x in turn.deliveries:
-            if x.sequence > reached.sequence:
-                reached.sequence = x.sequence
-                reached.first_to[x.sequence] = turn.host
-                self.last[x.flight] = x.kind
-                self._follow_key(x, turn)
+            place = turn.range, x.sequence
+            given = self._tenures.given(turn.range, tenure, x.sequence, x.sequence)
+            self.problems += map(str, given.problems)
+            if given.again:
+                self.repeated[self._first_to.get(place, "nobody")] += 1
             else:
-                self.repeated[reached.first_to.get(x.sequence, "nobody")] += 1
+                self._first_to[place] = turn.host
+                self.last[x.flight] = x.kind
+                self.problems += map(str, self._trails.next(x.key, turn.range, x.at_us))
             if x.ends_batch:
-                reached.finished.add(x.sequence)
+                self._tenures.batch_done(*place)
         self.deliveries += len(turn.deliveries)
 
-    def _follow_key(self, x: Delivery, turn: Turn) -> None:
-        home, last_at = self._keys.get(x.key, (turn.range, x.at_us))
-        if not self._is_followed(home, by=turn.range):
-            self.problems.append(f"key {x.key} came in {home} and in {turn.range}")
-        if x.at_us < last_at:
-            self.problems.append(
-                f"change {x.sequence} of {turn.range} is older than the one of key {x.key} "
-                f"before it"
-            )
-        self._keys[x.key] = (turn.range, x.at_us)
-
-    def _is_followed(self, one: str, *, by: str) -> bool:
-        """Whether a range is the same as another, or one of its ancestors."""
-        return one == by or any(
-            self._is_followed(one, by=x) for x in self._parents.get(RangeId(by), ())
+    def _follows(self, one: str, other: str) -> bool:
+        """Whether a range is the same as another, or one of its descendants."""
+        return one == other or any(
+            self._follows(one, x) for x in self._parents.get(RangeId(other), ())
         )
-
-
-def _sequence_problems(turn: Turn, finished: set[int]) -> Sequence[str]:
-    """Say where the sequences of a turn do not follow each other, or begin oddly."""
-    found = []
-    first = turn.deliveries[0].sequence
-    if first - 1 not in finished:
-        found.append(
-            f"epoch {turn.epoch} of {turn.range} began at {first}, which is after no batch "
-            f"that was finished before"
-        )
-    for before, x in zip(turn.deliveries, turn.deliveries[1:], strict=False):
-        if x.sequence != before.sequence + 1:
-            found.append(
-                f"in epoch {turn.epoch} of {turn.range}, {x.sequence} came after "
-                f"{before.sequence}"
-            )
-    return found
 
 
 def overtaken(ranges: Iterable[FeedRange], figures: Mapping[RangeId, Figures]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from changefeed.feeds.feed import RangeId
+from changefeed.testing.history import Trails, difference
 
 from .kept import Row
 from .observer import Carrier
@@ -64,50 +65,36 @@ def prove_tables(
 
 def wrong_sequences(rows: Iterable[Row], ends: Mapping[RangeId, int]) -> Sequence[str]:
     """Say which changes of the feed are missing, there twice, or never were."""
-    found = Counter((x.range, x.sequence) for x in rows)
-    wanted = [(name, n) for name, end in ends.items() for n in range(1, end + 1)]
-    missing = [f"change {n} of {name} is missing" for name, n in wanted if not found[name, n]]
-    twice = [
-        f"change {n} of {name} is there {count} times"
-        for (name, n), count in found.items()
-        if count > 1
+    found = difference(
+        ((name, n) for name, end in ends.items() for n in range(1, end + 1)),
+        ((x.range, x.sequence) for x in rows),
+    )
+    return [
+        *(f"change {n} of {name} is missing" for name, n in found.missing),
+        *(f"change {n} of {name} is there too often" for name, n in found.extra),
     ]
-    invented = [
-        f"{name} has no change {n}" for name, n in found if not 0 < n <= ends.get(name, 0)
-    ]
-    return [*missing, *twice, *invented]
 
 
 def wrong_changes(rows: Iterable[Row], expected: Expected) -> Sequence[str]:
     """Say what happened to flights and is not in the table as often as it should."""
-    found = Counter((x.flight, x.kind) for x in rows)
-    wanted = Counter(
-        (number, kind) for number, kinds in expected.happened.items() for kind in sorted(kinds)
+    found = difference(
+        ((x, kind) for x, kinds in expected.happened.items() for kind in sorted(kinds)),
+        ((x.flight, x.kind) for x in rows),
     )
-    missing = [f"that flight {number} {kind} is missing" for number, kind in wanted - found]
-    invented = [
-        f"that flight {number} {kind} is there {found[number, kind]} times instead of "
-        f"{wanted[number, kind]}"
-        for number, kind in found - wanted
+    return [
+        *(f"that flight {x} {kind} is missing" for x, kind in found.missing),
+        *(f"that flight {x} {kind} is there too often" for x, kind in found.extra),
     ]
-    return [*missing, *invented]
 
 
 def wrong_order(rows: Iterable[Row]) -> Sequence[str]:
-    """Say which changes are older than the one of their key before them."""
-    found = []
-    keys: dict[str, Row] = {}
-    for x in rows:
-        before = keys.get(x.key, x)
-        if before.generation == x.generation and before.range != x.range:
-            found.append(f"key {x.key} is in {before.range} and in {x.range}")
-        if x.at_us < before.at_us:
-            found.append(
-                f"change {x.sequence} of {x.range} is older than the one of key {x.key} "
-                f"before it"
-            )
-        keys[x.key] = x
-    return found
+    """Say which changes are older than the one of their key before them, or in two ranges."""
+    trails = Trails[tuple[int, RangeId]](lambda one, other: one[0] != other[0])
+    return [
+        str(problem)
+        for x in rows
+        for problem in trails.next(x.key, (x.generation, x.range), x.at_us)
+    ]
 
 
 def wrong_states(

@@ -30,6 +30,7 @@ import pytest
 
 from changefeed.feeds.eventlog import EventLogWriter
 from changefeed.leases.errors import ContainerError
+from changefeed.testing.history import repeated, violations
 from tests.support import recorder
 from tests.support.commands import QUICK, a_log_of, running
 from tests.support.cutting_proxy import cutting
@@ -44,7 +45,7 @@ from tests.support.fleet_stores import (
     opened,
     served,
 )
-from tests.support.history import History, read_history, repeated, violations
+from tests.support.history import History, read_history
 from tests.support.make import records
 from tests.support.processes import PATIENCE, Running
 from tests.support.servers import Redis, Server

@@ -29,10 +29,10 @@ from opentelemetry import metrics
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from .checkers import Violation
 from .mixture import MIXTURE, AnyKind, BrokersKind, WorldKind
 from .outcome import Outcome
 from .probes import ALL_PROBES, Probes
+from .progress import Violation
 from .renewals import Kind
 from .sources import FeedKind
 from .stores import StoreKind

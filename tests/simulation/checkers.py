@@ -1,5 +1,6 @@
 """What must hold whatever happens, checked at every write and every call of an observer.
 
+``Progress`` has what holds of changes; the rest is who may read which range, and when.
 Nothing here knows the scenario. A checker is told what was appended to the feed, what
 was stored in the container and by whom, and when observers were called and returned.
 """
@@ -7,19 +8,16 @@ was stored in the container and by whom, and when observers were called and retu
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
+from changefeed.feeds.feed import Change, FeedRange, RangeId
 from changefeed.leases.lease import Checkpoint, Lease
+
+from .progress import Lines, Progress, Violation
 
 _TWO_RENEWALS = 20.0  # after which a stamp may count
 
 OPERATOR = "operator"
 """The writer that is no host: what it does by hand need not keep to the rules of hosts."""
-
-
-class Violation(AssertionError):
-    """An invariant does not hold. The text tells which, where and when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +29,6 @@ class Call:
     epoch: int
 
 
-class Lines(Protocol):
-    """What a reader of a range passes on its way. Changes are named by their numbers."""
-
-    def place(self, position: Continuation) -> int: ...
-    def between(self, found: FeedRange, first: int, last: int) -> Sequence[int]: ...
-    def transaction(self, change: Change) -> int: ...
-
-
 class Checker:
     """``strict`` also demands that nobody begins a call under an epoch that is over.
 
@@ -47,18 +37,12 @@ class Checker:
     """
 
     def __init__(self, lines: Lines, *, strict: bool) -> None:
-        self._lines = lines
+        self.progress = Progress(lines)
         self._strict = strict
-        self._of_key: Counter[str] = Counter()
-        self._place: dict[int, int] = {}  # of a change, among those of its key
-        self._done_of_key: dict[str, int] = defaultdict(int)
-        self._done: set[int] = set()
-        self._passed: set[int] = set()  # by a checkpoint that was stored
         self._range: dict[RangeId, FeedRange] = {}
         self.leases: dict[RangeId, Lease] = {}
         """All there are, as they are stored."""
         self._being_read: dict[RangeId, FeedRange] = {}
-        self._position: dict[RangeId, int] = {}
         self._epoch: dict[RangeId, int] = defaultdict(int)
         self._taken: dict[RangeId, int] = {}
         self._claimed: dict[RangeId, int] = defaultdict(int)  # epochs of checkpoints apart
@@ -73,9 +57,6 @@ class Checker:
         self._failed = set[Call]()  # whose observers have failed for good, and stop the range
         self._exhausted = set[Call]()  # those that leave it to a fresh process
         self._active: Counter[Call] = Counter()
-        self._unstored: dict[RangeId, dict[int, int]] = defaultdict(dict)
-        self.most_unstored: int | None = None
-        """How many changes of a range may be done and not stored: what a crash repeats."""
         self.now: Callable[[], float] = lambda: 0.0
         """The time of the world, in seconds."""
         self._moved_at: dict[RangeId, float] = {}  # the signs of life of leases
@@ -89,8 +70,7 @@ class Checker:
     # what the world tells
 
     def appended(self, key: str, number: int) -> None:
-        self._place[number] = self._of_key[key]
-        self._of_key[key] += 1
+        self.progress.appended(key, number)
 
     def began(self, call: Call, changes: Sequence[Change]) -> None:
         self.events += 1
@@ -114,26 +94,9 @@ class Checker:
                 f"{call} began although epoch {self._epoch[call.range_id]} has begun"
             )
         if strict:
-            self._not_checkpointed(call, changes)
-        self._in_order(call, changes)
+            self.progress.check_not_stored(call, changes)
+        self.progress.check_order(call, changes)
         self._active[call] += 1
-
-    def _not_checkpointed(self, call: Call, changes: Sequence[Change]) -> None:
-        for change in changes:
-            if int(change.body) in self._passed:
-                raise Violation(f"{call}: change {int(change.body)} was checkpointed before")
-
-    def _in_order(self, call: Call | str, changes: Sequence[Change]) -> None:
-        upcoming = dict[str, int]()
-        for change in changes:
-            place = self._place[int(change.body)]
-            allowed = upcoming.get(change.key, self._done_of_key[change.key])
-            if place > allowed:
-                raise Violation(
-                    f"{call}: change {change.sequence} of key {change.key} came before an "
-                    f"earlier one of its key was done"
-                )
-            upcoming[change.key] = max(allowed, place + 1)
 
     def ended(self, call: Call) -> None:
         """The call is over, in whatever way."""
@@ -175,39 +138,19 @@ class Checker:
     def finished(self, changes: Sequence[Change]) -> None:
         """An observer returned from these changes."""
         self.events += 1
-        self._count_unstored(changes[0].range_id, changes)
+        range_id = changes[0].range_id
+        by_hand = range_id in self._begun_anew or range_id in self._taken
+        self.progress.count_unstored(changes, by_hand=by_hand)
         for change in changes:
             self.deliveries += 1
-            self.duplicates += int(change.body) in self._done
-            self._is_done(change)
-
-    def _count_unstored(self, range_id: RangeId, changes: Sequence[Change]) -> None:
-        """Where an operator has interfered, two owners may be at two places of a range.
-
-        No position is within a transaction, so what is done of one whose rest is yet to come
-        counts beside what may be done and not stored.
-        """
-        unstored = self._unstored[range_id]
-        for change in changes:
-            if int(change.body) not in self._passed:
-                unstored[int(change.body)] = self._lines.transaction(change)
-        by_hand = range_id in self._begun_anew or range_id in self._taken
-        if self.most_unstored is None or by_hand:
-            return
-        first = min(unstored.values(), default=None)
-        cut = sum(x == first for x in unstored.values()) - 1 if unstored else 0
-        if len(unstored) - cut > self.most_unstored:
-            raise Violation(
-                f"{len(unstored)} changes of {range_id} are done and not stored, "
-                f"and {self.most_unstored} may be"
-            )
+            self.duplicates += self.progress.done(change)
 
     def done_by_neighbour(self, process: str, changes: Sequence[Change]) -> None:
         """A host of another kind is done with these: it may repeat what others have done."""
         self.events += 1
-        self._in_order(process, changes)
+        self.progress.check_order(process, changes)
         for change in changes:
-            self._is_done(change)
+            self.progress.done(change)
 
     def read_to_end(self, range_id: RangeId) -> None:
         """Others may read the keys of a range: it has ended, or other kinds read beside it."""
@@ -217,13 +160,7 @@ class Checker:
     def put_aside(self, change: Change) -> None:
         """A change was put to the dead letters."""
         self.events += 1
-        self._is_done(change)
-
-    def _is_done(self, change: Change) -> None:
-        number = int(change.body)
-        self._done.add(number)
-        if self._place[number] == self._done_of_key[change.key]:
-            self._done_of_key[change.key] += 1
+        self.progress.done(change)
 
     def stored(
         self, before: Lease | Checkpoint | None, after: Lease | Checkpoint, writer: str
@@ -243,10 +180,10 @@ class Checker:
             return  # it does not know that: what it takes may never have been read
         found = self._range.get(after.range_id)  # not there yet: its first checkpoint is
         if after.continuation is not None and found is not None and after.epoch:
-            position = self._lines.place(after.continuation)
+            position = self.progress.place(after.continuation)
             if writer == OPERATOR:
-                self._moved(found, position)
-            self._checkpoint_stored(found, position)
+                self.progress.moved(found, position)
+            self.progress.checkpoint_stored(found, position)
 
     def deleted(self, lease: Lease, writer: str) -> None:
         """``writer`` deleted a lease."""
@@ -262,7 +199,7 @@ class Checker:
             self._begun_anew.add(lease.range_id)
             self._epoch[lease.range_id] = 0
             self._claimed.pop(lease.range_id, None)  # its checkpoint goes with it
-            self._moved(lease.range, 0)
+            self.progress.moved(lease.range, 0)
             self._may_come_again(lease.range)
 
     def _may_come_again(self, deleted: FeedRange) -> None:
@@ -274,7 +211,7 @@ class Checker:
             lease = self.leases.get(found.id)
             if (lease is None or lease.ended) and found.shares_keys_with(deleted):
                 self._epoch[found.id] = 0
-                self._moved(found, 0)
+                self.progress.moved(found, 0)
 
     def ownership_forgotten(self) -> None:
         """All leases are gone, and their checkpoints are not.
@@ -298,13 +235,6 @@ class Checker:
             return
         if (before.owner, before.epoch) != (after.owner, after.epoch):
             self._taken[after.range_id] = before.epoch
-
-    def _moved(self, found: FeedRange, position: int) -> None:
-        """An operator has moved a checkpoint: what lies after it comes again."""
-        last = self._position.get(found.id, 0)
-        self._passed.difference_update(self._lines.between(found, position, last))
-        self._unstored[found.id].clear()
-        self._position[found.id] = position
 
     @property
     def ranges_seen(self) -> int:
@@ -384,16 +314,16 @@ class Checker:
                 self.read_to_end(other.range_id)
                 self.read_to_end(after.range_id)
         if before is None and after.continuation is not None:
-            first = self._lines.place(after.continuation)
-            last = max(self._position.values(), default=first)
-            self._passed.difference_update(self._lines.between(after.range, first, last))
+            first = self.progress.place(after.continuation)
+            last = self.progress.furthest
+            self.progress.come_again(after.range, first, first if last is None else last)
 
     def _may_have_been_deleted(self, created: Lease) -> None:
         """What a host of another kind has deleted leaves no tombstone: a write that was under
         way creates it again, and it is read again from there.
         """
         if created.range_id in self._without_tombstone and created.continuation is not None:
-            self._moved(created.range, self._lines.place(created.continuation))
+            self.progress.moved(created.range, self.progress.place(created.continuation))
 
     def _claim_stored(self, after: Checkpoint, writer: str) -> None:
         """Only who has claimed a checkpoint kept apart may write it."""
@@ -418,23 +348,6 @@ class Checker:
                 if other.id != lease.range_id and other.shares_keys_with(lease.range):
                     raise Violation(f"{other.id} and {lease.range_id} are read, with same keys")
 
-    def _checkpoint_stored(self, found: FeedRange, position: int) -> None:
-        first = self._position.get(found.id, 0)
-        if position < first:
-            raise Violation(
-                f"the checkpoint of {found.id} went back from {first} to {position}"
-            )
-        for number in self._lines.between(found, first, position):
-            if number not in self._done:
-                raise Violation(
-                    f"the checkpoint of {found.id} passed over change {number}, "
-                    f"which no observer has finished"
-                )
-            self._passed.add(number)
-        left = self._unstored[found.id]
-        self._unstored[found.id] = {x: y for x, y in left.items() if x not in self._passed}
-        self._position[found.id] = position
-
     def undelivered(self) -> list[int]:
         """Return the changes that no observer has ever finished."""
-        return [x for x in self._place if x not in self._done]
+        return self.progress.undelivered()

@@ -15,8 +15,8 @@ from changefeed.leases.load_plan import LEAST, TOLERANCE
 from changefeed.leases.parts import with_parts
 from changefeed.leases.stores import OwnershipStore
 
-from .checkers import Violation
 from .process import Process
+from .progress import Violation
 
 if TYPE_CHECKING:
     from .world import World

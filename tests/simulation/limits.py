@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import Lease
 
-from .checkers import OPERATOR, Violation
+from .checkers import OPERATOR
 from .network import Weather
+from .progress import Violation
 from .sqlite_file import SqliteStores
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.error_text import kind_of
 from changefeed.observers.observer import CloseReason, Context
 
-from .checkers import Call, Violation
+from .checkers import Call
 from .probes import Probe
+from .progress import Violation
 from .scout import Scout
 
 _SLOWEST = 5.0  # seconds for a page: twice that is within the shortest time limit

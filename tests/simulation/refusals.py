@@ -12,8 +12,9 @@ from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused, Range
 from changefeed.feeds.feed import Continuation, Page, RangeId
 from changefeed.leases.lease import Lease
 
-from .checkers import Call, Checker, Violation
+from .checkers import Call, Checker
 from .probes import Probe
+from .progress import Violation
 from .scout import Scout
 
 KINDS: Final[Mapping[str, Callable[[RangeId], FeedError]]] = {

@@ -10,8 +10,9 @@ from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Checkpoint, Lease
 from changefeed.leases.stores import CheckpointConflict
 
-from .checkers import OPERATOR, Call, Checker, Lines
+from .checkers import OPERATOR, Call, Checker
 from .probes import Probe, Probes
+from .progress import Lines
 
 _EXPIRATION = 30.0
 _SAME_ROUND = 5.0
@@ -140,7 +141,8 @@ class Scout(Checker):
     def _of_position(self, after: Lease | Checkpoint, writer: str) -> None:
         assert after.continuation is not None
         if writer == OPERATOR:
-            back = self._lines.place(after.continuation) < self._position.get(after.range_id, 0)
+            position = self.progress.place(after.continuation)
+            back = position < self.progress.reached(after.range_id)
             self.hit(Probe.CHECKPOINT_MOVED_BACK, where=back)
         call = self._call(writer, after)
         self.hit(Probe.CHECKPOINT_WITHOUT_ANSWER, where=call in self._advances)

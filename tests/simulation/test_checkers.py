@@ -9,8 +9,9 @@ from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease
 from tests.support.observing import change
 
-from .checkers import OPERATOR, Call, Checker, Violation
+from .checkers import OPERATOR, Call, Checker
 from .clocks import Clock, right_time
+from .progress import Violation
 
 R1 = FeedRange(id=RangeId("r1"), low="0", high="8")
 FREE = Lease(range=R1, continuation=Continuation("0"))
@@ -79,11 +80,11 @@ def test_only_what_a_host_of_another_kind_has_deleted_may_be_created_again_and_r
 
 def test_more_is_done_and_not_stored_than_a_crash_may_repeat() -> None:
     checker, taken, found = watched(5)
-    checker.most_unstored = 3
+    checker.progress.most_unstored = 3
     checker.finished(found[:3])
     checker.stored(taken, taken.advanced_to(Continuation("3")), "a/1")
     checker.finished(found[3:])
-    checker.most_unstored = 1
+    checker.progress.most_unstored = 1
     with pytest.raises(Violation, match="2 changes of r1 are done and not stored"):
         checker.finished(found[3:])
 
@@ -97,9 +98,9 @@ def test_what_is_done_of_a_transaction_that_is_cut_counts_beside_what_may_be_rep
     checker = Checker(Pairs(), strict=True)
     for one in found:
         checker.appended(one.key, int(one.body))
-    checker.most_unstored = 3
+    checker.progress.most_unstored = 3
     checker.finished(found[1:5])  # 2 and 3 are one transaction, 4 and 5 another
-    checker.most_unstored = 2
+    checker.progress.most_unstored = 2
     with pytest.raises(Violation, match="4 changes of r1 are done and not stored"):
         checker.finished(found[1:5])
 

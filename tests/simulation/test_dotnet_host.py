@@ -9,8 +9,9 @@ from changefeed.leases.lease import Lease
 from tests.support.dotnet_processor import Document, new_lease, rewritten
 from tests.support.observing import change
 
-from .checkers import Checker, Violation
+from .checkers import Checker
 from .dotnet_host import EXPIRATION, leases_to_take
+from .progress import Violation
 from .test_checkers import Numbers, call_of, watched
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -16,9 +16,9 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
 
-from .checkers import Violation
 from .ending import _CALM, _LONGEST, _STILL, Ending
 from .loop import FreezingLoop
+from .progress import Violation
 
 if TYPE_CHECKING:
     from .world import World

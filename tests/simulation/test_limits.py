@@ -6,8 +6,8 @@ from changefeed.feeds.feed import RangeId
 from changefeed.host.balancing.balancer import Balancer
 from changefeed.leases.expiry import ExpiryWatch
 
-from .checkers import Violation
 from .limits import EACH_LOSS, LONGEST_UNREAD, WITH_JOINS, UnreadWatch, too_many_calls
+from .progress import Violation
 from .running import simulate
 
 R1 = RangeId("r1")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from changefeed.feeds.feed import RangeId
 
-from .checkers import Violation
 from .network import LATENCY
 from .observers import ERRORS, HARD_ERRORS, Stubborn
+from .progress import Violation
 from .refusals import KINDS, Refusals
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from changefeed.observers.middleware.stack import wrap
 from tests.support import make
 
 from .aims import Aims
-from .checkers import Violation
 from .clocks import Clock, right_time
 from .cosmos_endpoint import CosmosStores
 from .ending import Ending
@@ -37,6 +36,7 @@ from .operators import Operators
 from .outcome import Outcome
 from .probes import Probe
 from .process import Process
+from .progress import Violation
 from .renewals import Kind, Renewals
 from .scout import Scout, State
 from .settings import choose_settings
@@ -134,7 +134,8 @@ class World:
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
         self._choose_more_settings()
-        self.checker.most_unstored = cast("int", self._parts["observer"]["max_unacknowledged"])
+        most = cast("int", self._parts["observer"]["max_unacknowledged"])
+        self.checker.progress.most_unstored = most
 
     def _surroundings(self) -> Surroundings:
         troubles = self.troubles

@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Change, RangeId
-
-
-class Violation(AssertionError):
-    """Something that must never happen did."""
+from changefeed.testing.history import Trails
+from tests.simulation.progress import Violation
 
 
 class Sent(NamedTuple):
@@ -42,7 +40,7 @@ class Checker:
         self._at: dict[Spot, Sent] = {}
         self._read: dict[str, dict[Sent, Spot]] = defaultdict(dict)
         self._lost: dict[str, dict[tuple[str, RangeId], list[range]]] = {}
-        self._last_of_key: dict[tuple[str, str, str], int] = defaultdict(int)
+        self._trails = Trails[RangeId]()
 
     # as it happens
 
@@ -84,10 +82,9 @@ class Checker:
             before = self._read[reader][sent]
             raise Violation(f"{reader} reads {sent} twice: at {before} and {spot}")
         self._read[reader][sent] = spot
-        last = self._last_of_key[reader, collection, change.key]
-        if sent.number < last:
-            raise Violation(f"{reader} reads {sent} after number {last} of its key")
-        self._last_of_key[reader, collection, change.key] = sent.number
+        key = reader, collection, change.key
+        for problem in self._trails.next(key, change.range_id, sent.number):
+            raise Violation(str(problem))
         self._is_at(spot, sent)
 
     def may_be_there(self, where: str, sent: Sent, spot: Spot) -> None:

@@ -8,8 +8,7 @@ from changefeed.feeds.brokers.names import number_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from tests.simulation.probes import BrokerProbe
-
-from .checker import Violation
+from tests.simulation.progress import Violation
 
 if TYPE_CHECKING:
     from .world import World

@@ -22,8 +22,8 @@ from changefeed.feeds.brokers.names import (
 from changefeed.feeds.feed import RangeId
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes
+from tests.simulation.progress import Violation
 
-from .checker import Violation
 from .store import Objects
 from .store_checks import check_follows
 

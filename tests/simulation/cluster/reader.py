@@ -16,8 +16,8 @@ from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
 from tests.simulation.probes import BrokerProbe
+from tests.simulation.progress import Violation
 
-from .checker import Violation
 from .process import Unreachable
 from .transport import SimClient
 

@@ -16,8 +16,9 @@ from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.eventlog.block_format import changes_of
 from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
 from changefeed.feeds.feed import RangeId
+from tests.simulation.progress import Violation
 
-from .checker import Sent, Spot, Violation
+from .checker import Sent, Spot
 from .store import Objects
 
 Key = tuple[str, RangeId]

@@ -3,8 +3,8 @@
 from random import Random
 
 from changefeed.brokers.core import BrokerCore
+from tests.simulation.progress import Violation
 
-from .checker import Violation
 from .process import BrokerProcess
 from .store_checks import Key, Stored
 

@@ -18,8 +18,9 @@ from tests.simulation.loop import FreezingLoop
 from tests.simulation.outcome import Outcome
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes
+from tests.simulation.progress import Violation
 
-from .checker import Checker, Violation
+from .checker import Checker
 from .damage import Damage
 from .guard import Guard
 from .one_shot import OneShot

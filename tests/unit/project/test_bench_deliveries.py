@@ -25,7 +25,7 @@ def test_ranges_are_counted_apart() -> None:
 
 
 def test_a_change_that_was_left_out_is_no_small_matter() -> None:
-    with pytest.raises(AssertionError, match="range r1 has a gap before 12"):
+    with pytest.raises(AssertionError, match="r1: an owner began at 12"):
         by_turn([given("a", 1, 10), given("b", 12, 20)])
 
 
