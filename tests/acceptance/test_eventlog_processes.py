@@ -1,12 +1,10 @@
 """The event log with real processes: killed ones, second writers, readers beside a writer."""
 
 import asyncio
-import signal
 import sys
 import tempfile
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from random import Random
 
@@ -15,10 +13,10 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.feed import Feed
+from tests.support.processes import Running, ended, started
 
 pytestmark = pytest.mark.real_time
 
-ROOT = Path(__file__).parents[2]
 BATCH = 500
 
 PRODUCER = """
@@ -75,24 +73,10 @@ asyncio.run(read())
 """
 
 
-@asynccontextmanager
-async def running(program: str, *arguments: object) -> AsyncIterator[Process]:
-    """Run a program in a process of its own, which does not outlive the block."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, *map(str, arguments), stdout=PIPE, cwd=ROOT
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()  # to the end, or its pipe outlives the loop
-
-
-async def line(process: Process) -> str:
-    assert process.stdout is not None
-    async with asyncio.timeout(30):
-        return (await process.stdout.readline()).decode().strip()
+def running(
+    program: str, *arguments: object, cwd: Path
+) -> AbstractAsyncContextManager[Running]:
+    return started(sys.executable, "-c", program, *map(str, arguments), cwd=cwd)
 
 
 async def bodies_by_key(feed: Feed) -> dict[str, list[int]]:
@@ -114,14 +98,12 @@ async def test_what_was_acknowledged_outlives_a_killed_writer_and_no_batch_is_to
 ) -> None:
     path = tmp_path / "log"
     await create_log(path, parts=3)
-    async with running(PRODUCER, path) as producer:
-        while await line(producer) != "20":
-            pass
+    async with running(PRODUCER, path, cwd=tmp_path) as producer:
+        await producer.prints(r"\n20\n")
         await asyncio.sleep(Random().random() / 40)  # to another place in a batch
-        producer.send_signal(signal.SIGKILL)
-        rest, _ = await producer.communicate()
-        assert producer.returncode == -signal.SIGKILL
-    acknowledged = int(([b"20", *rest.split()])[-1])
+        producer.process.kill()
+        await producer.ends()
+    acknowledged = int(producer.printed.split()[-1])
 
     async with EventLog.open(path) as log:  # with no writer there to mend anything
         found = await bodies_by_key(log)
@@ -136,9 +118,9 @@ async def test_what_was_acknowledged_outlives_a_killed_writer_and_no_batch_is_to
 
 async def test_a_second_process_that_would_write_is_told_which_one_does(tmp_path: Path) -> None:
     await create_log(tmp_path / "log")
-    async with running(PRODUCER, tmp_path / "log") as producer:
-        assert await line(producer) == "writing"
-        with pytest.raises(FeedUnavailable, match=f"by process {producer.pid} "):
+    async with running(PRODUCER, tmp_path / "log", cwd=tmp_path) as producer:
+        await producer.prints("writing")
+        with pytest.raises(FeedUnavailable, match=f"by process {producer.process.pid} "):
             async with EventLogWriter.open(tmp_path / "log"):
                 pass
 
@@ -148,12 +130,16 @@ async def test_several_processes_read_all_that_another_one_writes_meanwhile(
 ) -> None:
     path, wanted = tmp_path / "log", 40 * BATCH
     await create_log(path, parts=3)
-    async with running(READER, path, wanted) as first, running(READER, path, wanted) as second:
+    async with (
+        running(READER, path, wanted, cwd=tmp_path) as first,
+        running(READER, path, wanted, cwd=tmp_path) as second,
+    ):
         async with EventLogWriter.open(path) as writer:
             for batch in range(40):
                 body = b"%d" % batch
                 await writer.append([Record(key=f"k{n}", body=body) for n in range(BATCH)])
-        assert [await line(first), await line(second)] == [str(wanted)] * 2
+        assert [await first.ends(), await second.ends()] == [0, 0]
+        assert [first.printed, second.printed] == [f"{wanted}\n"] * 2
 
 
 @pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-shm",)], ids="".join)
@@ -162,15 +148,14 @@ async def test_nothing_is_acknowledged_once_the_log_of_writes_is_deleted(
 ) -> None:
     path = tmp_path / "log"
     await create_log(path, parts=1)
-    async with running(ONE_BY_ONE, path) as producer:
-        while await line(producer) != "10":
-            pass
+    async with running(ONE_BY_ONE, path, cwd=tmp_path) as producer:
+        await producer.prints(r"\n10\n")
         for end in gone:
             (path / f"brokers/1/records.db{end}").unlink()
-        rest, _ = await producer.communicate()
-    *numbers, said = rest.decode().splitlines()
+        await producer.ends()
+    *numbers, said = producer.printed.splitlines()
     assert f"records.db{gone[0]} was deleted while it was open" in said
-    acknowledged = int(numbers[-1]) if numbers else 10
+    acknowledged = int(numbers[-1])
     async with EventLog.open(path) as log:
         (only,) = await log.ranges()
         # The one that was refused may be there: SQLite saved what it had when it was closed.
@@ -207,7 +192,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_user_without_rights_is_told_what_is_missing() -> None:
+async def test_a_user_without_rights_is_told_what_is_missing(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:  # not tmp_path: nobody may look into that
         home = Path(folder)
         await create_log(home, parts=1)
@@ -216,11 +201,12 @@ async def test_a_user_without_rights_is_told_what_is_missing() -> None:
         for x in folders:
             x.chmod(0o555)
         try:
-            async with running(DENIED, home) as denied:
-                assert await line(denied) == "done"
-                assert "Give this user the right to write" in await line(denied)
-                assert "Take a directory that this user may make" in await line(denied)
-                assert "Give this user the right to read" in await line(denied)
+            denied = ended(sys.executable, "-c", DENIED, home, cwd=tmp_path)
+            opened, writing, making, reading = denied.stdout.splitlines()
+            assert opened == "done"
+            assert "Give this user the right to write" in writing
+            assert "Take a directory that this user may make" in making
+            assert "Give this user the right to read" in reading
         finally:
             for x in folders:
                 x.chmod(0o755)

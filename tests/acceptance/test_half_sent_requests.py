@@ -4,10 +4,10 @@ import asyncio
 import json
 import resource
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import grpc
@@ -16,9 +16,10 @@ import pytest
 from changefeed.leases.addresses import open_container
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
 from tests.support.emulator_process import control, emulator_process, free_port
-from tests.support.processes import Running
+from tests.support.processes import Running, started
 
 pytestmark = pytest.mark.real_time
+T = TypeVar("T")
 _FILES = 256
 _STRANGERS = 1000
 _HALF = b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "
@@ -35,15 +36,17 @@ with listening("127.0.0.1", 0, Board(), CollectorRegistry()) as address:
 """
 
 
-@contextmanager
-def few_files() -> Iterator[None]:
-    """Processes that start now may have few files open; this one may have many."""
+@asynccontextmanager
+async def with_few_files(starts: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """Start a process that may have few files open; this one may have many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4 * _STRANGERS), hard))
+    async with AsyncExitStack() as stack:
+        try:
+            process = await stack.enter_async_context(starts)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4 * _STRANGERS), hard))
+        yield process
 
 
 @asynccontextmanager
@@ -75,15 +78,13 @@ async def test_a_host_reads_on_and_answers_probes(tmp_path: Path) -> None:
     a_log_of(10, tmp_path)
     port = free_port()
     arguments = ("run", *PLACES, *QUICK, "--observer=jsonl", "--option=path=seen.jsonl")
-    with few_files():
-        started = running(*arguments, f"--set=web.port={port}", cwd=tmp_path)
-        host = await started.__aenter__()
     seen = tmp_path / "seen.jsonl"
 
     def count() -> int:
         return len(seen.read_text().splitlines()) if seen.exists() else 0
 
-    try:
+    starts = running(*arguments, f"--set=web.port={port}", cwd=tmp_path)
+    async with with_few_files(starts) as host:
         await host.reaches(lambda: count() == 10)
         async with strangers(port):
             assert (await asked(f"http://127.0.0.1:{port}/livez"))[0] == 200
@@ -96,21 +97,14 @@ async def test_a_host_reads_on_and_answers_probes(tmp_path: Path) -> None:
             await host.reaches(lambda: count() == 11)
             assert (await asked(f"http://127.0.0.1:{port}/readyz"))[0] == 200
         assert host.process.returncode is None
-    finally:
-        await started.__aexit__(None, None, None)
 
 
 async def test_the_emulator_answers_its_clients(tmp_path: Path) -> None:
-    with few_files():
-        started = emulator_process(tmp_path)
-        process, url = await started.__aenter__()
-    try:
+    async with with_few_files(emulator_process(tmp_path)) as (process, url):
         async with strangers(int(url.rstrip("/").rpartition(":")[2])):
             assert await control(url, "GET", "") is not None
             assert files_of(process) < _FILES / 2
         assert process.process.returncode is None
-    finally:
-        await started.__aexit__(None, None, None)
 
 
 async def test_an_exporter_answers_prometheus_and_keda(tmp_path: Path) -> None:
@@ -119,10 +113,7 @@ async def test_an_exporter_answers_prometheus_and_keda(tmp_path: Path) -> None:
         pass  # makes the file, as a host that left has
     web, scaler = free_port(), free_port()
     ports = (f"--set=web.port={web}", f"--scaler-port={scaler}")
-    with few_files():
-        started = running("exporter", *PLACES, *ports, cwd=tmp_path)
-        exporter = await started.__aenter__()
-    try:
+    async with with_few_files(running("exporter", *PLACES, *ports, cwd=tmp_path)) as exporter:
         await exporter.says('"event": "scaler.listening"')
         for exhausted, half in ((web, _HALF), (scaler, _HALF_OF_GRPC)):
             async with strangers(exhausted, half):
@@ -131,29 +122,15 @@ async def test_an_exporter_answers_prometheus_and_keda(tmp_path: Path) -> None:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{scaler}") as channel:
             active = channel.unary_unary("/externalscaler.ExternalScaler/IsActive")
             await active(b"", timeout=10, wait_for_ready=True)
-    finally:
-        await started.__aexit__(None, None, None)
 
 
 async def test_a_pipeline_answers_probes_and_can_open_files(tmp_path: Path) -> None:
-    with few_files():
-        pipeline = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            _PIPELINE,
-            cwd=tmp_path,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-    assert pipeline.stdout is not None
-    assert pipeline.stdin is not None
-    try:
-        async with asyncio.timeout(60):
-            url = (await pipeline.stdout.readline()).decode().strip()
-            async with strangers(int(url.rpartition(":")[2])):
-                assert (await asked(f"{url}/livez"))[0] == 200
-                pipeline.stdin.write(b"open\n")
-                assert await pipeline.stdout.readline() == b"100\n"
-    finally:
-        pipeline.kill()
-        await pipeline.wait()
+    program = started(sys.executable, "-c", _PIPELINE, cwd=tmp_path)
+    async with with_few_files(program) as pipeline:
+        await pipeline.prints("http")
+        url = pipeline.printed.strip()
+        async with strangers(int(url.rpartition(":")[2])):
+            assert (await asked(f"{url}/livez"))[0] == 200
+            assert pipeline.process.stdin is not None
+            pipeline.process.stdin.write(b"open\n")
+            await pipeline.prints("\n100\n")

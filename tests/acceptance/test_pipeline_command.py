@@ -27,7 +27,7 @@ from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
-PATIENCE = 120
+PATIENCE = 300
 COMMAND = (sys.executable, "-P", "-m", "changefeed", "pipeline")
 SETTINGS = """\
 feed = "eventlog:log"

@@ -19,7 +19,7 @@ from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
-PATIENCE = 120
+PATIENCE = 300
 FEED = "--feed=eventlog:log"
 WRITE_DOWN = ("--observer=jsonl", "--option=path=out/{range}.jsonl")
 JVM = '--set=spark."spark.driver.extraJavaOptions"=-XX:TieredStopAtLevel=1'
