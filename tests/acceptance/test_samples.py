@@ -15,10 +15,11 @@ import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.observer import CloseReason
+from changefeed.testing.observers import RecordingContext
 from samples.ledger import booking
 from samples.word_counts.counting import WordCounts, newest_totals
+from tests.support import make
 from tests.support.commands import PLACES, QUICK, changefeed, running
-from tests.support.observing import RememberingContext, change
 from tests.support.processes import Running
 
 pytestmark = pytest.mark.real_time
@@ -89,21 +90,21 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def booked(sequence: int, cents: int) -> Change:
-    return change(sequence, key="cash", body=b'{"cents": %d}' % cents)
+    return make.change(sequence, key="cash", body=b'{"cents": %d}' % cents)
 
 
 def test_a_booking_that_comes_again_counts_once(ledger: Path) -> None:
-    booking.book(RememberingContext(), [booked(1, 5), booked(2, 7)])
-    booking.book(RememberingContext(epoch=2), [booked(2, 7), booked(3, 9)])
+    booking.book(make.context(), [booked(1, 5), booked(2, 7)])
+    booking.book(RecordingContext(epoch=2), [booked(2, 7), booked(3, 9)])
     assert balances(ledger) == {"cash": 21}
 
 
 def test_a_former_owner_books_nothing_any_more(ledger: Path) -> None:
-    booking.book(RememberingContext(epoch=2), [booked(1, 5)])
+    booking.book(RecordingContext(epoch=2), [booked(1, 5)])
     with pytest.raises(booking.FormerOwner, match="epoch 2 by now"):
-        booking.book(RememberingContext(epoch=1), [booked(1, 5), booked(2, 7)])
+        booking.book(RecordingContext(epoch=1), [booked(1, 5), booked(2, 7)])
     assert balances(ledger) == {"cash": 5}
-    booking.book(RememberingContext(epoch=2), [booked(2, 7)])
+    booking.book(RecordingContext(epoch=2), [booked(2, 7)])
     assert balances(ledger) == {"cash": 12}
 
 
@@ -117,9 +118,9 @@ async def test_words_are_counted_and_what_spammers_say_is_not(tmp_path: Path) ->
 async def test_what_was_written_down_and_not_checkpointed_is_not_counted_again(
     tmp_path: Path,
 ) -> None:
-    lines = [change(n, body=b'{"by": "ophelia", "text": "rue"}') for n in (1, 2, 3)]
+    lines = [make.change(n, body=b'{"by": "ophelia", "text": "rue"}') for n in (1, 2, 3)]
     first = WordCounts(str(tmp_path), seconds=0)
-    context = RememberingContext(epoch=1)
+    context = RecordingContext(epoch=1)
     await first.open(context)
     await first.process(context, lines[:2])
     while not context.checkpoints:  # noqa: ASYNC110 - the context only remembers
@@ -127,7 +128,7 @@ async def test_what_was_written_down_and_not_checkpointed_is_not_counted_again(
     await first.close(context, CloseReason.LEASE_LOST)
     assert context.checkpoints == [2]
 
-    late = RememberingContext(epoch=2)  # the checkpoint was lost: all of it comes again
+    late = RecordingContext(epoch=2)  # the checkpoint was lost: all of it comes again
     second = WordCounts(str(tmp_path), seconds=0)
     await second.open(late)
     await second.process(late, lines)

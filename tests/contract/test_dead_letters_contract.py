@@ -26,8 +26,7 @@ from changefeed.observers.dead_letters import (
 from changefeed.observers.dead_letters.letter import failure_of
 from changefeed.observers.errors import LetterConflict
 from tests.integration.emulator.running import running
-from tests.support import servers
-from tests.support.observing import change
+from tests.support import make, servers
 
 pytestmark = pytest.mark.real_time
 
@@ -85,38 +84,15 @@ async def letters(connect: Connect) -> AsyncIterator[DeadLetters]:
         yield letters
 
 
-def letter(
-    sequence: int,
-    *,
-    range_id: str = "r1",
-    text: str = "no",
-    feed: str = "orders",
-    observer: str = "",
-    fleet: str = "",
-    body: bytes = b'{"n":1}',
-) -> DeadLetter:
-    return DeadLetter(
-        feed=feed,
-        observer=observer,
-        fleet=fleet,
-        change=change(sequence, range_id=range_id, body=body),
-        failure=Failure(kind="ValueError", text=text, trace="line 1\nline 2"),
-        attempts=10,
-        host="anna",
-        epoch=7,
-        failed_us=1_700_000_000_123_456,
-    )
-
-
 async def test_what_was_put_is_there(letters: DeadLetters) -> None:
-    await letters.put(letter(1))
-    assert await letters.get(letter(1).id) == letter(1)
-    assert await letters.list() == [letter(1)]
+    await letters.put(make.letter(1))
+    assert await letters.get(make.letter(1).id) == make.letter(1)
+    assert await letters.list() == [make.letter(1)]
 
 
 async def test_a_change_as_large_as_feeds_deliver_is_kept_and_removed(connect: Connect) -> None:
     """An item of Cosmos DB has 2 MB, and so has the image before it."""
-    large = letter(1, body=b'"' + b"\xc3\xbc" * 1_000_000 + b'"')
+    large = make.letter(1, body=b'"' + b"\xc3\xbc" * 1_000_000 + b'"')
     async with connect() as letters, connect() as others:
         await asyncio.gather(
             letters.put(large), others.put(msgspec.structs.replace(large, epoch=8))
@@ -130,18 +106,18 @@ async def test_a_change_as_large_as_feeds_deliver_is_kept_and_removed(connect: C
 
 
 async def test_what_was_never_put_is_not(letters: DeadLetters) -> None:
-    assert await letters.get(letter(1).id) is None
+    assert await letters.get(make.letter(1).id) is None
     assert await letters.list() == []
-    assert not await letters.remove(letter(1).id)
+    assert not await letters.remove(make.letter(1).id)
 
 
 @pytest.mark.parametrize(
     "strange",
     [
-        change(1, body=b"\xff\x00 not even text\n"),
-        change(2, body=b"", operation=Operation.DELETE),
-        change(3, key="ü\n\u2028'\"", range_id="a:b:ü"),
-        change(2**62),
+        make.change(1, body=b"\xff\x00 not even text\n"),
+        make.change(2, body=b"", operation=Operation.DELETE),
+        make.change(3, key="ü\n\u2028'\"", range_id="a:b:ü"),
+        make.change(2**62),
     ],
 )
 async def test_a_change_comes_back_as_it_was(letters: DeadLetters, strange: Change) -> None:
@@ -162,15 +138,15 @@ async def test_a_change_comes_back_as_it_was(letters: DeadLetters, strange: Chan
 
 async def test_a_letter_is_kept_whatever_the_error_says(letters: DeadLetters) -> None:
     error = ValueError("no such town: \ud800\udfff\0\x1b" + 100_000 * "x")
-    put = msgspec.structs.replace(letter(1), failure=failure_of(error))
+    put = msgspec.structs.replace(make.letter(1), failure=failure_of(error))
     await letters.put(put)
     assert await letters.list() == [put]
     assert put.failure.text.startswith("no such town: \\ud800\\udfff\\x00\\x1bxxx")
 
 
 async def test_the_first_letter_of_a_change_stays(letters: DeadLetters) -> None:
-    await letters.put(letter(1, text="first"))
-    await letters.put(letter(1, text="second"))
+    await letters.put(make.letter(1, text="first"))
+    await letters.put(make.letter(1, text="second"))
     assert [x.failure.text for x in await letters.list()] == ["first"]
 
 
@@ -178,11 +154,11 @@ async def test_letters_of_several_feeds_observers_and_fleets_do_not_displace_eac
     letters: DeadLetters,
 ) -> None:
     several = [
-        letter(1, feed="invoices"),
-        letter(1, feed="orders"),
-        letter(1, feed="orders", observer="billing:Billing", fleet="sqlite:/a.db"),
-        letter(1, feed="orders", observer="billing:Billing", fleet="sqlite:/b.db"),
-        letter(1, feed="orders", observer="mail:Mail", fleet="sqlite:/b.db"),
+        make.letter(1, feed="invoices"),
+        make.letter(1, feed="orders"),
+        make.letter(1, feed="orders", observer="billing:Billing", fleet="sqlite:/a.db"),
+        make.letter(1, feed="orders", observer="billing:Billing", fleet="sqlite:/b.db"),
+        make.letter(1, feed="orders", observer="mail:Mail", fleet="sqlite:/b.db"),
     ]
     for one in several:
         await letters.put(one)
@@ -197,44 +173,44 @@ async def test_letters_of_several_feeds_observers_and_fleets_do_not_displace_eac
 async def test_another_change_under_an_id_that_is_taken_is_refused_and_the_first_one_stays(
     letters: DeadLetters,
 ) -> None:
-    await letters.put(letter(1))
+    await letters.put(make.letter(1))
     with pytest.raises(LetterConflict, match=r"another change under the id .*r1:1, .*discard"):
-        await letters.put(letter(1, body=b'{"n":2}'))
-    assert await letters.list() == [letter(1)]
+        await letters.put(make.letter(1, body=b'{"n":2}'))
+    assert await letters.list() == [make.letter(1)]
 
 
 async def test_they_are_listed_by_range_and_then_by_sequence(letters: DeadLetters) -> None:
     for range_id, sequence in [("r2", 1), ("r1", 10), ("r1", 9), ("r10", 3)]:
-        await letters.put(letter(sequence, range_id=range_id))
+        await letters.put(make.letter(sequence, range_id=range_id))
     found = [(x.range_id, x.sequence) for x in await letters.list()]
     assert found == [("r1", 9), ("r1", 10), ("r10", 3), ("r2", 1)]
 
 
 async def test_what_was_removed_is_gone_and_may_come_again(letters: DeadLetters) -> None:
-    await letters.put(letter(1))
-    await letters.put(letter(2))
-    assert await letters.remove(letter(1).id)
-    assert not await letters.remove(letter(1).id)
-    assert await letters.list() == [letter(2)]
-    await letters.put(letter(1, text="again"))
-    assert await letters.get(letter(1).id) == letter(1, text="again")
+    await letters.put(make.letter(1))
+    await letters.put(make.letter(2))
+    assert await letters.remove(make.letter(1).id)
+    assert not await letters.remove(make.letter(1).id)
+    assert await letters.list() == [make.letter(2)]
+    await letters.put(make.letter(1, text="again"))
+    assert await letters.get(make.letter(1).id) == make.letter(1, text="again")
 
 
 async def test_letters_outlive_the_connection(connect: Connect) -> None:
     async with connect() as first:
-        await first.put(letter(1))
-        await first.put(letter(2))
-        await first.remove(letter(2).id)
+        await first.put(make.letter(1))
+        await first.put(make.letter(2))
+        await first.remove(make.letter(2).id)
     async with connect() as second:
-        assert await second.list() == [letter(1)]
+        assert await second.list() == [make.letter(1)]
 
 
 async def test_many_may_write_at_once(connect: Connect) -> None:
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connect()) for _ in range(5)]
-        puts = [x.put(letter(n)) for n in range(8) for x in clients]
+        puts = [x.put(make.letter(n)) for n in range(8) for x in clients]
         await asyncio.gather(*puts)
-        removed = await asyncio.gather(*(x.remove(letter(3).id) for x in clients))
+        removed = await asyncio.gather(*(x.remove(make.letter(3).id) for x in clients))
         assert sorted(removed) == [False] * 4 + [True]
         for client in clients:
             assert [x.sequence for x in await client.list()] == [0, 1, 2, 4, 5, 6, 7]
@@ -243,7 +219,7 @@ async def test_many_may_write_at_once(connect: Connect) -> None:
 async def test_they_may_be_opened_by_many_at_once(connect: Connect) -> None:
     async def put(n: int) -> None:
         async with connect() as letters:
-            await letters.put(letter(n))
+            await letters.put(make.letter(n))
 
     await asyncio.gather(*(put(n) for n in range(8)))
     async with connect() as letters:

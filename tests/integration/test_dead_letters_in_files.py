@@ -12,7 +12,7 @@ from changefeed.observers.dead_letters import DeadLetter, open_dead_letters
 from changefeed.observers.dead_letters.sqlite import open_sqlite
 from changefeed.observers.errors import DeadLettersUnavailable
 from tests.acceptance.test_operating import positions
-from tests.contract.test_dead_letters_contract import letter
+from tests.support import make
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, running
 from tests.support.disks import fill, small_disk_at
 from tests.support.handles import out_of_handles
@@ -48,17 +48,17 @@ async def test_letters_on_a_full_disk_are_shown_and_a_new_one_is_kept_once_there
     small_disk: Path, kind: str
 ) -> None:
     address = f"{kind}:{small_disk}/letters"
-    large = letter(2, body=b"x" * 50_000)
+    large = make.letter(2, body=b"x" * 50_000)
     async with open_dead_letters(address) as letters:
-        await letters.put(letter(1))
+        await letters.put(make.letter(1))
         ballast = fill(small_disk)
         with pytest.raises(OSError, match=r"full; make room|No space left"):
             await letters.put(large)
-        assert await letters.list() == [letter(1)]
-        assert await kept_at(address) == [letter(1)]
+        assert await letters.list() == [make.letter(1)]
+        assert await kept_at(address) == [make.letter(1)]
         ballast.unlink()
         await letters.put(large)
-    assert await kept_at(address) == [letter(1), large]
+    assert await kept_at(address) == [make.letter(1), large]
 
 
 @KINDS
@@ -77,14 +77,14 @@ async def test_without_file_handles_the_start_and_a_letter_are_tried_again(
 ) -> None:
     address = f"{kind}:{tmp_path}/letters"
     async with open_dead_letters(address) as letters:
-        await letters.put(letter(1))
+        await letters.put(make.letter(1))
         with out_of_handles():
             with pytest.raises(OSError, match=r"file handles|Too many open files"):
-                await letters.put(letter(2))
+                await letters.put(make.letter(2))
             with pytest.raises(DeadLettersUnavailable, match="out of file handles"):
                 await kept_at(address)
-        await letters.put(letter(2))
-    assert await kept_at(address) == [letter(1), letter(2)]
+        await letters.put(make.letter(2))
+    assert await kept_at(address) == [make.letter(1), make.letter(2)]
 
 
 async def test_a_file_that_another_process_writes_for_long_is_tried_again(
@@ -107,14 +107,14 @@ async def test_a_file_that_is_deleted_or_moved_away_is_made_again(
 ) -> None:
     path = tmp_path / "letters"
     async with open_dead_letters(f"{kind}:{path}") as letters:
-        await letters.put(letter(1))
+        await letters.put(make.letter(1))
         path.unlink()
         assert await letters.list() == []
-        await letters.put(letter(2))
+        await letters.put(make.letter(2))
         path.rename(tmp_path / "moved")
-        await letters.put(letter(3))
-        assert await letters.list() == [letter(3)]
-    assert await kept_at(f"{kind}:{tmp_path}/moved") == [letter(2)]
+        await letters.put(make.letter(3))
+        assert await letters.list() == [make.letter(3)]
+    assert await kept_at(f"{kind}:{tmp_path}/moved") == [make.letter(2)]
 
 
 async def test_a_file_of_another_program_in_its_place_is_left_alone(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ async def test_a_file_of_another_program_in_its_place_is_left_alone(tmp_path: Pa
         with closing(sqlite3.connect(path)) as strange:
             strange.execute("create table theirs (x)")
         with pytest.raises(OSError, match="belongs to another program"):
-            await letters.put(letter(1))
+            await letters.put(make.letter(1))
 
 
 async def test_a_letter_waits_for_another_writer_to_end(tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ async def test_a_letter_waits_for_another_writer_to_end(tmp_path: Path) -> None:
     async with open_dead_letters(f"sqlite:{path}") as letters:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("begin immediate")
-            putting = asyncio.create_task(letters.put(letter(1)))
+            putting = asyncio.create_task(letters.put(make.letter(1)))
             await asyncio.sleep(0.1)
             assert not putting.done()
             other.execute("rollback")
             await putting
-        assert await letters.list() == [letter(1)]
+        assert await letters.list() == [make.letter(1)]
 
 
 PICKY = """

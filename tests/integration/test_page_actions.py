@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from changefeed.cli.dashboard import dashboard_application, desk_of
-from changefeed.feeds.feed import Change, Operation, RangeId
+from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.page.access import Access, token_of
 from changefeed.host.page.desk import Desk, Tools
@@ -25,7 +26,7 @@ from changefeed.host.snapshot import FleetInspector
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import DeadLetter, Failure, Origin, open_dead_letters
+from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.runtime.errors import UserError
 from tests.support import make
 from tests.support.servers import free_port
@@ -188,26 +189,9 @@ async def put_letters(tmp_path: Path, *origins: Origin) -> None:
     """Put a letter for each of these origins, or two of one key of the observer's own."""
     async with open_dead_letters(f"sqlite:{tmp_path}/dead.db") as kept:
         for n, origin in enumerate(origins or [OWN] * 2):
-            change = Change(
-                range_id=RangeId("r0"),
-                sequence=n,
-                key="key",
-                id="id",
-                operation=Operation.INSERT,
-                body=b'{"n": 1}',
-                committed_us=0,
-            )
-            failure = Failure(kind="ValueError", text="no", trace="Traceback")
-            letter = DeadLetter(
-                **asdict(origin),
-                change=change,
-                failure=failure,
-                attempts=3,
-                host="anna",
-                epoch=1,
-                failed_us=n,
-            )
-            await kept.put(letter)
+            change = make.change(n, range_id="r0", key="key", body=b'{"n": 1}')
+            letter = make.letter(change, **asdict(origin))
+            await kept.put(msgspec.structs.replace(letter, failed_us=n))
 
 
 async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path: Path) -> None:
@@ -219,7 +203,7 @@ async def test_dead_letters_take_the_token_or_without_one_this_machine(tmp_path:
         assert (found["count"], [x["id"] for x in found["letters"]]) == (2, [SECOND, FIRST])
         assert "body" not in found["letters"][0]
         answer = await client.get(f"/page/dead-letters?id={SECOND}", headers=BEARER)
-        assert await answer.json() == {"body": '{\n  "n": 1\n}', "trace": "Traceback"}
+        assert await answer.json() == {"body": '{\n  "n": 1\n}', "trace": "line 1\nline 2"}
     async with desk(tmp_path, secret=None) as (client, _):
         assert (await client.get("/page/dead-letters")).status == 200
         for headers in (

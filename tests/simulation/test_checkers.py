@@ -7,7 +7,7 @@ import pytest
 
 from changefeed.feeds.feed import Change, Continuation, FeedRange, RangeId
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease
-from tests.support.observing import change
+from tests.support import make
 
 from .checkers import OPERATOR, Call, Checker
 from .clocks import Clock, right_time
@@ -33,7 +33,7 @@ class Numbers:
 def watched(changes: int) -> tuple[Checker, Lease, list[Change]]:
     """Return a checker that has seen a lease acquired, and the changes there are."""
     checker = Checker(Numbers(), strict=True)
-    found = [change(n, body=b"%d" % n) for n in range(1, changes + 1)]
+    found = [make.change(n, body=b"%d" % n) for n in range(1, changes + 1)]
     for one in found:
         checker.appended(one.key, int(one.body))
     taken = FREE.taken_by(HostName("a"), Incarnation("a/1"))
@@ -94,7 +94,7 @@ def test_what_is_done_of_a_transaction_that_is_cut_counts_beside_what_may_be_rep
         def transaction(self, change: Change) -> int:
             return change.sequence // 2
 
-    found = [change(n, body=b"%d" % n) for n in range(1, 6)]
+    found = [make.change(n, body=b"%d" % n) for n in range(1, 6)]
     checker = Checker(Pairs(), strict=True)
     for one in found:
         checker.appended(one.key, int(one.body))
@@ -203,7 +203,7 @@ def test_an_ended_lease_that_a_host_of_another_kind_takes_passes_over_nothing() 
 
 def test_a_change_may_not_come_before_an_earlier_one_of_its_key() -> None:
     checker, taken, _ = watched(0)
-    found = [change(n, key="k", body=b"%d" % n) for n in (1, 2)]
+    found = [make.change(n, key="k", body=b"%d" % n) for n in (1, 2)]
     for n in (1, 2):
         checker.appended("k", n)
     checker.began(call_of(taken), found)  # one after the other

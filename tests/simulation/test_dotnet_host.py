@@ -6,8 +6,8 @@ import pytest
 
 from changefeed.feeds.feed import Continuation, FeedRange, RangeId
 from changefeed.leases.lease import Lease
+from tests.support import make
 from tests.support.dotnet_processor import Document, new_lease, rewritten
-from tests.support.observing import change
 
 from .checkers import Checker
 from .dotnet_host import EXPIRATION, leases_to_take
@@ -67,7 +67,7 @@ def test_it_may_not_be_given_a_change_before_an_earlier_one_of_its_key() -> None
     for n in (1, 2):
         checker.appended("k", n)
     with pytest.raises(Violation, match="came before an earlier one"):
-        checker.done_by_neighbour("n/1", [change(2, key="k", body=b"2")])
+        checker.done_by_neighbour("n/1", [make.change(2, key="k", body=b"2")])
 
 
 def test_what_it_goes_on_in_may_be_read_beside_the_range_that_has_not_ended() -> None:

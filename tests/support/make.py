@@ -15,6 +15,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.snapshot import LeaseStatus, Snapshot
 from changefeed.leases.lease import Checkpoint, HostName, Incarnation, Lease, Member
 from changefeed.leases.memory import MemoryLeases
+from changefeed.observers.dead_letters import DeadLetter, Failure
 from changefeed.testing.fleet import Fleet, Sections, fleet_settings
 from changefeed.testing.observers import RecordingContext
 
@@ -111,6 +112,31 @@ def page(*changes: Change, at: str | None = None) -> Page:
 def context(of: str | FeedRange = "r1") -> RecordingContext:
     """Return the context of an observer, which remembers what it is asked for."""
     return RecordingContext(range=of if isinstance(of, FeedRange) else feed_range(of))
+
+
+def letter(
+    of: Change | int = 1,
+    *,
+    range_id: str = "r1",
+    body: bytes = b'{"n":1}',
+    text: str = "no",
+    feed: str = "orders",
+    observer: str = "",
+    fleet: str = "",
+) -> DeadLetter:
+    """Return the dead letter of a change, given whole or by its sequence."""
+    changed = of if isinstance(of, Change) else change(of, range_id=range_id, body=body)
+    return DeadLetter(
+        feed=feed,
+        observer=observer,
+        fleet=fleet,
+        change=changed,
+        failure=Failure(kind="ValueError", text=text, trace="line 1\nline 2"),
+        attempts=10,
+        host="anna",
+        epoch=7,
+        failed_us=1_700_000_000_123_456,
+    )
 
 
 def memory_feed(ranges: int = 1, changes: int = 0, *, keys: int = 50) -> MemoryFeed:

@@ -14,7 +14,7 @@ from changefeed.feeds.eventlog import SealPolicy
 from changefeed.host.operations.letters import left_to_others, own_and_others
 from changefeed.host.operations.ranges import check_position
 from changefeed.runtime.errors import UserError
-from tests.contract.test_dead_letters_contract import letter
+from tests.support import make
 
 ALL = LeaseView()
 BY_RATE = LeaseView(sort=Sort.RATE)
@@ -80,7 +80,7 @@ def test_all_is_sealed_where_nothing_is_named_and_else_what_is() -> None:
 
 
 def test_letters_of_another_observer_are_left_with_what_replays_them() -> None:
-    own, other = letter(2, observer="me"), letter(3, observer="you")
+    own, other = make.letter(2, observer="me"), make.letter(3, observer="you")
     assert own_and_others([own, other], "me") == ([own], [other])
     (said,) = left_to_others([other, other])
     assert "2 letters of observer you" in said

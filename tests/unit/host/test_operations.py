@@ -11,7 +11,7 @@ from changefeed.host.operations import letters, ranges
 from changefeed.host.parts.leased_feed import leases_of
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
-from tests.contract.test_dead_letters_contract import letter
+from tests.support import make
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_range_without_a_lease_is_told_from_leases_without_any(
 
 def test_a_letter_that_there_is_not_is_told_from_none_at_all() -> None:
     with pytest.raises(UserError, match=r"'x'; changefeed dead-letters list names them$"):
-        letters.meant_letters([letter(1)], ["x"])
+        letters.meant_letters([make.letter(1)], ["x"])
     with pytest.raises(UserError, match=r"^there is no dead letter 'x', nor any other$"):
         letters.meant_letters([], ["x"])
 

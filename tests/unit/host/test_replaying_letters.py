@@ -11,7 +11,7 @@ from changefeed.host.operations.letters import replay_letters
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters
 from changefeed.observers.observer import CloseReason, Context
-from tests.contract.test_dead_letters_contract import letter
+from tests.support import make
 
 pytestmark = pytest.mark.real_time
 
@@ -75,11 +75,11 @@ async def test_a_letter_stays_and_the_next_one_is_tried_whatever_is_raised(
     kind: Any, where: str, error: Callable[[], BaseException]
 ) -> None:
     letters = MemoryDeadLetters()
-    both = [letter(1, range_id="r1"), letter(1, range_id="r2")]
+    both = [make.letter(1, range_id="r1"), make.letter(1, range_id="r2")]
     for one in both:
         await letters.put(one)
-    make = adapt(kind, {"where": where, "error": error})
-    said = [x async for x in replay_letters(letters, both, make, manual=False)]
+    made = adapt(kind, {"where": where, "error": error})
+    said = [x async for x in replay_letters(letters, both, made, manual=False)]
     name = type(error()).__name__
     assert [x.text.split(": ")[:2] for x in said] == [[x.id, "failed, and stays"] for x in both]
     assert all(name in x.text for x in said)
@@ -89,7 +89,9 @@ async def test_a_letter_stays_and_the_next_one_is_tried_whatever_is_raised(
 
 async def test_what_it_says_is_what_the_observer_raised() -> None:
     letters = MemoryDeadLetters()
-    await letters.put(letter(1))
-    make = adapt(Plain, {"where": "process", "error": lambda: SystemExit("no more")})
-    said = [x async for x in replay_letters(letters, [letter(1)], make, manual=False)]
-    assert [x.text for x in said] == [f"{letter(1).id}: failed, and stays: SystemExit: no more"]
+    await letters.put(make.letter(1))
+    made = adapt(Plain, {"where": "process", "error": lambda: SystemExit("no more")})
+    said = [x async for x in replay_letters(letters, [make.letter(1)], made, manual=False)]
+    assert [x.text for x in said] == [
+        f"{make.letter(1).id}: failed, and stays: SystemExit: no more"
+    ]

@@ -23,7 +23,7 @@ from changefeed.observers.dead_letters import (
 from changefeed.observers.dead_letters.sqlite import open_sqlite
 from changefeed.observers.errors import DeadLettersRefused, ObserverRaised
 from changefeed.observers.observer import CloseReason, Context
-from tests.contract.test_dead_letters_contract import letter
+from tests.support import make
 
 pytestmark = pytest.mark.real_time
 
@@ -70,7 +70,7 @@ async def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
     async with open_dead_letters(f"sqlite:{tmp_path}/d.db") as letters:
-        await letters.put(letter(1))
+        await letters.put(make.letter(1))
     with sqlite3.connect(tmp_path / "d.db") as database:
         row = database.execute(
             "select id, key, body, error, text, host, failed_at from dead_letters"
@@ -90,9 +90,9 @@ async def test_a_row_can_be_read_by_people(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kept", "letter_id"),
     [
-        (letter(1), "5f061e75:r1:1"),
-        (letter(1, observer="b:B", fleet="sqlite:/a.db"), "1c48f7b6:r1:1"),
-        (letter(1, observer="b:Bsqlite:/a.db"), "51144907:r1:1"),
+        (make.letter(1), "5f061e75:r1:1"),
+        (make.letter(1, observer="b:B", fleet="sqlite:/a.db"), "1c48f7b6:r1:1"),
+        (make.letter(1, observer="b:Bsqlite:/a.db"), "51144907:r1:1"),
     ],
 )
 def test_the_id_of_a_letter_is_for_good(kept: DeadLetter, letter_id: str) -> None:
@@ -124,11 +124,11 @@ async def test_what_a_crash_left_of_a_line_is_cut_off_by_the_next_one(
 ) -> None:
     path = tmp_path / "d.jsonl"
     async with open_dead_letters(f"jsonl:{path}") as letters:
-        await letters.put(letter(1))
+        await letters.put(make.letter(1))
         whole = path.read_bytes()
         path.write_bytes(whole + torn)
-        assert await letters.list() == [letter(1)]
-        assert await letters.remove(letter(1).id)
+        assert await letters.list() == [make.letter(1)]
+        assert await letters.remove(make.letter(1).id)
         assert path.read_bytes() == whole + b'{"removed":"5f061e75:r1:1"}\n'
 
 
@@ -137,13 +137,13 @@ async def test_a_last_line_that_an_editor_left_without_its_end_is_a_letter(
 ) -> None:
     path = tmp_path / "d.jsonl"
     async with open_dead_letters(f"jsonl:{path}") as letters:
-        await letters.put(letter(1))
+        await letters.put(make.letter(1))
         whole = path.read_bytes()
         path.write_bytes(whole[:-1])
-        assert await letters.list() == [letter(1)]
-        await letters.put(letter(2))
+        assert await letters.list() == [make.letter(1)]
+        await letters.put(make.letter(2))
         assert path.read_bytes().startswith(whole)
-        assert await letters.list() == [letter(1), letter(2)]
+        assert await letters.list() == [make.letter(1), make.letter(2)]
 
 
 LATE = LETTER.replace(b"1700000000123456", b"9223372036854775807")
@@ -172,7 +172,7 @@ async def test_a_line_that_is_no_letter_is_refused_with_its_number_and_stays(
 ) -> None:
     path = tmp_path / "d.jsonl"
     async with open_dead_letters(f"jsonl:{path}") as letters:
-        await letters.put(letter(1))
+        await letters.put(make.letter(1))
         kept = path.read_bytes() + strange
         path.write_bytes(kept)
         said = (
@@ -182,9 +182,9 @@ async def test_a_line_that_is_no_letter_is_refused_with_its_number_and_stays(
         )
         for call in (
             letters.list(),
-            letters.get(letter(1).id),
-            letters.put(letter(2)),
-            letters.remove(letter(1).id),
+            letters.get(make.letter(1).id),
+            letters.put(make.letter(2)),
+            letters.remove(make.letter(1).id),
         ):
             with pytest.raises(OSError, match=said):
                 await call
@@ -199,9 +199,9 @@ async def test_a_letter_of_a_newer_version_is_read_for_what_is_known_and_kept_as
     newer = b'{"id":"5f061e75:r1:1","v":2,"letter":%b}\n' % (LETTER[:-1] + b',"mood":"bad"}')
     path.write_bytes(newer)
     async with open_dead_letters(f"jsonl:{path}") as letters:
-        assert await letters.list() == [letter(1)]
-        await letters.put(letter(2))
-        assert await letters.remove(letter(2).id)
+        assert await letters.list() == [make.letter(1)]
+        await letters.put(make.letter(2))
+        assert await letters.remove(make.letter(2).id)
         assert path.read_bytes().startswith(newer)
 
 
@@ -217,12 +217,12 @@ async def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:
     async with open_dead_letters(f"jsonl:{path}") as letters:
         with path.open("rb") as owned:
             fcntl.flock(owned, fcntl.LOCK_EX)
-            putting = asyncio.create_task(letters.put(letter(1)))
+            putting = asyncio.create_task(letters.put(make.letter(1)))
             await asyncio.sleep(0.1)
             assert not putting.done()
             assert path.read_bytes() == b""
         await putting
-        assert await letters.list() == [letter(1)]
+        assert await letters.list() == [make.letter(1)]
 
 
 async def test_a_letter_is_on_the_disk_before_it_is_taken_for_put(
@@ -232,12 +232,12 @@ async def test_a_letter_is_on_the_disk_before_it_is_taken_for_put(
         raise OSError(5, "disk gone")
 
     async with open_dead_letters(f"jsonl:{tmp_path}/d.jsonl") as letters:
-        await letters.put(letter(1))  # by a process that was killed before the disk had it
+        await letters.put(make.letter(1))  # by a process that was killed before the disk had it
         monkeypatch.setattr(os, "fsync", no_disk)
-        for put in (letter(1), letter(2)):
+        for put in (make.letter(1), make.letter(2)):
             with pytest.raises(OSError, match="disk gone"):
                 await letters.put(put)
-        assert await letters.list() == [letter(1)]
+        assert await letters.list() == [make.letter(1)]
 
 
 @pytest.mark.parametrize("kept", [None, b"{}", "no letter", b"\xff"])
@@ -246,7 +246,7 @@ async def test_a_row_that_is_no_dead_letter_is_an_oserror_with_advice(
 ) -> None:
     path = str(tmp_path / "d.db")
     async with open_sqlite(path) as letters:
-        await letters.put(letter(1))
+        await letters.put(make.letter(1))
     other = sqlite3.connect(path)
     other.execute("pragma writable_schema = on")
     other.execute(
@@ -283,8 +283,8 @@ class Recording:
 
 async def test_a_replayed_letter_is_handled_by_a_fresh_observer_and_then_gone() -> None:
     letters, calls = MemoryDeadLetters(), list[object]()
-    await letters.put(letter(5))
-    await replay(letters, letter(5), adapt(Recording, {"calls": calls}))
+    await letters.put(make.letter(5))
+    await replay(letters, make.letter(5), adapt(Recording, {"calls": calls}))
     assert calls == [("open", "r1", 7), [5], CloseReason.STOPPING]
     assert await letters.list() == []
 
@@ -298,10 +298,10 @@ async def test_a_letter_stays_whatever_its_replay_raises(kind: type[BaseExceptio
         raise kind
 
     letters = MemoryDeadLetters()
-    await letters.put(letter(5))
+    await letters.put(make.letter(5))
     with pytest.raises(ObserverRaised, match=kind.__name__):
-        await replay(letters, letter(5), adapt(raises))
-    assert await letters.list() == [letter(5)]
+        await replay(letters, make.letter(5), adapt(raises))
+    assert await letters.list() == [make.letter(5)]
 
 
 async def test_with_manual_checkpoints_a_replay_is_done_when_it_is_acknowledged() -> None:
@@ -316,11 +316,11 @@ async def test_with_manual_checkpoints_a_replay_is_done_when_it_is_acknowledged(
             threading.Thread(target=acknowledge).start()
 
     letters = MemoryDeadLetters()
-    await letters.put(letter(5))
+    await letters.put(make.letter(5))
     acknowledging = adapt(Acknowledging)
-    task = asyncio.create_task(replay(letters, letter(5), acknowledging, manual=True))
+    task = asyncio.create_task(replay(letters, make.letter(5), acknowledging, manual=True))
     await asyncio.sleep(0.05)
-    assert await letters.get(letter(5).id) is not None
+    assert await letters.get(make.letter(5).id) is not None
     later.set()
     await task
     assert await letters.list() == []

@@ -6,16 +6,16 @@ from pathlib import Path
 import msgspec
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
+from changefeed.testing.observers import RecordingContext
 from samples.flights.changes import Kind, State
 from samples.flights.deliveries import Delivery, turns
 from samples.flights.observer import Carrier, CarrierDelays, Figures, newest_figures
-from tests.support.observing import RememberingContext
 
 RANGE = FeedRange(id=RangeId("e1.p00.v00-ff"))
 
 
-def told(*, epoch: int = 1, host: str = "a") -> RememberingContext:
-    return RememberingContext(range=RANGE, epoch=epoch, host=host)
+def told(*, epoch: int = 1, host: str = "a") -> RecordingContext:
+    return RecordingContext(range=RANGE, epoch=epoch, host=host)
 
 
 def changes(first: int, *what: tuple[Kind, int | None]) -> Sequence[Change]:
@@ -45,7 +45,7 @@ SCHEDULED = (Kind.SCHEDULED, None)
 
 
 def observed(
-    directory: Path, context: RememberingContext, *batches: Sequence[Change]
+    directory: Path, context: RecordingContext, *batches: Sequence[Change]
 ) -> tuple[Path, CarrierDelays]:
     observer = CarrierDelays(str(directory))
     observer.open(context)

@@ -2,21 +2,20 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from changefeed import Lease, LeaseContainer, MemoryFeed, MemoryLeases, RangeId, Record
+from changefeed import Lease, LeaseContainer, MemoryLeases, Record
 from changefeed.testing import (
     Connect,
-    FeedAbility,
     FeedHarness,
     feed_contract,
     lease_container_contract,
 )
 from changefeed.testing.contracts import Test
-
-NEW_YEAR = 1_767_225_600.0
+from tests.contract.test_feeds import InMemory, in_memory
 
 
 @asynccontextmanager
@@ -27,35 +26,6 @@ async def in_one_object(_: Path) -> AsyncIterator[Connect]:
         return leases
 
     yield connect
-
-
-class InMemory:
-    can = frozenset(FeedAbility)
-
-    def __init__(self, feed: MemoryFeed) -> None:
-        self.feed = feed
-
-    async def append(self, records: Sequence[Record]) -> None:
-        for x in records:
-            self.feed.append(
-                x.key,
-                x.body,
-                id=x.id,
-                operation=x.operation,
-                previous=x.previous,
-                committed_us=x.committed_us,
-            )
-
-    async def split(self, range_id: RangeId) -> None:
-        self.feed.split(range_id)
-
-    async def merge(self, range_ids: Sequence[RangeId]) -> None:
-        self.feed.merge(*range_ids)
-
-
-@asynccontextmanager
-async def in_memory(_: Path) -> AsyncIterator[FeedHarness]:
-    yield InMemory(MemoryFeed(3, clock=lambda: NEW_YEAR))
 
 
 test_leases_in_memory = lease_container_contract(in_one_object)
@@ -87,9 +57,8 @@ def test_a_container_that_lets_two_writers_win_does_not_pass(tmp_path: Path) -> 
     class Careless(MemoryLeases):
         async def replace(self, lease: Lease) -> Lease:
             stored = await self.read(lease.range_id)
-            return await super().replace(
-                lease if stored is None else _with_version_of(stored, lease)
-            )
+            assert stored is not None
+            return await super().replace(replace(lease, version=stored.version))
 
     @asynccontextmanager
     async def careless(_: Path) -> AsyncIterator[Connect]:
@@ -105,12 +74,6 @@ def test_a_container_that_lets_two_writers_win_does_not_pass(tmp_path: Path) -> 
     assert not fails(lease_container_contract(in_one_object), case, tmp_path)
 
 
-def _with_version_of(stored: Lease, lease: Lease) -> Lease:
-    from dataclasses import replace  # noqa: PLC0415 - beside the one use
-
-    return replace(lease, version=stored.version)
-
-
 def test_a_feed_that_loses_a_change_does_not_pass(tmp_path: Path) -> None:
     class Losing(InMemory):
         async def append(self, records: Sequence[Record]) -> None:
@@ -118,7 +81,7 @@ def test_a_feed_that_loses_a_change_does_not_pass(tmp_path: Path) -> None:
 
     @asynccontextmanager
     async def losing(_: Path) -> AsyncIterator[FeedHarness]:
-        yield Losing(MemoryFeed(3, clock=lambda: NEW_YEAR))
+        yield Losing()
 
     case = "test_every_change_is_in_one_range_and_comes_back_as_it_went_in"
     assert fails(feed_contract(losing), case, tmp_path)

@@ -4,9 +4,9 @@ import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.host.workers.acknowledgements import Acknowledgements
-from tests.support.observing import change
+from tests.support import make
 
-ONE, TWO, THREE, FOUR = (change(n) for n in (1, 2, 3, 4))
+ONE, TWO, THREE, FOUR = (make.change(n) for n in (1, 2, 3, 4))
 
 
 def in_hand(*changes: Change) -> Acknowledgements:
@@ -38,6 +38,6 @@ def test_in_whatever_order_they_are_done_the_last_one_moves_the_watermark_to_the
     order: tuple[int, ...],
 ) -> None:
     acknowledgements = in_hand(ONE, TWO, THREE, FOUR)
-    moved = [acknowledgements.done(change(n)) for n in order]
+    moved = [acknowledgements.done(make.change(n)) for n in order]
     assert moved[-1] == FOUR
     assert acknowledgements.unacknowledged == 0
