@@ -1,5 +1,6 @@
 """Batches for brokers, and what was read from them, in a few words."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -23,13 +24,27 @@ QUICK = CoreSettings(
 )
 
 
+def virtual_us() -> int:
+    """Return the time of the loop, as a wall clock has it."""
+    return int(asyncio.get_running_loop().time() * 1e6)
+
+
 @asynccontextmanager
-async def first_broker(store: ObjectStore, *, parts: int = 12) -> AsyncIterator[BrokerCore]:
+async def first_broker(
+    store: ObjectStore, *, parts: int = 12, settings: CoreSettings = QUICK
+) -> AsyncIterator[BrokerCore]:
     """Run broker-1 alone; it takes records of the collection orders."""
-    async with open_core(store, "broker-1", settings=QUICK) as core:
+    async with open_core(store, "broker-1", settings=settings, wall_us=virtual_us) as core:
         await create_collection(core.catalogs, "orders", parts=parts)
         await core.wait_until_writing()
         yield core
+
+
+async def in_era(core: BrokerCore, era: int) -> None:
+    """Wait until a broker takes records in this era, or in a later one."""
+    async with asyncio.timeout(60):
+        while core.status().era < era or not core.status().writing:
+            await core.writer.changed.wait()
 
 
 def columns(*keys: str, at_us: int = 1) -> Layout:

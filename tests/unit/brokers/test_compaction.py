@@ -41,7 +41,8 @@ from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, keys_of, put
+from tests.support.brokers import QUICK, batch, keys_of, put, virtual_us
+from tests.support.watched_store import WatchedStore
 
 P1 = "e1.p01.v00-ff"
 COMPACTING = dataclasses.replace(
@@ -52,10 +53,6 @@ COMPACTING = dataclasses.replace(
     retention_interval=2.0,
     delete_grace=5.0,
 )
-
-
-def virtual_us() -> int:
-    return int(asyncio.get_running_loop().time() * 1e6)
 
 
 @asynccontextmanager
@@ -194,30 +191,10 @@ def runs(store: MemoryStore) -> list[str]:
     return [x for x in store.objects if x.startswith("compacted/")]
 
 
-class Slow(MemoryStore):
-    """Lets others go on before anything is created in it."""
-
-    async def create(self, key: str, data: bytes) -> bool:
-        await asyncio.sleep(0.001)
-        return await super().create(key, data)
-
-
-class Failing(MemoryStore):
-    """Fails to create what begins with ``prefix``, the first ``times`` it is asked to."""
-
-    prefix = "compacted/"
-    times = 1
-
-    async def create(self, key: str, data: bytes) -> bool:
-        if key.startswith(self.prefix) and self.times > 0:
-            self.times -= 1
-            raise StoreUnavailable("not now")
-        return await super().create(key, data)
-
-
 @pytest.mark.parametrize("borders", [(64, 64), (64, 128), (128, 64), (192, 64)])
 async def test_two_that_compact_one_row_at_once_do_no_harm(borders: tuple[int, int]) -> None:
-    store = Slow()
+    store = WatchedStore()
+    store.before = lambda *_: asyncio.sleep(0.001)
     async with broker(store, settings=BY_HAND) as core:
         await fill(core, 200)
         both = [await compactor(core, store, x) for x in borders]
@@ -230,7 +207,14 @@ async def test_two_that_compact_one_row_at_once_do_no_harm(borders: tuple[int, i
 
 @pytest.mark.parametrize("again", [64, 128])
 async def test_a_run_that_was_cut_off_is_made_again_and_leaves_nothing(again: int) -> None:
-    store = Failing()
+    store = WatchedStore()
+    failures = [StoreUnavailable("not now")]
+
+    async def fail_once(call: str, key: str) -> None:
+        if call == "create" and key.startswith("compacted/") and failures:
+            raise failures.pop()
+
+    store.before = fail_once
     async with broker(store, settings=BY_HAND) as core:
         await fill(core, 130)
         killed = await compactor(core, store)

@@ -6,7 +6,6 @@ import gc
 import msgspec
 import pytest
 
-from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import split
 from changefeed.brokers.retention import Gone, with_cuts
 from changefeed.brokers.run_core import open_core
@@ -23,6 +22,7 @@ from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
+from tests.support.watched_store import WatchedStore
 
 P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 
@@ -162,26 +162,20 @@ async def test_clients_are_shown_the_eras_that_they_ask_for_and_the_newest_alway
             assert all(y.part == x.part and y.low <= x.low <= y.high for y in parents)
 
 
-class Retaining(MemoryStore):
-    """Lets the broker learn, while it reads an object, that retention has deleted it."""
-
-    core: BrokerCore | None = None
-
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
-        if self.core is not None and key.startswith("wal/"):
-            core, self.core = self.core, None
-            gone = {("orders", RangeId(P1)): Gone(1, 1)}
-            await core.catalogs.change(lambda x: with_cuts(x, gone, {}))
-            await self.delete([key])
-        return await super().get(key, start, end)
-
-
 async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damage() -> None:
-    store = Retaining()
+    store = WatchedStore()
     async with first_broker(store) as core:
         await put(core, "orders", batch(P1, "a"))
-        core.readers.cache.drop("wal/00000001/broker-1/000000000001")
-        store.core = core
+        key = "wal/00000001/broker-1/000000000001"
+        core.readers.cache.drop(key)
+
+        async def deleted(_: str, read: str) -> None:
+            if read == key and read in store.objects:
+                del store.objects[key]
+                gone = {("orders", RangeId(P1)): Gone(1, 1)}
+                await core.catalogs.change(lambda x: with_cuts(x, gone, {}))
+
+        store.before = deleted
         with pytest.raises(PositionGone):
             await core.read("orders", RangeId(P1), 0)
 
@@ -223,35 +217,21 @@ async def test_a_broker_ends_with_advice_where_the_next_catalog_is_damaged() -> 
     assert [x for x in store.objects if x.startswith("catalog/")][-1] == catalog_key(number)
 
 
-class ReadOnly(MemoryStore):
-    """A store that may be listed and read, and no more, as soon as ``locked`` is set."""
-
-    locked = False
-
-    async def create(self, key: str, data: bytes) -> bool:
-        self._check()
-        return await super().create(key, data)
-
-    async def put(self, key: str, data: bytes) -> None:
-        self._check()
-        await super().put(key, data)
-
-    def _check(self) -> None:
-        if self.locked:
+async def test_a_broker_that_may_not_create_ends_with_advice_and_acknowledges_nothing() -> None:
+    async def locked(call: str, _: str) -> None:
+        if call in ("create", "put"):
             raise StoreRefused("this user may not create objects: give it the right to")
 
-
-async def test_a_broker_that_may_not_create_ends_with_advice_and_acknowledges_nothing() -> None:
-    store = ReadOnly()
-    store.locked = True
+    store = WatchedStore()
+    store.before = locked
     with pytest.raises(StoreRefused, match="give it the right to"):
         async with open_core(store, "broker-1", settings=QUICK):
             pass
     assert not store.objects
-    store.locked = False
+    store = WatchedStore()
     with pytest.RaisesGroup(StoreRefused, flatten_subgroups=True):
         async with first_broker(store) as core:
-            store.locked = True
+            store.before = locked
             (answer,) = await core.append("orders", [batch(P1, "a")])
             assert isinstance(answer, NotAppended)
             await asyncio.sleep(10)

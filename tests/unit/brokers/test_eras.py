@@ -17,18 +17,8 @@ from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.eventlog.ids import range_id
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, first_broker, keys_of, open_ids, put
-
-
-class CutStore(MemoryStore):
-    """A store that does not read what begins with ``cut``."""
-
-    cut = "-"
-
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
-        if key.startswith(self.cut):
-            raise StoreUnavailable("cut off")
-        return await super().get(key, start, end)
+from tests.support.brokers import QUICK, batch, first_broker, in_era, keys_of, open_ids, put
+from tests.support.watched_store import WatchedStore
 
 
 def ids(era: int, parts: range) -> list[str]:
@@ -38,12 +28,6 @@ def ids(era: int, parts: range) -> list[str]:
 def owners(core: BrokerCore) -> dict[str, str]:
     found = topology_of(core.index, "orders").partitions
     return {x.range.id: x.broker for x in found if x.last is None}
-
-
-async def in_era(core: BrokerCore, era: int) -> None:
-    async with asyncio.timeout(60):
-        while core.status().era < era or not core.status().writing:
-            await core.writer.changed.wait()
 
 
 async def test_a_second_broker_joins_and_leaves_as_the_project_was_asked_for() -> None:
@@ -178,7 +162,12 @@ async def test_the_newest_catalog_is_found_also_from_far_behind() -> None:
 async def test_where_the_store_does_not_say_what_is_stored_batches_beside_it_have_answers() -> (
     None
 ):
-    store = CutStore()
+    store = WatchedStore()
+
+    async def cut_off(_: str, key: str) -> None:
+        if key.startswith("wal/00000001/"):
+            raise StoreUnavailable("cut off")
+
     async with first_broker(store) as first:
         old = "e1.p01.v00-ff"
         await put(first, "orders", batch(old, "a"))
@@ -186,7 +175,7 @@ async def test_where_the_store_does_not_say_what_is_stored_batches_beside_it_hav
             await in_era(second, 2)
             async with open_core(store, "broker-3", settings=QUICK) as third:
                 await in_era(third, 3)
-                store.cut = "wal/00000001/"
+                store.before = cut_off
                 fresh = batch(open_ids(third, "orders")[-1], "b")
                 waits, stored = await third.append("orders", [batch(old, "a"), fresh])
                 assert isinstance(waits, NotAppended)

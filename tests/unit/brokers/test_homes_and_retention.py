@@ -2,8 +2,6 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +19,8 @@ from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.feed import RangeId
-from tests.support.brokers import QUICK, batch, first_broker, keys_of, put
+from tests.support.brokers import QUICK, batch, first_broker, in_era, keys_of, put, virtual_us
+from tests.support.watched_store import WatchedStore
 
 OLD = [f"e1.p{n:02}.v00-ff" for n in range(1, 13)]
 P1, P2, *_ = OLD
@@ -32,18 +31,13 @@ def homes(core: BrokerCore) -> dict[str, str]:
     return {x.range.id: x.home for x in found if x.last is not None}
 
 
-async def two_brokers(first: BrokerCore, second: BrokerCore) -> None:
-    async with asyncio.timeout(60):
-        while not (first.status().era == second.status().era == 2):
-            await second.writer.changed.wait()
-
-
 async def test_a_broker_that_joins_becomes_the_home_of_what_was_before_on_its_keys() -> None:
     store = MemoryStore()
     async with first_broker(store) as first:
         await put(first, "orders", *(batch(x, "a") for x in OLD))
         async with open_core(store, "broker-2", settings=QUICK) as second:
-            await two_brokers(first, second)
+            await in_era(first, 2)
+            await in_era(second, 2)
             await asyncio.sleep(5)
             assert [homes(first)[x] for x in OLD] == ["broker-1"] * 6 + ["broker-2"] * 6
             misses = second.status().cache_misses
@@ -55,28 +49,20 @@ async def test_a_broker_that_joins_becomes_the_home_of_what_was_before_on_its_ke
         assert {homes(first)[x] for x in OLD} == {"broker-1"}
 
 
-class FirstTriesFail(MemoryStore):
-    """Fails to create each catalog once, where ``failing`` says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failing = False
-        self._tried: set[str] = set()
-
-    async def create(self, key: str, data: bytes) -> bool:
-        if self.failing and key.startswith(CATALOGS) and key not in self._tried:
-            self._tried.add(key)
-            raise StoreUnavailable("not now")
-        return await super().create(key, data)
-
-
 async def test_homes_move_though_the_store_fails_now_and_then() -> None:
-    store = FirstTriesFail()
+    store, tried = WatchedStore(), set[str]()
+
+    async def fail_once(call: str, key: str) -> None:
+        if call == "create" and key.startswith(CATALOGS) and key not in tried:
+            tried.add(key)
+            raise StoreUnavailable("not now")
+
     async with first_broker(store) as first:
         await put(first, "orders", *(batch(x, "a") for x in OLD))
-        store.failing = True
+        store.before = fail_once
         async with open_core(store, "broker-2", settings=QUICK) as second:
-            await two_brokers(first, second)
+            await in_era(first, 2)
+            await in_era(second, 2)
             await asyncio.sleep(10)
             assert [homes(first)[x] for x in OLD] == ["broker-1"] * 6 + ["broker-2"] * 6
 
@@ -86,7 +72,8 @@ async def test_a_few_homes_move_at_a_time() -> None:
     async with first_broker(store) as first:
         await put(first, "orders", *(batch(x, "a") for x in OLD))
         async with open_core(store, "broker-2", settings=QUICK) as second:
-            await two_brokers(first, second)
+            await in_era(first, 2)
+            await in_era(second, 2)
             catalog = first.catalog
             still = replace(
                 catalog,
@@ -114,25 +101,12 @@ async def fill(core: BrokerCore, partition: str, count: int) -> None:
         await asyncio.sleep(1)
 
 
-def virtual_us() -> int:
-    return int(asyncio.get_running_loop().time() * 1e6)
-
-
 KEEPING = dataclasses.replace(QUICK, retention_interval=5.0, delete_grace=10.0)
-
-
-@asynccontextmanager
-async def keeping(store: MemoryStore) -> AsyncIterator[BrokerCore]:
-    """Run a broker with retention; it takes records of the collection orders."""
-    async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
-        await create_collection(core.catalogs, "orders", parts=1)
-        await core.wait_until_writing()
-        yield core
 
 
 async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_learn_it() -> None:
     store = MemoryStore()
-    async with keeping(store) as core:
+    async with first_broker(store, parts=1, settings=KEEPING) as core:
         await fill(core, P1, 200)
         await retain(core.catalogs, "orders", seconds=40, bytes_=None)
         await asyncio.sleep(30)
@@ -151,7 +125,7 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
 
 async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None:
     store = MemoryStore()
-    async with keeping(store) as core:
+    async with first_broker(store, parts=1, settings=KEEPING) as core:
         await create_collection(core.catalogs, "users", parts=1)
         await asyncio.sleep(1)
         await put(core, "users", batch(P1, "u"))
@@ -161,22 +135,6 @@ async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None
         assert topology_of(core.index, "orders").partitions[0].start > 0
         assert await keys_of(core, "users", P1) == ["u"]
         assert "wal/00000001/broker-1/000000000001" in store.objects
-
-
-class KeptForEver(MemoryStore):
-    """Lets a collection keep all from the moment on when the next catalog is to be created."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.armed = False
-
-    async def create(self, key: str, data: bytes) -> bool:
-        if self.armed and key.startswith(CATALOGS):
-            self.armed = False
-            catalogs = CatalogStore(self, await open_cluster(self))
-            await catalogs.load()
-            await retain(catalogs, "orders", seconds=None, bytes_=None)
-        return await super().create(key, data)
 
 
 async def test_what_two_masters_cut_by_one_catalog_is_cut_by_one_of_them() -> None:
@@ -191,11 +149,20 @@ async def test_what_two_masters_cut_by_one_catalog_is_cut_by_one_of_them() -> No
 
 
 async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before() -> None:
-    store = KeptForEver()
-    async with keeping(store) as core:
+    store = WatchedStore()
+    by_another = list[str]()
+
+    async def keep_all(call: str, key: str) -> None:
+        if call == "create" and key.startswith(CATALOGS) and not by_another:
+            by_another.append(key)
+            catalogs = CatalogStore(store, await open_cluster(store))
+            await catalogs.load()
+            await retain(catalogs, "orders", seconds=None, bytes_=None)
+
+    async with first_broker(store, parts=1, settings=KEEPING) as core:
         await fill(core, P1, 200)
         await retain(core.catalogs, "orders", seconds=40, bytes_=None)
-        store.armed = True
+        store.before = keep_all
         await asyncio.sleep(30)
-        assert not store.armed
+        assert by_another
         assert topology_of(core.index, "orders").partitions[0].start == 0

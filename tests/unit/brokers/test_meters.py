@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,9 +19,10 @@ from changefeed.brokers.run import problems_of
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.protocol import Batch
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import Listed, StoreUnavailable
+from changefeed.feeds.brokers.stores.store import StoreUnavailable
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch
+from tests.support.watched_store import WatchedStore
 
 P1 = RangeId("e1.p01.v00-ff")
 
@@ -133,54 +134,32 @@ async def test_a_read_says_how_far_it_has_left_the_reader_behind() -> None:
         assert found.core.known_end("orders", P1) == 10
 
 
-class Away(MemoryStore):
-    """A store that is not reached while ``away``."""
+async def test_a_broker_is_not_ready_while_nothing_comes_from_its_store_and_says_why() -> None:
+    inner, away = WatchedStore(), False
 
-    def __init__(self, *, away: bool = True) -> None:
-        super().__init__()
-        self.away = away
-
-    def _check(self) -> None:
-        if self.away:
+    async def answer(_: str, __: str) -> None:
+        if away:
             raise StoreUnavailable("the store memory: cannot be reached: no route")
 
-    async def create(self, key: str, data: bytes) -> bool:
-        self._check()
-        return await super().create(key, data)
-
-    async def put(self, key: str, data: bytes) -> None:
-        self._check()
-        await super().put(key, data)
-
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
-        self._check()
-        return await super().get(key, start, end)
-
-    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
-        self._check()
-        return await super().list(prefix, after)
-
-
-async def test_a_broker_is_not_ready_while_nothing_comes_from_its_store_and_says_why() -> None:
-    inner = Away(away=False)
+    inner.before = answer
     store = MeteredStore(inner, MeterProvider(), asyncio.get_running_loop().time)
     patient = dataclasses.replace(QUICK, expiration=60.0)
     async with open_core(store, "broker-1", settings=patient) as core:
         await core.wait_until_writing()
         assert problems_of(core, store) == []
-        inner.away = True
+        away = True
         await asyncio.sleep(1)
         assert problems_of(core, store) == []  # it may be over with the next request
         await asyncio.sleep(4)
         (problem,) = problems_of(core, store)
         assert "the store memory: cannot be reached" in problem
-        inner.away = False
+        away = False
         await asyncio.sleep(2)
         assert problems_of(core, store) == []
-        inner.away = True
+        away = True
         await asyncio.sleep(1)
         assert problems_of(core, store) == []
-        inner.away = False
+        away = False
 
 
 async def test_a_broker_without_a_place_in_the_era_says_that_it_takes_no_records() -> None:

@@ -1,16 +1,15 @@
 """How much is stored, and which producers are remembered."""
 
 import asyncio
-from collections.abc import Sequence
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, move, retain, split
 from changefeed.brokers.retention import with_cuts
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import Listed
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import QUICK, batch, columns, first_broker, put
+from tests.support.watched_store import WatchedStore
 from tests.unit.brokers.test_compaction import broker, fill, flushes, segments
 
 P1, P2 = RangeId("e1.p01.v00-ff"), RangeId("e1.p02.v00-ff")
@@ -69,28 +68,14 @@ async def keep_from(core: BrokerCore, number: int) -> None:
     await core.catalogs.change(lambda x: with_cuts(x, {}, {(1, "broker-1"): number}))
 
 
-class Listing(MemoryStore):
-    """Says what was listed, and how many objects were read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.listed: list[str] = []
-        self.read = 0
-
-    async def list(self, prefix: str, after: str = "") -> Sequence[Listed]:
-        self.listed.append(prefix)
-        return await super().list(prefix, after)
-
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
-        self.read += 1
-        return await super().get(key, start, end)
-
-
 async def test_objects_are_counted_without_a_listing_however_many_there_are() -> None:
-    store = Listing()
-    async with open_core(store, "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders", parts=2)
-        await core.wait_until_writing()
+    store, calls = WatchedStore(), list[tuple[str, str]]()
+
+    async def note(call: str, key: str) -> None:
+        calls.append((call, key))
+
+    store.before = note
+    async with first_broker(store, parts=2) as core:
         await fill(core, 300)
         await split(core.catalogs, "orders")
         await asyncio.sleep(5)
@@ -99,19 +84,16 @@ async def test_objects_are_counted_without_a_listing_however_many_there_are() ->
         sent = [sum(map(len, columns(f"k{n}", at_us=n))) for n in range(1, 301)]
         for kept_from, left in ((1, sent), (65, sent[64:]), (257, sent[256:]), (301, [])):
             await keep_from(core, kept_from)
-            store.listed.clear()
-            store.read = 0
+            calls.clear()
             found = await core.storage("orders")
             assert (found.flushes, found.flush_bytes) == (302 - kept_from, sum(left))
-            assert store.listed == ["segments/orders/"]
-            assert store.read < 5
+            assert [x for call, x in calls if call == "list"] == ["segments/orders/"]
+            assert len([x for call, x in calls if call == "get"]) < 5
 
 
 async def test_a_row_is_shown_as_large_as_it_was_if_what_it_keeps_cannot_be_read() -> None:
     store = MemoryStore()
-    async with open_core(store, "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders", parts=1)
-        await core.wait_until_writing()
+    async with first_broker(store, parts=1) as core:
         await fill(core, 70)
         await split(core.catalogs, "orders")
         await asyncio.sleep(5)

@@ -24,8 +24,9 @@ from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset, slices
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.stored_reader import StoredAccess
-from tests.support.brokers import batch, columns, first_broker, put
+from tests.support.brokers import batch, columns, first_broker, in_era, put
 from tests.support.pipeline_feeds import drained, names
+from tests.support.watched_store import WatchedStore
 
 WHOLE, OTHER = RangeId("e1.p01.v00-ff"), RangeId("e1.p02.v00-ff")
 LOW, HIGH, ASIDE = (RangeId(f"e2.{x}") for x in ("p01.v00-7f", "p01.v80-ff", "p02.v00-ff"))
@@ -53,12 +54,6 @@ async def fill(core: BrokerCore, partition: str, flushes: int, *, at_us: int = 1
         )
 
 
-async def reaches(core: BrokerCore, era: int) -> None:
-    async with asyncio.timeout(60):
-        while core.status().era < era or not core.status().writing:
-            await core.writer.changed.wait()
-
-
 def read(access: StoredAccess, begin: int, end: int, name: RangeId = WHOLE) -> list[int]:
     piece = Slice(range_id=name, start=at(access, begin), end=at(access, end))
     return [x for _, x in names(access, piece)]
@@ -76,11 +71,11 @@ async def test_every_record_of_every_era_is_read_once_and_children_after_their_p
         await fill(core, WHOLE, 3)
         await fill(core, OTHER, 2)
         await split(core.catalogs, "orders", WHOLE)
-        await reaches(core, 2)
+        await in_era(core, 2)
         await fill(core, LOW, 2)
         await fill(core, ASIDE, 1)
         await merge(core.catalogs, "orders", LOW)
-        await reaches(core, 3)
+        await in_era(core, 3)
         await fill(core, "e3.p01.v00-ff", 1)
         with reading(store) as access:
             end, batches = drained(access, first_offset(access, "beginning"))
@@ -103,7 +98,7 @@ async def test_a_batch_that_was_planned_stays_the_same_in_an_era_that_follows() 
             start = first_offset(access, "beginning")
             end = next_offset(access, start, limit=3)
             await split(core.catalogs, "orders", WHOLE)
-            await reaches(core, 2)
+            await in_era(core, 2)
             await fill(core, LOW, 1)
             pieces = slices(access, start, end, changes=2)
             assert [x for y in pieces for x in names(access, y)] == [
@@ -164,7 +159,7 @@ async def test_only_named_ranges_are_read_with_what_descends_from_them() -> None
         await fill(core, WHOLE, 1)
         await fill(core, OTHER, 1)
         await split(core.catalogs, "orders", WHOLE)
-        await reaches(core, 2)
+        await in_era(core, 2)
         await fill(core, HIGH, 1)
         await fill(core, ASIDE, 1)
         with reading(store, WHOLE) as access:
@@ -242,19 +237,8 @@ async def test_damage_is_refused_for_the_range_that_it_is_in(
                 names(access, pieces[0])
 
 
-class Failing(MemoryStore):
-    """Raises what it is given, from when on it is given."""
-
-    error: Exception | None = None
-
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
-        if self.error is not None:
-            raise self.error
-        return await super().get(key, start, end)
-
-
 async def test_what_cannot_be_opened_is_refused_or_waited_for_and_nothing_is_made() -> None:
-    store = Failing()
+    store = WatchedStore()
     with pytest.raises(ClusterRefused, match="no cluster here"), reading(store):
         pass
     assert not store.objects
@@ -262,12 +246,17 @@ async def test_what_cannot_be_opened_is_refused_or_waited_for_and_nothing_is_mad
         pass
     with pytest.raises(CollectionUnknown, match="it has orders"), reading(store, name="order"):
         pass
-    store.error = StoreRefused("no right to read az://c")
-    with pytest.raises(FeedRefused, match="no right to read az://c"), reading(store):
-        pass
-    store.error = StoreUnavailable("az://c is away")
-    with pytest.raises(FeedUnavailable, match="az://c is away"), reading(store):
-        pass
+    for error, kind in (
+        (StoreRefused("no right to read az://c"), FeedRefused),
+        (StoreUnavailable("az://c is away"), FeedUnavailable),
+    ):
+
+        async def fail(_call: str, _key: str, error: Exception = error) -> None:
+            raise error
+
+        store.before = fail
+        with pytest.raises(kind, match="az://c"), reading(store):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from changefeed.brokers.retention import with_cuts
 from changefeed.feeds.brokers.flush import TABLE_EVERY
 from changefeed.feeds.brokers.names import flush_key, segment_key
 from changefeed.feeds.brokers.protocol import Batch
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
@@ -27,6 +26,7 @@ from changefeed.pipeline.source.spark import pieces_between
 from changefeed.pipeline.source.stored_reader import StoredAccess
 from tests.support.brokers import first_broker, put
 from tests.support.stored_segments import segment_of
+from tests.support.watched_store import WatchedStore
 
 from .test_collection_reader import at, read, reading
 
@@ -35,28 +35,15 @@ COUNT = TABLE_EVERY + 10
 EVERY = Envelope(columns=EVERYTHING)
 
 
-class Store(MemoryStore):
-    """Calls something before an object with a part of its name is read for the first time."""
-
-    part = ""
-
-    def before(self, part: str, call: Callable[[], None]) -> None:
-        self.part, self.call = part, call
-
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
-        if self.part and self.part in key:
-            self.part = ""
-            self.call()
-        return await super().get(key, start, end)
-
-    def segment(self, first: int, last: int) -> None:
-        cluster = self.cluster
-        key, data = segment_of(
-            self.objects, cluster, "orders", WHOLE, of=range(first, last + 1)
-        )
-        self.objects[key] = data
+class Store(WatchedStore):
+    """The objects of a broker, some of which become segments."""
 
     cluster = ""
+
+    def segment(self, first: int, last: int) -> None:
+        of = range(first, last + 1)
+        key, data = segment_of(self.objects, self.cluster, "orders", WHOLE, of=of)
+        self.objects[key] = data
 
     def without_flushes(self) -> None:
         for n in range(1, TABLE_EVERY + 1):
@@ -128,12 +115,13 @@ async def test_a_segment_that_gives_way_to_a_larger_one_while_it_is_read_is_no_l
     async with filled() as (_, store):
         small = segment_key("orders", WHOLE, 1, 20)
 
-        def replace() -> None:
-            store.segment(1, 40)
-            del store.objects[small]
+        async def replace(_: str, key: str) -> None:
+            if key == small and small in store.objects:
+                store.segment(1, 40)
+                del store.objects[small]
 
         store.segment(1, 20)
-        store.before(small, replace)
+        store.before = replace
         with reading(store) as access:
             assert read(access, 2, COUNT) == [*range(3, COUNT + 1)]
         assert small not in store.objects
