@@ -36,6 +36,7 @@ from changefeed.observers.errors import (
 from changefeed.observers.observer import CloseReason, Observer
 
 _CLOSE_TIMEOUT = 10.0
+_LOOK = 0.25  # seconds between two looks whether the lease can be written again
 _LONGEST_REASON = 500
 
 
@@ -223,6 +224,7 @@ class Delivery:
         for first in range(0, len(page.changes), size):
             changes = page.changes[first : first + size]
             await self._until_room_for(len(changes))
+            await self._until_written_again()
             if self._drain.reason is not None:
                 return
             self._owned.check()
@@ -271,6 +273,12 @@ class Delivery:
         if self._drain.reason is None:
             unacknowledged = self._acknowledgements.unacknowledged
             await self._checkpoints.room_for(changes + unacknowledged, limit=limit)
+
+    async def _until_written_again(self) -> None:
+        """Wait while the lease cannot be written: its owner ends, or the store is back."""
+        while self._owned.failing and self._drain.reason is None:
+            self._owned.check()
+            await self._drain.sleep(_LOOK)
 
     async def _until_acknowledged(self) -> None:
         """Wait until all that was delivered is done, or the deadline of the drain."""

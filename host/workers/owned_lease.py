@@ -19,11 +19,16 @@ whatever is there under our own epoch and incarnation, only we wrote, save for t
 of another host, and is taken over with its version. The write that is still on its way then
 fails on that version, so nothing can move back.
 
+When renewals or checkpoints fail twice in a row, it is ``failing``: what is delivered from then
+on may never be checkpointed, and comes again elsewhere. So delivery pauses, though the lease
+is held until its fence.
+
 Limits: one epoch, one object. When the lease comes back later, it is another object.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Never
 from uuid import uuid4
@@ -42,6 +47,7 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.light_event import LightEvent
 
+_FAILURES = 2  # in a row: one alone is a lost answer, as a rule
 _TRIES = 5  # each lost to another host's request; more means something else is wrong
 
 
@@ -76,6 +82,7 @@ class OwnedLease:
         self._wall = wall
         self._writing = asyncio.Lock()
         self._unclear: Lease | None = None
+        self._failures = 0
         self._why_lost = "it could not be renewed in time"
         self._giving_up = False
         self.doubted = False
@@ -109,6 +116,11 @@ class OwnedLease:
         """Whether no other host can own the lease yet."""
         return not self.lost and self._clock() < self._fence_at
 
+    @property
+    def failing(self) -> bool:
+        """Whether what is delivered now may not be checkpointed."""
+        return self._failures >= _FAILURES
+
     def check(self) -> None:
         """Raise ``LeaseLost`` if the lease may not be acted upon any more."""
         if not self.may_act:
@@ -122,6 +134,7 @@ class OwnedLease:
     def beat(self, sent: float) -> None:
         """Count a heartbeat of this host that was sent then and has just been answered."""
         if self.may_act:
+            self._failures = 0
             self._beat_at = sent
             self._extend()
 
@@ -164,16 +177,18 @@ class OwnedLease:
         """Show a sign of life, and be allowed to act for another while."""
         sent = self._clock()
         self.doubted = False
-        await self._write(renewed, self._container.replace)
+        with self._counting_failures():
+            await self._write(renewed, self._container.replace)
         self._fence_at = max(self._fence_at, sent + self._held_for)
         self._seen_at = max(self._seen_at, sent)
         self._written_at = sent
 
     async def checkpoint(self, continuation: Continuation) -> None:
         self.check()
-        await self._write(
-            lambda lease: lease.advanced_to(continuation), self._container.checkpoint
-        )
+        with self._counting_failures():
+            await self._write(
+                lambda lease: lease.advanced_to(continuation), self._container.checkpoint
+            )
 
     async def clear_request(self, asker: HostName) -> None:
         """Let the lease carry no request of ``asker``; that of another host stays."""
@@ -200,6 +215,15 @@ class OwnedLease:
             )
         else:
             await self._write(end, self._container.replace)
+
+    @contextmanager
+    def _counting_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except ContainerUnavailable:
+            self._failures += 1
+            raise
+        self._failures = 0
 
     async def _write(
         self,
