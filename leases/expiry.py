@@ -39,6 +39,9 @@ class Moment:
     answered: float
     wall: float
 
+    def __post_init__(self) -> None:
+        assert self.asked <= self.answered, f"answered before it was asked: {self}"
+
 
 class ExpiryWatch(Generic[K]):
     """Remembers the signs of life of one kind of thing. Times are in seconds.
@@ -52,6 +55,10 @@ class ExpiryWatch(Generic[K]):
         self._expiration = expiration
         self._longest_still = expiration + max_clock_skew
         self._shortest_watch = min(expiration, 2 * renew_interval)
+        assert 0 < self._shortest_watch <= expiration <= self._longest_still, (
+            f"a stamp may only shorten the wait, and never to nothing: {expiration=}, "
+            f"{max_clock_skew=}, {renew_interval=}"
+        )
         self._seen: dict[K, tuple[Hashable, float]] = {}
         self._old: set[K] = set()  # by their stamps
         self._expired: set[K] = set()
@@ -63,12 +70,14 @@ class ExpiryWatch(Generic[K]):
             sign, since = self._seen.get(key, (None, at.answered))
             if sign != thing.sign_of_life:
                 sign, since = thing.sign_of_life, at.answered
+            assert since <= at.answered, f"{key!r} was seen at {since}, after {at}"
             seen[key] = (sign, since)
         self._seen = seen
         self._old = {key for key, thing in listed.items() if self._is_old(thing, at)}
         self._expired = {
             key for key, (_, since) in seen.items() if at.asked - since >= self._wait_for(key)
         }
+        assert self._expired <= listed.keys(), "what was not listed cannot be judged"
         return self._expired
 
     def _is_old(self, thing: Living, at: Moment) -> bool:

@@ -49,6 +49,7 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         line = " ".join(printable(begin).split())
         if len(line) > _LONGEST_ERROR:
             line = line[: _LONGEST_ERROR - 1] + "…"
+        assert len(line) <= _LONGEST_ERROR, f"{len(line)} characters go into every renewal"
         return replace(self, failing_since=since, stuck_since=None, last_error=line)
 
     def stuck(self, since: float) -> "RangeHealth":

@@ -62,7 +62,9 @@ def hot_ranges(
             continue
         found[lease.range_id] = into
         room -= into - is_part
+        assert room >= 0, f"{into} parts of {lease.range_id!r} are more than there is room for"
         unsettled.append(lease.range)
+    assert all(2 <= x <= _MOST_AT_ONCE for x in found.values()), f"split into {found}"  # noqa: PLR2004 - parts
     return found
 
 
@@ -90,6 +92,7 @@ def _too_heavy(
     total = sum(mean if x is None else x for x in loads.values())
     capacities = [x.capacity for x in hosts.values()]
     fair = total * max(capacities) / sum(capacities)
+    assert total >= 0, f"loads of {total}: known() lets none below nothing through"
     heavy = []
     for lease in leases:
         load = loads.get(lease.range_id) or 0.0

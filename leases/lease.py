@@ -62,6 +62,8 @@ class Lease:
 
     def taken_by(self, host: HostName, incarnation: Incarnation) -> "Lease":
         """Change the owner, which begins a new epoch and answers any request."""
+        assert not self.ended, f"{host!r} takes lease {self.range_id!r}, which has ended"
+        assert self.paused is None, f"{host!r} takes lease {self.range_id!r}, which is paused"
         return replace(
             self,
             owner=host,
@@ -86,6 +88,12 @@ class Lease:
 
     def asked_by(self, host: HostName | None) -> "Lease":
         """Carry a request to hand the lease over; ``None`` withdraws it."""
+        assert host is None or not self.ended, (
+            f"{host!r} asks for lease {self.range_id!r}, which has ended"
+        )
+        assert host is None or host != self.owner, (
+            f"{host!r} asks itself for lease {self.range_id!r}"
+        )
         return replace(self, next_owner=host)
 
     def handed_over(self) -> "Lease":
@@ -132,10 +140,16 @@ class Lease:
 
     def begun_at(self, continuation: Continuation) -> "Lease":
         """Begin there, after all: for a lease that no host has owned yet."""
+        assert self.epoch == 0, (
+            f"lease {self.range_id!r} has been owned, in epoch {self.epoch}: it has begun"
+        )
         return replace(self, ended=False, continuation=continuation)
 
     def stamped(self, *, write_id: WriteId, stamp: float) -> "Lease":
         """Prepare a write of the owner: a fresh name for it, and the wall-clock time."""
+        assert write_id not in ("", self.write_id), (
+            f"two writes of lease {self.range_id!r} have the name {write_id!r}"
+        )
         return replace(self, write_id=write_id, stamp=stamp)
 
 

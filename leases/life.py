@@ -88,6 +88,7 @@ class Heartbeats:
         }
         named = {(x.owner, x.incarnation) for x in owned}
         self._seen = {key: x for key, x in seen.items() if key in named}
+        assert len(self._seen) <= len(owned), "only incarnations that own leases are remembered"
         return {x.range_id: self._life_of(x) for x in owned}
 
     def _life_of(self, lease: Lease) -> LeaseLife:
@@ -101,6 +102,7 @@ class Heartbeats:
             stamps.append(None)
         elif keeps_leases(owner):
             beats = owner.heartbeats
+            assert beats > _NEVER, f"{owner.name!r} has a placeholder, which keeps no lease"
             stamps.append(owner.stamp)
         known = [x for x in stamps if x is not None]
         newest = max(known, default=None)
@@ -128,6 +130,7 @@ async def fence_owner(container: Members, lease: Lease, members: Iterable[Member
             heartbeats=_NEVER,
             stopping=True,
         )
+        assert is_placeholder(record), f"hosts would take it for a heartbeat: {record}"
     elif record.incarnation == lease.incarnation and not (
         keeps_leases(record) or is_placeholder(record)
     ):

@@ -145,6 +145,9 @@ class LeaseListing:
         return await self._brought_up_to_date(token, changes)
 
     def _next_token(self) -> str:
+        assert self._whole_due <= self._clock() + _WHOLE_EVERY, (
+            f"the next whole listing is due at {self._whole_due}, more than a minute from now"
+        )
         return WHOLE if self._clock() >= self._whole_due else self._token
 
     async def _brought_up_to_date(

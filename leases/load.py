@@ -19,7 +19,9 @@ def coarse(load: float, stored: float | None) -> float:
     """Return the step to store for a measured load, which is ``stored`` while that is near."""
     if stored is not None and abs(load - stored) < _LEAVES * STEP:
         return stored
-    return round(round(min(max(load, 0.0), MOST) / STEP) * STEP, 2)
+    step = round(round(min(max(load, 0.0), MOST) / STEP) * STEP, 2)
+    assert 0.0 <= step <= MOST, f"a load of {load} is stored as {step}"
+    return step
 
 
 def known(load: float | None) -> float | None:
@@ -37,3 +39,6 @@ class HostLimits:
 
     capacity: float = 1.0
     max_ranges: int | None = None
+
+    def __post_init__(self) -> None:
+        assert self.capacity > 0, f"shares are divided by the capacity: {self}"

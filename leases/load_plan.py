@@ -24,7 +24,7 @@ as heavy as a fair share may stay beyond the tolerance.
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from operator import itemgetter
@@ -38,6 +38,7 @@ TOLERANCE = 1.25
 LEAST = 0.5
 AT_ONCE = 1 / 8
 _GAIN = 0.9  # what stays beyond the tolerance moves for a tenth less, and for no less than that
+_ROUNDED = 1 + 1e-9
 _IDLE = STEP
 _ALL_IDLE = 0.5  # what the idle leases of a host count together, at most
 _UNIT = 1_000_000  # loads are added up as whole numbers: sums do not depend on the order
@@ -74,6 +75,11 @@ def plan_by_load(
             draft.put(lease.range_id, weight, holder, movable=not (moving or lease.moved))
     draft.fill(unowned)
     draft.balance(max(1, ceil(len(listed) * at_once)) - on_their_way)
+    assert len(draft.assigned) <= len(listed), "each lease is assigned once at the most"
+    assert sum(x.ranges for x in draft.hosts) == len(draft.assigned), (
+        f"counted {[x.ranges for x in draft.hosts]}, assigned {len(draft.assigned)}"
+    )
+    assert sum(x.load for x in draft.hosts) <= sum(weights), "no lease counts twice"
     return draft.assigned
 
 
@@ -101,11 +107,14 @@ def _fair_share(weights: Sequence[int], capacities: Iterable[float], tolerance: 
     A lease too heavy for any host takes the largest for itself: the rest share the others.
     """
     sizes = sorted(capacities, reverse=True)
+    assert all(x >= 0 for x in weights), "known() lets no load below nothing through"
     rest, alone = sum(weights), 0
     for weight in heapq.nlargest(len(sizes) - 1, weights):
         if weight <= tolerance * rest / sum(sizes[alone:]) * sizes[alone]:
             break
         rest, alone = rest - weight, alone + 1
+    assert rest >= 0, f"what is shared is what is left: {rest} after {alone} heavy leases"
+    assert alone < len(sizes), f"{alone} of {len(sizes)} hosts have a heavy lease alone"
     return rest / sum(sizes[alone:])
 
 
@@ -157,7 +166,12 @@ class _Draft:
         self._by_room: list[tuple[float, HostName]] = []  # the first that is not out of date
         self.assigned: dict[RangeId, HostName] = {}
 
+    @property
+    def hosts(self) -> Collection[_Host]:
+        return self._hosts.values()
+
     def put(self, range_id: RangeId, weight: int, name: HostName, *, movable: bool) -> None:
+        assert self.assigned.get(range_id) != name, f"{name!r} is given {range_id!r} twice"
         host = self._hosts[name]
         host.load += weight
         host.ranges += 1
@@ -182,7 +196,9 @@ class _Draft:
         for host in self._hosts.values():
             host.movable.sort()
         for step in (self._take_from_too_many, self._take_from_busy, self._give_to_idle):
-            moves -= step(moves)
+            made = step(moves)
+            assert made <= max(moves, 0), f"{made} leases moved, and {moves} were allowed"
+            moves -= made
 
     def _take_from_too_many(self, moves: int) -> int:
         made = 0
@@ -207,7 +223,9 @@ class _Draft:
             index = self._relief(host, receiver)
             if index is None:
                 continue  # as good as it gets
+            before = host.busy
             self._move(index, host, receiver)
+            assert receiver.busy <= before * _ROUNDED, f"{receiver.name!r} is the busiest now"
             made += 1
             for x in (host, receiver):
                 if self._is_busy(x):
@@ -253,9 +271,14 @@ class _Draft:
         return made
 
     def _move(self, index: int, host: _Host, receiver: _Host) -> None:
+        assert 0 <= index < len(host.movable), f"{host.name!r} has no lease {index} to give"
+        assert host is not receiver, f"{host.name!r} gives a lease to itself"
+        assert not receiver.is_full, f"{receiver.name!r} has its {receiver.ranges} ranges"
         weight, range_id = host.movable.pop(index)
         host.load -= weight
         host.ranges -= 1
+        assert host.load >= 0, f"{host.name!r} gave more than it had: {host.load}"
+        assert host.ranges >= len(host.movable), f"{host.name!r} may give what it has not"
         self.put(range_id, weight, receiver.name, movable=False)
         for x in (host, receiver):
             self._note(x)

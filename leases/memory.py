@@ -55,6 +55,9 @@ class MemoryTable(Generic[Record]):
             self._records.pop(key, None)
             return None
         written = replace(wanted, version=Version(str(next(self._versions))))
+        assert stored is None or int(written.version) > int(stored.version), (
+            f"{key!r}: version {written.version} after {stored.version}"
+        )
         self._records[key] = written
         return written
 

@@ -14,6 +14,7 @@ balances by load. A lease that is on its way to another host counts as owned by 
 
 import enum
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate
 
@@ -82,12 +83,17 @@ def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
     share, extra = divmod(total, len(owned))
     by_load = sorted(owned, key=lambda name: (-len(owned[name]), name))
     room = {name: share + (rank < extra) for rank, name in enumerate(by_load)}
+    assert sum(room.values()) == total, f"{room} is no room for {total} leases"
     assigned: dict[RangeId, HostName] = {}
     for name, ranges in owned.items():
         assigned.update(dict.fromkeys(ranges[: room[name]], name))
         unowned.extend(ranges[room[name] :])
     seats = (name for name in owned for _ in range(room[name] - len(owned[name])))
     assigned.update(zip(sorted(unowned), seats, strict=True))
+    held = Counter(assigned.values())
+    assert held.keys() <= owned.keys(), f"leases for hosts that are no members: {held}"
+    assert all(held[name] <= room[name] for name in held), f"{held} is more than {room}"
+    assert max(room.values()) - min(room.values()) <= 1, f"{room} is not balanced"
     return assigned
 
 
@@ -108,6 +114,9 @@ class Action(enum.Enum):
     ACQUIRE = "take it: it has no owner, or it is ours already"
     ACQUIRE_EXPIRED = "take it: its owner has shown no sign of life"
     STEAL = "ask its owner for it"
+
+
+_TAKING = (Action.ACQUIRE, Action.ACQUIRE_EXPIRED, Action.STEAL)
 
 
 def actions_for(
@@ -135,6 +144,9 @@ def actions_for(
             action = _about_assigned(lease, me, lease.range_id in expired, living)
         else:
             action = _about_others(lease, me, assigned)
+        assert action not in _TAKING or assigned == me, (
+            f"{me!r} takes lease {lease.range_id!r}, which the plan gives to {assigned!r}"
+        )
         if action is not None:
             found.append((action, lease))
     order = list(Action)

@@ -43,6 +43,7 @@ class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def written(leases: Sequence[Lease], *, feed: str = "", saved_at: str = "") -> bytes:
     """Return leases, which must carry their continuations, as a document."""
+    assert len({x.range_id for x in leases}) == len(leases), "each range has one position"
     document = Positions(
         positions=tuple(_position(x) for x in leases), feed=feed, saved_at=saved_at
     )

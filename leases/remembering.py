@@ -68,6 +68,9 @@ class LeaseMemory:
         """
         epoch = max(lease.epoch, self._epochs.get(lease.range_id, 0))
         begun_in, checkpoint = self._checkpoints.get(lease.range_id, (-1, None))
+        assert begun_in <= epoch, (
+            f"lease {lease.range_id!r}: a checkpoint of epoch {begun_in}, and {epoch} was seen"
+        )
         if begun_in != epoch or checkpoint is None:
             return replace(lease, epoch=epoch)
         return replace(lease, epoch=epoch, continuation=checkpoint)
@@ -75,7 +78,11 @@ class LeaseMemory:
     def above(self, lease: Lease) -> Lease:
         """Raise the epoch under which a lease is to be acquired above all that were seen."""
         seen = self._epochs.get(lease.range_id, 0)
-        return lease if lease.epoch > seen else replace(lease, epoch=seen + 1)
+        raised = lease if lease.epoch > seen else replace(lease, epoch=seen + 1)
+        assert raised.epoch >= lease.epoch, (
+            f"lease {lease.range_id!r}: epoch {lease.epoch} would go back to {raised.epoch}"
+        )
+        return raised
 
 
 class RememberingContainer:

@@ -137,6 +137,10 @@ class SeparateStores:
                 # One that was left behind may have been claimed; epochs never go down.
                 epoch = max(lease.epoch, checkpoint.epoch)
                 bare = replace(lease.without_continuation(), epoch=epoch)
+                assert bare.epoch >= checkpoint.epoch, (
+                    f"lease {lease.range_id!r} of epoch {bare.epoch} could not checkpoint: its "
+                    f"checkpoint is claimed for {checkpoint.epoch}"
+                )
                 return _whole(await self._ownership.create(bare), checkpoint)
         raise ContainerUnavailable(
             f"the checkpoint of {lease.range_id!r} changes faster than it can be adopted"
@@ -158,6 +162,7 @@ class SeparateStores:
         # To hand over begins an epoch, but the next owner claims it: if the second write
         # fails, the present one must still be able to checkpoint.
         epoch = min(lease.epoch, seen.claimed)
+        assert epoch <= lease.epoch, f"lease {lease.range_id!r}: claimed for an owner to come"
         checkpoint = await self._write_checkpoint(lease, seen, epoch=epoch)
         return _whole(await self._replace_ownership(lease), checkpoint)
 
@@ -182,7 +187,12 @@ class SeparateStores:
                 raise LeaseConflict(
                     lease, f"its checkpoint is claimed for epoch {seen.claimed}"
                 )
+            assert seen.checkpoint, f"lease {lease.range_id!r} was read whole: it has one"
             claim = _checkpoint_of(stored, seen.checkpoint, epoch=lease.epoch)
+            assert claim.epoch >= seen.claimed, (
+                f"lease {lease.range_id!r}: claimed in epoch {seen.claimed}, and now in "
+                f"{claim.epoch}"
+            )
             try:
                 checkpoint = await self._checkpoints.write(claim)
             except CheckpointConflict:
@@ -213,6 +223,7 @@ class SeparateStores:
             return await self._ownership.replace(bare)
 
     async def _write_checkpoint(self, lease: Lease, seen: "_Seen", *, epoch: int) -> Checkpoint:
+        assert seen.checkpoint, f"lease {lease.range_id!r}: a checkpoint over what nobody read"
         try:
             return await self._checkpoints.write(
                 _checkpoint_of(lease, seen.checkpoint, epoch=epoch)

@@ -98,6 +98,7 @@ class BoundedContainer:
 
     async def _bounded(self, name: str, call: Awaitable[T], within: float | None = None) -> T:
         seconds = self._timeout if within is None else within
+        assert seconds > 0, f"{name} has no time to be answered"
         self._on_call(name)
         try:
             with self._patience.asking(name, ContainerUnavailable):

@@ -66,6 +66,7 @@ class Kind(Generic[Record]):
         if len(ours) + sum(map(len, theirs.values())) <= LONGEST:
             return Stored(metadata={**theirs, _OURS: ours})
         shortened = {name: value[: LONGEST // 4] for name, value in theirs.items()}
+        assert sum(map(len, shortened.values())) <= LONGEST, f"{shortened} fits into no headers"
         return Stored(metadata={**shortened, _OURS: _IN_CONTENT}, content=text)
 
     def read(self, found: Found, content: bytes = b"") -> Record:

@@ -24,6 +24,9 @@ class BlobOwnership(ConditionalOwnership):
         super().__init__(leases, members, feed)
         self._tables = leases, members
         self._beginning = beginning
+        assert all(x.folder.startswith(beginning) for x in self._tables), (
+            f"one listing of {beginning!r} shows both"
+        )
 
     async def changes_since(self, token: str) -> ListedChanges:  # noqa: ARG002 - of the protocol
         leases, members = self._tables

@@ -92,6 +92,9 @@ class BlobTable(Generic[Record]):
 
     async def _put(self, key: str, record: Record, **condition: Any) -> Record | None:
         wanted, token, blob = self._kind.write(record), uuid4().hex, self._blob(key)
+        assert _TOKEN not in wanted.metadata, (
+            f"the token would hide what {wanted.metadata} says"
+        )
         with translate_errors(self._where):
             try:
                 put = await blob.upload_blob(
@@ -173,7 +176,10 @@ def blob_name(key: str) -> str:
     plain = quote(key, safe="")
     if plain.endswith("."):
         plain = f"{plain[:-1]}%2E"
-    return plain if len(plain) <= _LONGEST_NAME else short_key(key, 0)
+    name = plain if len(plain) <= _LONGEST_NAME else short_key(key, 0)
+    assert 0 < len(name) <= _LONGEST_NAME, f"{name!r} is no last part of a blob's name"
+    assert "/" not in name, f"{name!r} would be in a folder of its own"
+    return name
 
 
 def _if_match(version: Version) -> dict[str, Any]:

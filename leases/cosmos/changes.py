@@ -72,6 +72,7 @@ class LeaseChanges:
                         break
         except (FeedError, RangeEnded, msgspec.ValidationError):  # it may be split, too
             return None
+        assert pages <= _MOST_PAGES, f"{pages} pages were asked for"
         if pages >= _MOST_PAGES:
             return None
         return found, msgspec.json.encode(after).decode()

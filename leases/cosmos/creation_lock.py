@@ -59,12 +59,14 @@ class Markers:
             return
         async with self._turn:
             if self._unfinished:
+                assert self._open, "the mark is made by a host that was allowed to create"
                 with suppress(ItemExists):
                     await self._items.create(self._items.keyed({"id": self._names.info}))
                 await self._drop_lock()
                 self._unfinished = False
 
     async def _take_lock(self) -> None:
+        assert self._lock is None, "who holds the lock may create leases"
         lock = self._items.keyed({"id": self._names.lock, "ttl": _LOCK_SECONDS, "owner": _OURS})
         try:
             self._lock = (await self._items.create(lock))["_etag"]
@@ -78,6 +80,7 @@ class Markers:
         etag, since = self._watched or ("", now)
         if etag != found["_etag"]:
             since = now
+        assert since <= now, f"the lock was first seen at {since}, and it is {now}"
         self._watched = (found["_etag"], since)
         if now - since < _LOCK_SECONDS + _LOCK_SLACK:
             raise ContainerUnavailable(

@@ -46,6 +46,7 @@ class Names:
 
     def records(self, kind: str) -> str:
         """What the id of every record of a kind begins with."""
+        assert "." not in kind, f"{kind!r} may be listed among the leases"
         return f"{self.prefix}.{kind}."
 
     def record(self, kind: str, name: str) -> str:

@@ -115,6 +115,7 @@ def seen_in(version: Version) -> VersionToken | None:
 def new_document(form: Form, lease: Lease, attempt: str) -> Document:
     """Return the document of a new lease, in the order in which .NET writes it."""
     name = form.names.lease(lease.range_id)
+    assert lease.continuation is not None, f"{name}: .NET would take it for a range never read"
     key = {} if form.partitioned_by_id else {"partitionKey": name}
     return {
         "id": name,
@@ -132,6 +133,9 @@ def new_document(form: Form, lease: Lease, attempt: str) -> Document:
 
 def changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
     """Return the partial update that writes ``lease``, with the continuation if carried."""
+    assert lease.epoch >= seen.epoch, (
+        f"lease {lease.range_id!r}: epoch {seen.epoch} would go back to {lease.epoch}"
+    )
     place = lease.range
     operations = [
         _set("/Owner", lease.owner),
@@ -149,6 +153,11 @@ def changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
 
 def checkpoint_changes(lease: Lease, seen: VersionToken, attempt: str) -> list[Operation]:
     """Return the update that writes the continuation of ``lease``, and nothing else of it."""
+    assert lease.continuation is not None, f"lease {lease.range_id!r}: a checkpoint of nothing"
+    assert lease.checkpoint_epoch == lease.epoch, (
+        f"lease {lease.range_id!r}: a checkpoint of epoch {lease.checkpoint_epoch} in epoch "
+        f"{lease.epoch}"
+    )
     return [
         *_set_properties({WRITTEN: _written(lease, attempt)}, seen),
         _set("/ContinuationToken", lease.continuation),
@@ -266,6 +275,7 @@ def timestamp_of(stamp: float | None) -> str | None:
     if stamp is None:
         return None
     text = datetime.fromtimestamp(stamp, UTC).isoformat(timespec="microseconds")
+    assert text.endswith("+00:00"), f".NET compares these as text: {text}"
     return text.removesuffix("+00:00") + "0Z"
 
 
@@ -385,6 +395,7 @@ def _text(entry: _Ownership | _Written) -> str:
 
 
 def _set_properties(entries: Mapping[str, str], seen: VersionToken) -> Sequence[Operation]:
+    assert entries.keys() <= {OWNERSHIP, WRITTEN}, f"{entries.keys()} are not all ours"
     if seen.has_properties:
         return [_set(f"/properties/{name}", text) for name, text in entries.items()]
     return [_set("/properties", dict(entries))]

@@ -23,6 +23,7 @@ _AS_MUCH_AS_FITS = -1
 """A page is as large as the service lets it be: 4 MB, which is a listing of most fleets."""
 
 _LONGEST_ETAG = 256
+_MOST_OPERATIONS = 10  # the service refuses more in one partial update
 
 
 class ItemNotFound(Exception):
@@ -119,6 +120,7 @@ class Items:
     async def _patched(
         self, name: str, operations: Operations, etag: str, *, no_response: bool
     ) -> Any:
+        assert 0 < len(operations) <= _MOST_OPERATIONS, f"{len(operations)} changes to {name!r}"
         await self._check(name, etag)
         return await self._asked(
             lambda: self._proxy.patch_item(

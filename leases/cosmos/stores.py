@@ -95,6 +95,7 @@ class Records(Generic[Record]):
         fields = msgspec.to_builtins(record)
         del fields["version"]
         document = {"id": self._names.record(self._kind, name), "record": fields}
+        assert document["id"].startswith(self._begin_of_id), f"{document['id']} is not listed"
         return self._items.keyed({**document, "attempt": uuid4().hex})
 
     def _read(self, document: Document) -> Record:

@@ -58,6 +58,12 @@ async def vacate(
     vacant = lease.vacated()
     if vacant.continuation is None and lost is not None:
         vacant = vacant.advanced_to(lost)
+    assert vacant.owner is None, (
+        f"lease {lease.range_id!r}: no epoch of {vacant.owner!r} begins"
+    )
+    assert vacant.epoch > lease.epoch, (
+        f"lease {lease.range_id!r}: its owner could still checkpoint in epoch {lease.epoch}"
+    )
     return await container.acquire(
         vacant.stamped(write_id=WriteId(uuid4().hex), stamp=time.time())
     )

@@ -42,6 +42,10 @@ class Step:
     stored: Lease | None = None
     wanted: Lease | None = None
 
+    def __post_init__(self) -> None:
+        assert (self.stored is None) == (self.change is Change.CREATE), f"not there: {self}"
+        assert (self.wanted is None) == (self.change is Change.DELETE), f"not wanted: {self}"
+
     @property
     def range_id(self) -> RangeId:
         lease = self.wanted or self.stored
@@ -57,7 +61,9 @@ def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[S
     there = {x.range_id: x for x in stored}
     kept = [_step(lease, there.get(name)) for name, lease in sorted(begun.items())]
     gone = sorted(there.keys() - begun.keys())
-    return [*kept, *(Step(change=Change.DELETE, stored=there[x]) for x in gone)]
+    steps = [*kept, *(Step(change=Change.DELETE, stored=there[x]) for x in gone)]
+    assert len(steps) == len(there.keys() | begun.keys()), "one step for each lease"
+    return steps
 
 
 def _begun(wanted: Collection[Lease]) -> Sequence[Lease]:

@@ -46,6 +46,11 @@ async def _once(
     changed = change(stored.without_continuation())
     if changed is None:
         return None
+    assert changed.version == stored.version, f"lease {range_id!r}: it is another copy"
+    assert changed.range_id == range_id, f"lease {range_id!r} became {changed.range_id!r}"
+    assert changed.epoch >= stored.epoch, (
+        f"lease {range_id!r}: epoch {stored.epoch} would go back to {changed.epoch}"
+    )
     try:
         return await container.replace(changed)
     except LeaseGone:

@@ -60,4 +60,8 @@ class PostgresFleet:
             f" case when row_number() over () = 1 then {members} end as members"
             f" from ({changes}) as x"
         )
-        return statement, [*parameters, *since(token)]
+        parameters += since(token)
+        last = len(parameters)
+        assert f"${last}" in statement, f"parameter {last} has no place in {statement}"
+        assert f"${last + 1}" not in statement, f"there is no parameter {last + 1}: {statement}"
+        return statement, parameters

@@ -30,6 +30,10 @@ class Kind(Generic[Record]):
     from_row: Callable[[Mapping[str, Any]], Record]
     kept: str = ""
 
+    def __post_init__(self) -> None:
+        assert self.kept in ("", *self.columns), f"{self.kept} is no column of {self.table}"
+        assert len({*self.columns}) == len(self.columns), f"{self.table} has a column twice"
+
 
 class PostgresTable(Generic[Record]):
     """The records of one fleet: a ``ConditionalTable``. Every write is one statement."""
@@ -130,7 +134,9 @@ class PostgresTable(Generic[Record]):
 
     async def advance(self, key: str, lease: Record) -> Record | None:
         """Write a checkpoint; only the table of whole leases has what it takes."""
+        assert self._kind.kept, f"there are no checkpoints in table {self._kind.table}"
         row = self._kind.to_row(lease)
+        assert row["continuation"] is not None, f"lease {key!r}: a checkpoint of nothing"
         return self._only(
             await self._database.one(
                 self._advance,
@@ -148,6 +154,7 @@ class PostgresTable(Generic[Record]):
 
     def _values(self, record: Record) -> Sequence[object]:
         row = self._kind.to_row(record)
+        assert row.keys() >= {*self._kind.columns}, f"no values for all of {self._kind.columns}"
         return [_encoded(row[x]) for x in self._kind.columns]
 
     def _only(self, row: Row | None) -> Record | None:

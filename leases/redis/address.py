@@ -36,7 +36,9 @@ class RedisAddress:
 
     def key(self, kind: str) -> str:
         """Return the key of one kind of record; the braces keep a fleet in one slot."""
-        return f"changefeed:{{{self.fleet.translate(_BRACES)}}}:{kind}"
+        key = f"changefeed:{{{self.fleet.translate(_BRACES)}}}:{kind}"
+        assert (key.count("{"), key.count("}")) == (1, 1), f"{key} may be in another slot"
+        return key
 
 
 def read_address(scheme: str, place: str) -> RedisAddress:

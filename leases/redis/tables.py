@@ -16,6 +16,7 @@ from changefeed.leases.redis.connection import Calls
 from changefeed.leases.tables import Record, TableChanges, listed_changes
 
 _PARTS = 4
+_KEYS_OF_FLEET = 5
 
 
 class _Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +77,7 @@ class RedisTable(Generic[Record]):
 
     async def advance(self, key: str, lease: Lease) -> Record | None:
         progress = msgspec.json.encode(_Progress(lease.epoch, lease.write_id))
+        assert lease.continuation is not None, f"lease {key!r}: a checkpoint of nothing"
         arguments = (uuid4().hex, lease.version, lease.epoch, progress, lease.continuation)
         return await self._called(self._advance, key, *arguments)
 
@@ -90,6 +92,7 @@ class RedisTable(Generic[Record]):
         return await self._called(script, key, version, record.version, value, *carried)
 
     async def _called(self, script: Any, *arguments: object) -> Record | None:
+        assert None not in arguments, f"a script takes no {arguments}"
         async with self._calls.one():
             answer: Sequence[bytes | None] = await script(self.keys, arguments)
         value, continuation = (*answer, None, None)[:2]
@@ -124,6 +127,9 @@ class RedisFleet:
         self._leases = leases
         self._members = members
         self._keys = [*leases.keys, members.keys[0]]
+        assert len(self._keys) == _KEYS_OF_FLEET, (
+            f"the script knows each by its place: {self._keys}"
+        )
         self._fleet = client.register_script(scripts.FLEET)
 
     async def list_fleet(self, token: str, heartbeat: Member | None) -> ListedFleet:
@@ -171,4 +177,6 @@ def _value(record: Lease | Checkpoint | Member, version: str) -> tuple[bytes, st
             del fields[name]
         continuation = record.continuation
     head = (version.encode(), epoch.encode(), progress)
-    return b"\n".join((*head, msgspec.json.encode(fields))), continuation
+    value = b"\n".join((*head, msgspec.json.encode(fields)))
+    assert value.count(b"\n") == _PARTS - 1, f"scripts take it apart by its lines: {value!r}"
+    return value, continuation

@@ -88,6 +88,7 @@ class SqliteTable(Generic[Record]):
         self, token: str, connection: sqlite3.Connection
     ) -> TableChanges[Record]:
         found = rows(connection, self._kind.changes, token or "0")
+        assert found, "the totals come even where nothing has changed"
         total, newest = found[0]["total"], found[0]["newest"] or 0
         written = [self._record(x) for x in found if x["version"] is not None]
         return TableChanges(
@@ -108,10 +109,12 @@ class SqliteTable(Generic[Record]):
         if wanted is None:
             connection.execute(self._kind.deletion, (key,))
             return None
+        row = self._kind.to_row(wanted)
+        assert row[self._kind.key] == key, (
+            f"{key!r} would be written as {row[self._kind.key]!r}"
+        )
         try:
-            row_id = connection.execute(
-                self._kind.insertion, self._kind.to_row(wanted)
-            ).lastrowid
+            row_id = connection.execute(self._kind.insertion, row).lastrowid
         except OverflowError as error:  # it counted on from what a person wrote there
             raise self._refusal(key, "counted on", error) from error
         return replace(wanted, version=Version(str(row_id)))

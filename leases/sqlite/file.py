@@ -59,6 +59,7 @@ class SqliteFile:
             raise ContainerRefused(
                 f"{self._path}: there is no directory {self._path.parent}; make it first"
             )
+        assert self._thread is None, f"{self._path} is open already"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
         try:
             with self._errors(opening=True):
@@ -72,6 +73,7 @@ class SqliteFile:
         connection, self._connection = self._connection, None
         while self._writing is not None:
             await asyncio.wait([self._writing])
+        assert not self._waiting, f"{len(self._waiting)} changes would wait for ever"
         if connection is not None:
             await self._in_thread(connection.close)
         thread, self._thread = self._thread, None
@@ -100,7 +102,9 @@ class SqliteFile:
 
     def _write(self, connection: sqlite3.Connection) -> None:
         """Write what waits. No task does it, so that none can be cancelled in the middle."""
+        assert self._writing is None, "one transaction is written after the other"
         together, self._waiting = self._waiting, []
+        assert together, "a transaction has something to write"
         works = [x.work for x in together]
         self._writing = self._in_thread(partial(self._transaction, connection, works))
         self._writing.add_done_callback(partial(self._written, connection, together))
@@ -112,6 +116,7 @@ class SqliteFile:
         done: asyncio.Future[Sequence[Any]],
     ) -> None:
         """Give each its result; write what has come to wait meanwhile."""
+        assert self._writing is done, "what ended is what was begun last"
         self._writing = None
         if self._waiting:
             self._write(connection)
@@ -140,6 +145,7 @@ class SqliteFile:
     def _write_back(self, connection: sqlite3.Connection) -> None:
         """Empty the log of writes, which may be what fills the disk, and keep it small."""
         connection.execute(f"pragma wal_autocheckpoint = {_SMALL_LOG}")
+        assert not connection.in_transaction, "within one, nothing is written back"
         connection.execute("pragma wal_checkpoint(truncate)")
         self._was_full = False
 
@@ -168,6 +174,7 @@ class SqliteFile:
         return self._connection
 
     def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        assert self._thread is not None, "a connection is used in its own thread alone"
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _connect(self) -> sqlite3.Connection:
@@ -278,9 +285,11 @@ def _transaction(connection: sqlite3.Connection, works: Sequence[_Work]) -> Sequ
 
     Raise what SQLite raises, and then nothing is done.
     """
+    assert not connection.in_transaction, "the last one was neither written nor undone"
     connection.execute("begin immediate")
     try:
         answers = [_apart(connection, work) for work in works]
+        assert connection.in_transaction, "what comes together is written together"
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
@@ -299,6 +308,7 @@ def _apart(connection: sqlite3.Connection, work: _Work) -> Any:
     except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
         connection.execute("rollback to one")
         answer = _Failed(error)
+    assert connection.in_transaction, "a refused change undoes itself alone"
     connection.execute("release one")
     return answer
 

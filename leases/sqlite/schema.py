@@ -35,6 +35,10 @@ class Kind(Generic[Record]):
     deleted: str  # what becomes of it without its row, for people
     left_out: str = ""  # a column that listings do without
 
+    def __post_init__(self) -> None:
+        assert self.left_out in ("", *self.columns), f"{self.left_out} is no column"
+        assert self.left_out != self.key, f"without its key, no row of {self.table} is known"
+
     @property
     def key(self) -> str:
         return next(iter(self.columns))
