@@ -131,6 +131,9 @@ class Balancer:
         self._handoffs_due = bool(stealing) or any(
             assignment.get(x) not in (None, self._me) for x in reading
         )
+        assert fleet.isdisjoint({*dead} - {self._me}), (
+            f"{fleet} and {dead} have hosts in common"
+        )
         return View(
             listing=listing,
             fleet=fleet,
@@ -180,6 +183,9 @@ class Balancer:
         dead: owners hand over to no dead host, so they have not had their time.
         """
         away = self._settings.expiration / 2
+        assert self._listed_at is None or self._listed_at <= at.answered, (
+            f"a listing of {at}, after one of {self._listed_at}"
+        )
         if self._listed_at is not None and at.answered - self._listed_at >= away:
             self._requested.clear()
         self._listed_at = at.answered
@@ -187,6 +193,9 @@ class Balancer:
     def _observe_fleet(self, fleet: frozenset[HostName], at: Moment) -> None:
         if fleet != self._fleet:
             self._fleet, self._quiet_since = fleet, at.answered
+        assert self._quiet_since <= at.answered, (
+            f"the fleet has changed at {self._quiet_since}, which is yet to come: {at}"
+        )
         self._quiet = at.answered - self._quiet_since >= self._settings.rebalance_delay
 
     def steal(self, lease: Lease, *, now: float) -> Steal:
@@ -198,6 +207,8 @@ class Balancer:
         ``longest_handoff``.
         """
         settings = self._settings
+        assert lease.owner is not None, f"{lease.range_id!r} has no owner, and is not stolen"
+        assert lease.owner != self._me, f"{self._me!r} steals {lease.range_id!r} from itself"
         of_our_kind = lease.owner in self._recorded or lease.incarnation is not None
         if settings.max_handoff_time == 0 or not of_our_kind:
             return Steal.TAKE
@@ -207,6 +218,7 @@ class Balancer:
         epoch, since = self._requested.get(lease.range_id, (lease.epoch, now))
         if epoch != lease.epoch:
             epoch, since = lease.epoch, now
+        assert since <= now, f"{lease.range_id!r} was asked for at {since}, and it is {now}"
         self._requested[lease.range_id] = (epoch, since)
         return Steal.TAKE if now - since >= settings.longest_handoff else Steal.WAIT
 
@@ -216,6 +228,7 @@ class Balancer:
         An interval, times ``jitter``; less if something would expire before, if the time
         to steal comes before, or if leases are about to change hands.
         """
+        assert jitter > 0, f"{jitter} intervals from now there is nothing to list"
         wait = self._settings.balance_interval * jitter
         moments = [self._leases.next_expiry(), self._members.next_expiry()]
         if self._handoffs_due:
@@ -223,4 +236,7 @@ class Balancer:
         if self._handoffs_due and not self._quiet:
             moments.append(self._quiet_since + self._settings.rebalance_delay)
         waits = [wait, *(x - now for x in moments if x is not None)]
-        return max(_SHORTEST_WAIT, min(waits))
+        longest = max(_SHORTEST_WAIT, wait)
+        found = max(_SHORTEST_WAIT, min(waits))
+        assert found <= longest, f"the next listing is {found} s away, and due in {longest}"
+        return found

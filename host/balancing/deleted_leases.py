@@ -33,6 +33,9 @@ class DeletedLeases:
             for x in missing
             if not self._memory.knows_start_of(x)
         }
+        assert all(x <= now for x in self._missing_since.values()), (
+            f"missing since {self._missing_since}, and it is {now}"
+        )
         return {x for x, since in self._missing_since.items() if now - since < self._patience}
 
     @property

@@ -51,7 +51,9 @@ class LostCheckpoints:
         raise.
         """
         range_id, now = missing.lease.range_id, self._clock()
-        if now - self._since.setdefault(range_id, now) < self._patience:
+        since = self._since.setdefault(range_id, now)
+        assert since <= now, f"the checkpoint of {range_id!r} is missing since {since}: {now}"
+        if now - since < self._patience:
             return False
         async with self._looking:  # what one finds out holds for those that wait
             if not await self._any_has_one(besides=range_id):

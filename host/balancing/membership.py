@@ -81,6 +81,9 @@ class Membership:
         self._interval = settings.renew_interval
         at_worst = (_LATEST_ALONG + _PAUSE) * self._interval
         self._longest_silent = settings.renewal_timeout + at_worst
+        assert self._longest_silent > self._interval, (
+            f"one that lives may be silent for {self._interval} s: {self._longest_silent} s"
+        )
         self._dead = dead
         self._events = events
         self._retrier = retrier
@@ -121,6 +124,7 @@ class Membership:
         """Keep the record alive. Raise ``NameTaken`` if another process took the name."""
         wait = self._interval
         while True:
+            assert wait > 0, f"heartbeats without a wait between them: {wait} s"
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LATEST_ALONG * wait if self._goes_along else wait):
                     await self._went_along.wait()
@@ -199,6 +203,9 @@ class Membership:
         return replace(self._member, heartbeats=self._member.heartbeats + 1, stamp=self._wall())
 
     def _written(self, stored: Member, sent: float) -> None:
+        assert self._sent <= sent <= self._clock(), (
+            f"a heartbeat of {sent}, after one of {self._sent}, at {self._clock()}"
+        )
         # What we say may have changed meanwhile: that we stop.
         self._member = _going_on_from(stored, self._member)
         self._sent, self._heartbeat_answered = sent, True

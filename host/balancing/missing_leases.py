@@ -10,6 +10,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from itertools import pairwise
 from math import ceil
 from operator import itemgetter
 
@@ -78,6 +79,7 @@ async def create_missing(
             return
         fresh_range = with_unfinished_parents(found, fresh)
         wanted = memory.recreated(Lease(range=fresh_range, continuation=position))
+        assert wanted.continuation is not None, f"{found.id!r} would begin nowhere"
         if (await container.create(wanted)).sign_of_life == wanted.sign_of_life:
             events.created(wanted)
 
@@ -196,6 +198,7 @@ def in_parts(
             f"cannot be read in parts: leave the setting out"
         )
     into = ceil(parallelism / len(ranges)) if ranges else 0
+    assert into * len(ranges) >= parallelism or not ranges, f"{into} parts each are too few"
     return {x.id: feed.cut(x, into) for x in ranges}
 
 
@@ -272,6 +275,7 @@ def _joined(held: Iterable[FeedRange]) -> list[tuple[str, str]]:
             spans.append((begin, max(end, high)))
         else:
             spans.append((low, high))
+    assert all(x[1] < y[0] for x, y in pairwise(spans)), f"{spans} are not apart"
     return spans
 
 

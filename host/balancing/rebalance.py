@@ -195,6 +195,7 @@ class Rebalancer:
                 reason = CloseReason.PAUSED if paused else CloseReason.HANDED_OVER
                 self._pool.stop(lease.range_id, reason)
             case Action.HAND_OVER:
+                assert lease.owner == self._me, f"{lease.range_id!r} is not ours to give up"
                 await self._container.replace(_given_up(lease, self._balancer.fleet))
             case Action.WITHDRAW:
                 if await update_lease(self._container, lease.range_id, self._withdrawn):
@@ -205,12 +206,18 @@ class Rebalancer:
             case Action.ACQUIRE:
                 await self._acquire(lease, "available" if lease.owner is None else "own")
             case Action.ACQUIRE_EXPIRED:
+                assert lease.owner != self._me, (
+                    f"{self._me!r} lives, and has {lease.range_id!r}"
+                )
                 await self._fence_owner(lease, members)
                 await self._acquire(lease, "expired")
             case Action.STEAL:
                 await self._steal(lease)
 
     async def _acquire(self, lease: Lease, how: str) -> None:
+        assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
+            f"lease {lease.range_id!r}: a heartbeat of {lease.owner!r} may be on its way"
+        )
         try:
             owned = await acquire(
                 self._container,

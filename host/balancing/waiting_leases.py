@@ -40,6 +40,9 @@ async def free_from_deleted_parents(
             if any([await look_up(container, x) for x in unlisted]):
                 continue
             kept = with_unfinished_parents(lease.range, known)
+            assert len(kept.parents) < len(lease.range.parents), (
+                f"lease {lease.range_id!r} would go on to wait for {kept.parents}"
+            )
             freed = await _replaced(container, replace(lease, range=kept)) or freed
     return freed
 

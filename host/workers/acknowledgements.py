@@ -28,6 +28,7 @@ class Acknowledgements:
 
         What is delivered again after a failure is in hand once.
         """
+        assert changes, "an empty batch is nothing to acknowledge"
         if changes[0].sequence <= self._last:
             changes = [x for x in changes if x.sequence > self._last]
         self._open.extend(changes)
@@ -49,7 +50,11 @@ class Acknowledgements:
         moved = None
         while self._open and self._open[0].sequence <= change.sequence:
             moved = self._pop()
-        return self._follow() or moved
+        moved = self._follow() or moved
+        assert not self._open or self._open[0].sequence > change.sequence, (
+            f"{self._open[0].sequence} is open, and all up to {change.sequence} is done"
+        )
+        return moved
 
     def done(self, change: Change) -> Change | None:
         """Count ``change`` alone as done; return the watermark if it moved."""

@@ -50,6 +50,7 @@ class CallWatch:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Let the time of a call count within the block."""
+        assert not self._watching, "one call at a time is under way"
         self._watching = True
         self.attempt()
         try:

@@ -91,6 +91,7 @@ class Checkpointer:
 
         It is written with the next ``advance``.
         """
+        assert changes >= 0, f"{changes} changes were done of {self._owned.range_id!r}"
         self._reached = position
         self._changes += changes
 
@@ -114,12 +115,14 @@ class Checkpointer:
             self._said += 1
             self._changes_unwritten += self._changes
             self._changes = 0
+            assert self._written < self._said, "what was just said cannot be stored yet"
             self._news.set()
         return self._said
 
     async def written(self, number: int | None = None) -> None:
         """Wait until that position, or a later one, is stored. Default: the last one."""
         number = self._said if number is None else number
+        assert number <= self._said, f"position {number} is waited for, of {self._said}"
         while self._written < number:
             self._urgent.set()
             await self._progress.wait()
@@ -143,12 +146,16 @@ class Checkpointer:
 
     async def _write(self) -> None:
         wanted, number, changes = self._wanted, self._said, self._changes_unwritten
+        assert number > self._written, f"position {number} of {self._owned.range_id!r} again"
         self._idle.clear()
         await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
         self._idle.set()
         self._events.checkpointed(self._owned.range_id, wanted)
         self._written = number
         self._changes_unwritten -= changes
+        assert self._changes_unwritten >= 0, (
+            f"{self._owned.range_id!r}: {changes} changes were stored, more than were done"
+        )
         self._progress.set()
         self._progress = LightEvent()
 

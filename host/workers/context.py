@@ -97,6 +97,9 @@ class WorkerContext:
         watermark = count(change)
         if watermark is not None:
             left = self._acknowledgements.unacknowledged
+            assert left < before, (
+                f"{watermark.sequence} is done, and {left} of {before} are left"
+            )
             self._checkpoints.done(
                 self._feed.continuation_after(watermark), changes=before - left
             )

@@ -147,6 +147,7 @@ class Delivery:
         self, observer: Observer, group: asyncio.TaskGroup
     ) -> CloseReason:
         reason: CloseReason | None = None
+        assert self._pages is None, f"{self._owned.range_id!r} has a reader already"
         pages = self._pages = self._start_reading()
         reading = group.create_task(pages.fill(self._owned.continuation))
         try:
@@ -215,8 +216,11 @@ class Delivery:
 
     async def _splits(self) -> bool:
         """Split the range here, if that is possible: nothing may be in hand."""
-        in_hand = self._drain.reason is not None or self._acknowledgements.unacknowledged
-        return not in_hand and await self.split.carry_out()
+        if self._drain.reason is not None or self._acknowledgements.unacknowledged:
+            return False
+        is_split = await self.split.carry_out()
+        assert not self.in_hand, f"{self._owned.range_id!r} was split with changes in hand"
+        return is_split
 
     async def _hand_over(self, observer: Observer, page: Page) -> None:
         """Hand over a page, in pieces that there is room for."""
@@ -229,6 +233,10 @@ class Delivery:
                 return
             self._owned.check()
             began = self._clock()
+            open_ = self._acknowledgements.unacknowledged
+            assert open_ == 0 or open_ + len(changes) <= size, (
+                f"{self._owned.range_id!r}: {open_} + {len(changes)} changes in hand, of {size}"
+            )
             self._acknowledgements.deliver(changes)
             async with self._in_hand("process"):
                 await observer.process(self._context, changes)

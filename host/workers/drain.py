@@ -49,6 +49,7 @@ class Drain:
     @asynccontextmanager
     async def bounded(self) -> AsyncIterator[None]:
         """Raise ``TimeoutError`` in the block at the deadline, also one that is set later."""
+        assert self._in_hand is None, "one call at a time is under way"
         try:
             async with asyncio.timeout_at(self.deadline) as self._in_hand:
                 yield

@@ -55,6 +55,10 @@ class HotSplit:
             return False
         self._checkpoints.advance()
         await self._checkpoints.written()
+        assert not self.done, f"range {self._owned.range_id!r} is split already"
+        assert self._checkpoints.at_rest, (
+            f"parts of range {self._owned.range_id!r} would begin behind what was done"
+        )
         try:
             await self._create(feed, into)
         except (UserError, FeedError, ContainerUnavailable) as error:

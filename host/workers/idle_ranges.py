@@ -120,4 +120,7 @@ class Pause:
             self._last = settings.poll_interval
         else:
             self._last = min(self._last * _GROWTH, settings.longest_poll_interval)
+        assert settings.poll_interval <= self._last <= settings.longest_poll_interval, (
+            f"the next read is {self._last} s away"
+        )
         return self._last

@@ -44,6 +44,7 @@ class LoadMeter:
         finally:
             self._count()
             self._calls -= 1
+            assert self._calls >= 0, "more calls have returned than were made"
 
     def has_read(self, seconds: float, *, changes: int, limit: int) -> None:
         """Count a read that took so long, for a page of ``limit`` changes at most."""
@@ -71,5 +72,6 @@ class LoadMeter:
 
     def _count(self) -> None:
         now = self._clock()
+        assert now >= self._counted_to, f"counted to {self._counted_to}, and it is {now}"
         self._busy += self._calls * (now - self._counted_to)
         self._counted_to = now

@@ -72,6 +72,10 @@ class OwnedLease:
         self._lease = lease.without_continuation()
         self._continuation = lease.continuation
         self._held_for = settings.expiration - settings.fence_margin
+        assert 0 < self._held_for < settings.expiration, (
+            f"the fence lies before the expiration: {settings.fence_margin} s before "
+            f"{settings.expiration} s"
+        )
         two_renewals = min(settings.expiration, 2 * settings.renew_interval)
         self._held_unrenewed = two_renewals - settings.fence_margin
         self._fence_at = sent + self._held_for
@@ -79,6 +83,7 @@ class OwnedLease:
         self._beat_at = -inf
         self._seen_at = sent
         self._clock = clock
+        assert sent <= clock(), f"lease {lease.range_id!r} is acquired at {sent}, yet to come"
         self._wall = wall
         self._writing = asyncio.Lock()
         self._unclear: Lease | None = None
@@ -133,6 +138,7 @@ class OwnedLease:
 
     def beat(self, sent: float) -> None:
         """Count a heartbeat of this host that was sent then and has just been answered."""
+        assert sent <= self._clock(), f"a heartbeat of {sent}, which is yet to come"
         if self.may_act:
             self._failures = 0
             self._beat_at = sent
@@ -156,6 +162,7 @@ class OwnedLease:
         One that belongs to others by now is lost at once. What is missing, or in an epoch
         before ours, may come from a replica that lags behind: it is ``doubted``.
         """
+        assert asked <= self._clock(), f"a listing of {asked}, which is yet to come"
         if self.lost or self._giving_up:
             return
         if found is None or found.epoch < self._lease.epoch:
@@ -171,7 +178,14 @@ class OwnedLease:
 
     def _extend(self) -> None:
         kept_from = min(self._beat_at, self._seen_at)
-        self._fence_at = max(self._fence_at, kept_from + self._held_for)
+        self._keep_until(kept_from + self._held_for)
+
+    def _keep_until(self, fence: float) -> None:
+        self._fence_at = max(self._fence_at, fence)
+        assert self._fence_at <= self._clock() + self._held_for, (
+            f"lease {self.range_id!r} of epoch {self._lease.epoch} may be acted upon until "
+            f"{self._fence_at}: longer than if its last sign of life were sent now"
+        )
 
     async def renew(self, renewed: Callable[[Lease], Lease] = Lease.renewed) -> None:
         """Show a sign of life, and be allowed to act for another while."""
@@ -179,7 +193,7 @@ class OwnedLease:
         self.doubted = False
         with self._counting_failures():
             await self._write(renewed, self._container.replace)
-        self._fence_at = max(self._fence_at, sent + self._held_for)
+        self._keep_until(sent + self._held_for)
         self._seen_at = max(self._seen_at, sent)
         self._written_at = sent
 
@@ -237,6 +251,7 @@ class OwnedLease:
                 wanted = change(self._lease).stamped(
                     write_id=WriteId(uuid4().hex), stamp=self._wall()
                 )
+                self._check_next(wanted)
                 self._unclear = wanted  # until the answer is here
                 try:
                     stored = await write(wanted)
@@ -250,6 +265,20 @@ class OwnedLease:
             raise ContainerUnavailable(
                 f"lease {self.range_id!r} was written by others {_TRIES} times in a row"
             )
+
+    def _check_next(self, wanted: Lease) -> None:
+        """What holds of each write of a lease, whatever it is for."""
+        last = self._lease
+        name = f"lease {last.range_id!r} of epoch {last.epoch}"
+        assert wanted.range_id == last.range_id, f"{name} would become {wanted.range_id!r}"
+        assert wanted.version == last.version, f"{name} would be written over another copy"
+        assert wanted.epoch >= last.epoch, f"{name} would go back to epoch {wanted.epoch}"
+        assert wanted.renewals >= last.renewals, (
+            f"{name} would look less alive: renewals {last.renewals} to {wanted.renewals}"
+        )
+        assert wanted.continuation is None or wanted.checkpoint_epoch == last.epoch, (
+            f"{name} would be checkpointed under epoch {wanted.checkpoint_epoch}"
+        )
 
     async def _read_again(self, unclear: Lease) -> None:
         try:
@@ -265,9 +294,13 @@ class OwnedLease:
             ours.add(_holder(unclear))
         if _holder(stored) not in ours:
             self.lose(f"it is now held by {stored.owner!r}")
+        assert stored.epoch >= self._lease.epoch, (
+            f"lease {self.range_id!r} of epoch {self._lease.epoch} goes back to {stored.epoch}"
+        )
         self._take_over(stored)
 
     def _take_over(self, stored: Lease) -> None:
+        assert self._writing.locked(), f"lease {self.range_id!r} is written by one at a time"
         self._lease = stored.without_continuation()
         self._continuation = stored.continuation or self._continuation
         self._unclear = None
@@ -294,5 +327,12 @@ async def acquire(
     """
     sent = clock()
     wanted = taken(lease).stamped(write_id=WriteId(uuid4().hex), stamp=wall())
+    assert wanted.epoch > lease.epoch, (
+        f"lease {lease.range_id!r}: {wanted.owner!r} takes it in epoch {lease.epoch} of "
+        f"{lease.owner!r}"
+    )
+    assert wanted.renewals > lease.renewals, (
+        f"lease {lease.range_id!r}: to take it over is a sign of life"
+    )
     stored = await container.acquire(wanted)
     return OwnedLease(container, stored, sent=sent, settings=settings, clock=clock, wall=wall)

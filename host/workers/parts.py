@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 
 from changefeed.feeds.feed import Continuation, Feed, FeedRange, ReadsParts, Successor
 from changefeed.host.events import HostEvents
@@ -24,7 +25,15 @@ _LONGEST_CREATION = 60.0
 
 def parts_of(feed: ReadsParts, found: FeedRange, into: int) -> Sequence[FeedRange]:
     """Cut a range into parts that wait for it. Raise ``FeedRefused`` where it cannot be cut."""
-    return [replace(x, parents=(found.id,)) for x in feed.cut(found, into)]
+    parts = feed.cut(found, into)
+    assert len(parts) == into, f"range {found.id!r} was cut into {len(parts)}, not {into}"
+    assert (parts[0].low, parts[-1].high) == (found.low, found.high), (
+        f"{parts} are not all keys of {found}"
+    )
+    assert all(x.high == y.low for x, y in pairwise(parts)), (
+        f"{parts} leave out keys of {found}"
+    )
+    return [replace(x, parents=(found.id,)) for x in parts]
 
 
 def refuse_taken(leases: Collection[Lease], wanted: Sequence[FeedRange]) -> None:

@@ -78,6 +78,10 @@ class WorkerPool:
 
     def start(self, owned: OwnedLease) -> None:
         """Put a worker to a lease that was just acquired."""
+        assert owned.range_id not in self._workers, (
+            f"lease {owned.range_id!r} was acquired in epoch {owned.lease.epoch}, and has a "
+            f"worker of epoch {self._workers[owned.range_id].lease.epoch}"
+        )
         worker = self._make_worker(owned)
         self._workers[owned.range_id] = worker
         self._started(owned.range_id)
@@ -151,6 +155,7 @@ class WorkerPool:
         """Wait until no worker is left."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+        assert not self._workers, f"no task runs for {sorted(self._workers)}"
 
     async def cancel_all(self) -> None:
         """Cancel what is left; give up on calls that do not end even then."""
@@ -180,6 +185,9 @@ class WorkerPool:
                 self.stuck.add(worker.lease.range_id)
             if worker.left_to_expire is not None:
                 self.left_to_expire.add(worker.lease.range_id)
+            assert self._workers.get(worker.lease.range_id) is worker, (
+                f"lease {worker.lease.range_id!r} has another worker by now"
+            )
             del self._workers[worker.lease.range_id]
             del self._tasks[task]
             self._ended()

@@ -56,6 +56,7 @@ class Prefetcher:
             self._moved.clear()
             await self._moved.wait()
         if self._stopped:
+            assert not self._pages, f"{self._range_id!r}: a page came after the end of reading"
             return None
         page = self._pages.pop(0)
         self._moved.set()
@@ -89,6 +90,9 @@ class Prefetcher:
             await self._moved.wait()
         if not self._stopped:
             self._pages.append(page)
+            assert len(self._pages) <= self._settings.read_ahead, (
+                f"{self._range_id!r}: {len(self._pages)} pages were read ahead"
+            )
             self._moved.set()
 
     async def _read(self, after: Continuation) -> Page:

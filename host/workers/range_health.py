@@ -46,6 +46,7 @@ class RangeHealths:
 
     def stuck(self, range_id: RangeId, *, seconds: float) -> float:
         """It has been waited for so long; return since when."""
+        assert seconds >= 0, f"range {range_id!r} has been waited for {seconds} s"
         since = self._wall() - seconds
         self._become(range_id, self.of(range_id).stuck(since))
         return since

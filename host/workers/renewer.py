@@ -53,6 +53,9 @@ class Renewer:
         held_for = leases.expiration - leases.fence_margin
         self._reserve = max(self._interval, held_for / _LARGEST_PART)
         self._reserve *= self._random.uniform(1.0, _SPREAD)  # not all at once
+        assert self._reserve < held_for, (
+            f"a renewal {self._reserve} s before the fence would be due at once: {held_for} s"
+        )
         self._clock = asyncio.get_running_loop().time
         self._due_at: float | None = None
         self._may_say_at = self._clock()
@@ -130,4 +133,8 @@ class Renewer:
             return inf if self.due_in > _SHORTEST_WAIT else 0.0
         if self._due_at is None:  # from now on: soon, but not all at once
             self._due_at = self._clock() + self._interval * self._random.random() / 2
-        return self._due_at - self._clock()
+        now = self._clock()
+        assert self._due_at <= now + self._interval, (
+            f"lease {self._owned.range_id!r} is renewed at {self._due_at} only, and it is {now}"
+        )
+        return self._due_at - now

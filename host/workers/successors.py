@@ -199,12 +199,15 @@ class _Succession:
         while (stored := await self._read(range_id)) is not None:
             if not _waits_for(self.ended, stored):
                 return stored.ended
+            assert not stored.epoch, f"{range_id!r} is ended, and was read in {stored.epoch}"
             await self._write("end", partial(self._replace, stored.finished()))
             self.events.deleted(stored, SUPERSEDED)
         return True
 
     async def create(self, wanted: Lease, start: Continuation) -> None:
         """Create a lease; let one that an owner before us created begin where we are now."""
+        assert wanted.continuation == start, f"{wanted.range_id!r} would begin elsewhere"
+        assert wanted.epoch == 0, f"{wanted.range_id!r} would begin in epoch {wanted.epoch}"
         found = wanted.range
         await self._write("create", partial(self.container.create, wanted))
         while await self._came_before(found.id):

@@ -166,6 +166,9 @@ class Worker:
                     )
                 ]
                 reason = await self._delivery.run(group)
+                assert reason is not CloseReason.RANGE_ENDED or not self.in_hand, (
+                    f"range {self.lease.range_id!r} would end with changes in hand"
+                )
                 self.delivered = True
                 await self._give_up(reason)
                 given_up = True
