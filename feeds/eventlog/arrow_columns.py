@@ -178,7 +178,9 @@ def layout_of(batch: pa.RecordBatch) -> Layout:
 
 def _bytes_of(array: pa.Array, width: int, size: int) -> bytes:
     begin = array.offset * width
-    return bytes(memoryview(array.buffers()[1])[begin : begin + size * width])
+    found = bytes(memoryview(array.buffers()[1])[begin : begin + size * width])
+    assert len(found) == size * width, f"{size} values of {width} bytes are {len(found)}"
+    return found
 
 
 def _laid(array: pa.Array) -> tuple[bytes, bytes]:
@@ -190,4 +192,5 @@ def _laid(array: pa.Array) -> tuple[bytes, bytes]:
     begin, end = ends[array.offset], ends[array.offset + size]
     sizes = pc.fill_null(pc.binary_length(array), 0)
     texts = b"" if data is None else bytes(memoryview(data)[begin:end])
+    assert len(texts) == end - begin, f"{end - begin} bytes of texts are {len(texts)}"
     return _bytes_of(sizes, 4, size), texts

@@ -56,7 +56,7 @@ _OPERATIONS: Final = {
 
 def lay_out(records: Sequence[Encoded]) -> Layout:
     times, kinds, keys, ids, bodies, previous, _ = zip(*records, strict=True)
-    return Layout(
+    layout = Layout(
         bytes(kinds),
         struct.pack(f"<{len(times)}q", *times),
         *_laid(keys),
@@ -64,6 +64,10 @@ def lay_out(records: Sequence[Encoded]) -> Layout:
         *_laid(bodies),
         *_laid(_given(previous)),
     )
+    assert len(layout.key_sizes) == len(layout.body_sizes) == 4 * len(records), (
+        f"keys and bodies of {len(records)} records: {layout}"
+    )
+    return layout
 
 
 def joined(blocks: Iterable[Sequence[bytes]]) -> Layout:

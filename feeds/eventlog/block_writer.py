@@ -67,6 +67,9 @@ class Addition:
     checks: bytes
     data: Layout
 
+    def __post_init__(self) -> None:
+        assert self.first <= self.last, f"block {self.first} ends at {self.last}"
+
     @property
     def numbers(self) -> tuple[int, ...]:
         return self.partition, self.first, self.last, self.latest_us, self.stored
@@ -78,6 +81,7 @@ class Addition:
 
 def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
     """Put records into blocks."""
+    assert not tail.closed, f"partition {tail.partition} is closed, and takes nothing"
     additions: list[Addition] = []
     pending: list[Encoded] = []
     last, latest_us, size = tail.last, tail.latest_us, tail.size
@@ -97,6 +101,7 @@ def fill(tail: Tail, records: Iterable[Encoded]) -> tuple[Tail, list[Addition]]:
     if pending:
         tail, addition = _grown(tail, pending, last, latest_us, size)
         additions.append(addition)
+    assert tail.last == last, f"partition {tail.partition} ends at {tail.last}, not at {last}"
     return tail, additions
 
 
@@ -109,7 +114,15 @@ def _grown(
     tail: Tail, pending: list[Encoded], last: int, latest_us: int, size: int
 ) -> tuple[Tail, Addition]:
     """End the block at ``last``, with ``size`` bytes in all."""
+    name = f"partition {tail.partition}, block {tail.first}"
+    assert last == tail.last + len(pending), (
+        f"{name}: {len(pending)} records behind {tail.last} do not end at {last}"
+    )
+    assert latest_us >= tail.latest_us, f"{name}: {tail.latest_us} falls to {latest_us}"
     data = lay_out(pending)
+    assert sum(map(len, data)) == size - tail.size, (
+        f"{name}: {sum(map(len, data))} bytes were laid out, {size - tail.size} counted"
+    )
     grown = replace(
         tail,
         last=last,
@@ -118,6 +131,7 @@ def _grown(
         size=size,
         checks=checksums.extend(tail.checks, data),
     )
+    assert grown.stored > tail.stored, f"{name}: {tail.stored} bytes, and more records"
     addition = Addition(
         partition=grown.partition,
         first=grown.first,

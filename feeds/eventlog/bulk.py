@@ -90,6 +90,12 @@ class SegmentPart:
     end: int
     segment: Segment
 
+    def __post_init__(self) -> None:
+        file = self.segment.file
+        assert file.first <= self.after + 1 <= self.end <= file.last, (
+            f"{file.name()} does not hold {self.after + 1} to {self.end}"
+        )
+
     @property
     def is_whole(self) -> bool:
         file = self.segment.file
@@ -202,8 +208,13 @@ class BulkReader:
         partition = self._catalog.partition(range_id)
         while after < end:
             for columns in self._pieces(partition, after, end, batch):
+                assert columns.first == after + 1, (
+                    f"range {range_id!r}: {columns.first} was read behind {after}"
+                )
+                assert columns.count > 0, f"range {range_id!r}: nothing was read behind {after}"
                 after += columns.count
                 yield columns
+        assert after <= end, f"range {range_id!r} was read up to {after}, {end} was wanted"
 
     def _pieces(
         self, partition: Partition, after: int, end: int, batch: int
@@ -244,6 +255,7 @@ class BulkReader:
         for blocks in _batches(found, batch):
             columns = _columns(blocks, after + 1, end)
             if columns.count > 0:
+                assert columns.skip >= 0, f"{partition.id}: blocks begin behind {after + 1}"
                 after += columns.count
                 yield columns
 

@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-NONE: Final = bytes(40)
+_COLUMNS: Final = 10
+NONE: Final = bytes(4 * _COLUMNS)
 """The checksums of ten empty columns."""
 
 _SEALED: Final = 44
@@ -21,13 +22,17 @@ _CRC: Final = struct.Struct("<I")
 
 def extend(checks: bytes, columns: Sequence[bytes]) -> bytes:
     """Return the checksums of columns that grow, from those of what they held before."""
+    assert len(columns) == _COLUMNS, f"{len(columns)} columns would not all be checked"
     before = struct.unpack("<10I", checks)
     return struct.pack("<10I", *map(zlib.crc32, columns, before))
 
 
 def seal(checks: bytes, *numbers: int) -> bytes:
     """Bind the checksums of columns to the numbers stored beside them."""
-    return checks + _CRC.pack(_crc(checks, numbers))
+    assert len(checks) == len(NONE), f"{len(checks)} bytes are no checksums of ten columns"
+    sealed = checks + _CRC.pack(_crc(checks, numbers))
+    assert len(sealed) == _SEALED, f"no reader takes {len(sealed)} bytes of checksums"
+    return sealed
 
 
 def are_numbers(values: Iterable[object]) -> bool:

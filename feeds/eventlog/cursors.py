@@ -53,6 +53,7 @@ class Cursors:
 
         Raise ``RangeDamaged`` if the first cannot be read.
         """
+        assert limit > 0, "a page holds at least one change"
         place = segment.partition, wanted
         with self._lock:
             cursor = self._kept.pop(place, None)
@@ -63,6 +64,7 @@ class Cursors:
         except BaseException:
             cursor.close()
             raise
+        assert page[0].sequence == wanted, f"a page from {page[0].sequence} on, not {wanted}"
         self._keep((segment.partition, wanted + len(page)), cursor, segment)
         return page
 
@@ -81,6 +83,7 @@ class Cursors:
                 self._kept[place] = cursor
                 if len(self._kept) > _CURSORS:
                     dropped.append(self._kept.popitem(last=False)[1])
+                assert len(self._kept) <= _CURSORS, f"{len(self._kept)} segments are open"
         for one in dropped:
             one.close()
 

@@ -34,6 +34,7 @@ def part_in(range_id: RangeId) -> tuple[RangeId, int, int] | None:
 
 
 def position(identity: str, sequence: int) -> Continuation:
+    assert sequence >= 0, f"there is nothing before the beginning: {sequence}"
     return Continuation(f"{identity[:_MARK]}/{sequence}")
 
 

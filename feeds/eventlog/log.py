@@ -166,6 +166,9 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         if not rows:
             return await self._not_in_blocks(partition, after, last, limit)
         changes = self._changes(partition, last, rows)[:limit]
+        assert changes[0].sequence == last + 1, (
+            f"range {partition.id!r}: {changes[0].sequence} was read behind {last}"
+        )
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
 
     async def _filled(self, partition: Partition, page: Page, limit: int) -> Page:
@@ -179,7 +182,11 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
                 more = await self._piece(partition, after, begin - 1, limit - len(changes))
             except (RangeDamaged, RangeEnded):
                 break  # it is raised again at the next page
+            assert not more.changes or more.changes[0].sequence == begin, (
+                f"range {partition.id!r}: {more.changes[0].sequence} at the border of {begin}"
+            )
             changes += more.changes
+            assert len(changes) <= limit, f"{len(changes)} changes in a page of {limit}"
             if not more.changes or sum(len(x.body) for x in changes) > _PAGE_BYTES:
                 break
         return Page(changes=changes, continuation=self._position(changes[-1].sequence))
@@ -275,6 +282,7 @@ class EventLog(parts_of.KeepsPartsOfPartitions):
         except RangeDamaged:
             if not blocks:
                 raise
+        assert blocks, "the first block is whole, or its damage was raised"
         first, end = blocks[0].first, blocks[-1].last
         layout = joined(x.columns for x in blocks)
         try:

@@ -60,6 +60,7 @@ def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:
             f"range {found.id!r} has {high - low} virtual parts: it cannot be split into {into}"
         )
     bounds = [f"{prefix}{low + (high - low) * n // into:03x}" for n in range(into + 1)]
+    assert all(x < y for x, y in pairwise(bounds)), f"a part of {found.id!r} has no keys"
     whole = whole_of(found.id) or found.id
     return [part_between(whole, x, y) for x, y in pairwise(bounds)]
 
@@ -116,6 +117,11 @@ class Part(Generic[P]):
     low: int
     high: int
 
+    def __post_init__(self) -> None:
+        assert self.partition.low <= self.low <= self.high <= self.partition.high, (
+            f"{self.id!r} is no part of {self.partition.id!r}"
+        )
+
     @classmethod
     def of(cls, partition: P, range_id: RangeId) -> "Part[P] | None":
         """Return the part of the partition that a name means; ``None`` for the partition."""
@@ -144,6 +150,7 @@ class _Shared:
     @classmethod
     def of(cls, partition: Partition, changes: Sequence[Change]) -> "_Shared":
         """What is not in a virtual part of the partition counts as in its lowest."""
+        assert changes, f"an empty page of {partition.id!r} is shared by none"
         low, high = partition.low, partition.high
         places = (virtual_part_of(x.key) for x in changes)
         return cls(
@@ -155,6 +162,7 @@ class _Shared:
     def of_part(self, part: Part[P], after: int, limit: int) -> list[Change]:
         """Return the changes of a part behind a sequence of the page."""
         begin = after + 1 - self.changes[0].sequence
+        assert 0 <= begin <= len(self.changes), f"{after + 1} is not in the page of {part.id!r}"
         low, high = part.low, part.high
         own = [
             x
@@ -197,6 +205,8 @@ class PartReader(Generic[P]):
             more = page.of_part(part, last, limit - len(own))
             own += more
             size += sum(len(x.body) for x in more)
+            assert len(own) <= limit, f"{len(own)} changes of {part.id!r}, of {limit}"
+            assert page.changes[-1].sequence > last, f"{part.id!r} is not read on from {last}"
             last = page.changes[-1].sequence
         reached = own[-1].sequence if own else last
         return Page(changes=own, continuation=position(self._identity, reached))
@@ -254,3 +264,4 @@ class _SharedPages:
             (name, first), dropped = self._kept.popitem(last=False)
             self._firsts[name].remove(first)
             self._size -= dropped.size
+        assert self._size >= 0, f"{len(self._kept)} pages have {self._size} bytes"

@@ -70,6 +70,8 @@ class EventLogProducer(Producer):
             waiting = self._waiting.popleft()
             batch.append(waiting)
             size += len(waiting[0])
+        assert batch, "somebody waits for what is appended"
+        assert size <= _BATCH or len(batch) == 1, f"{size} records of several callers"
         return batch
 
     async def _append(self, batch: Sequence[_Waiting]) -> None:

@@ -92,7 +92,11 @@ def sequence_in_segment(catalog: Catalog, segment: Segment, time_us: int) -> int
         _advised(catalog, segment, segment.file.first),
         _file(segments, catalog, segment) as file,
     ):
-        return int(segments.sequence_before(file, segment.file, time_us))
+        found = int(segments.sequence_before(file, segment.file, time_us))
+    assert segment.file.first - 1 <= found < segment.file.last, (
+        f"the change before {time_us} is {found}, which is not in {segment.file.name()}"
+    )
+    return found
 
 
 def check_file(catalog: Catalog, segment: Segment) -> None:

@@ -70,6 +70,9 @@ class Sealed:
     stored: int
     size: int
 
+    def __post_init__(self) -> None:
+        assert self.first <= self.last, f"a segment without changes: {self}"
+
 
 class Border(Protocol):
     """What a writer does in one transaction of its own."""
@@ -135,6 +138,9 @@ class Sealer:
                 break
             segment, size = await asyncio.to_thread(
                 self._write, segments, found.partition, first, last
+            )
+            assert (segment.partition, segment.file.first) == (found.partition, first), (
+                f"a segment of partition {found.partition} from {first} on is {segment}"
             )
             if not await self._border.give_up_blocks(segment, self._reached):
                 break  # its last block has grown: the file is swept, and made again later

@@ -77,10 +77,12 @@ class SegmentFile:
 
     def group_of(self, sequence: int) -> int:
         """Return the number of the group that holds a sequence of this segment."""
+        assert self.first <= sequence <= self.last, f"{sequence} is not in {self.name()}"
         return next(n for n, x in enumerate(self.groups) if sequence <= x.last)
 
     def bounds(self, group: int) -> tuple[int, int]:
         """Return the first and the last sequence of a group."""
+        assert 0 <= group < len(self.groups), f"{self.name()} has no group {group}"
         before = self.groups[group - 1].last if group else self.first - 1
         return before + 1, self.groups[group].last
 

@@ -117,10 +117,15 @@ def _described(
     begin = 0
     for records, end in found:
         last = records.first + len(records.layout.kinds) - 1
+        assert not groups or records.first == groups[-1].last + 1, (
+            f"the group from {records.first} on does not follow that up to {groups[-1].last}"
+        )
+        assert begin < end, f"the group from {records.first} on ends at {end}, where it begins"
         crc = _crc(file, begin, end)
         groups.append(Group(last, records.latest_us, end, crc))
         begin = end
     size = file.seek(0, 2)
+    assert begin < size, f"no footer lies behind the row groups, which end at {begin}"
     return SegmentFile(
         first=found[0][0].first,
         groups=tuple(groups),
@@ -186,9 +191,11 @@ def canonical(layout: Layout) -> Layout:
     columns = Columns(first=1, count=size, skip=0, layout=layout)
     try:
         made = {name: make() for name, make in arrays(columns, "bytes").items()}
-        return layout_of(pa.RecordBatch.from_pydict(made))
+        found = layout_of(pa.RecordBatch.from_pydict(made))
     except (pa.ArrowInvalid, IndexError) as error:
         raise BlockDamaged(str(error)) from error
+    assert len(found.kinds) == size, f"{size} records became {len(found.kinds)}"
+    return found
 
 
 def describe_segment(file: BinaryIO, first: int, latest_us: int | None) -> SegmentFile:
@@ -245,6 +252,7 @@ def read_segment(
                 if last < wanted:
                     continue
                 skip = max(0, wanted - piece.first)
+                assert skip < piece.count, f"{wanted} is behind {piece.first} to {last}"
                 yield Columns(
                     first=piece.first + skip,
                     count=piece.count - skip,

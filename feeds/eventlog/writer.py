@@ -166,6 +166,7 @@ class EventLogWriter:
         self, segment: Segment, reached: Callable[[str], None] = lambda _: None
     ) -> bool:
         """See ``sealer.Border``."""
+        assert self._sealing.locked(), "one segment is made after the other"
         number, file = segment.partition, segment.file
         async with self._writing, self._transaction():
             tail = (await self._tails({number}))[number]
@@ -215,10 +216,14 @@ class EventLogWriter:
                 raise FeedUnavailable(f"{closed}: append again", 1.0) from None
 
     async def _write(self, records: Sequence[Record], now_us: int) -> Appended:
+        assert self._writing.locked(), "one batch is written after the other"
         encoded = await asyncio.to_thread(_encoded, self._catalog, records, now_us)
         async with self._transaction():
             tails = await self._tails(encoded)
             ends, additions = _filled(tails, encoded)
+            grown = {x.partition: x.last - tails[x.partition].last for x in ends}
+            assert all(x > 0 for x in grown.values()), f"partitions that do not grow: {grown}"
+            assert sum(grown.values()) == len(records), f"{len(records)} records: {grown}"
             await self._store(ends, additions)
         refuse_other_records(self._file)  # once committed, not before
         return Appended(
@@ -232,11 +237,13 @@ class EventLogWriter:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
+        assert not self._records.in_transaction, "the last one was neither kept nor undone"
         with advised(self._path):
             await self._run("BEGIN IMMEDIATE")
             try:
                 yield
                 await self._run("COMMIT")
+                assert not self._records.in_transaction, "what is acknowledged is committed"
             except BaseException:
                 if self._records.in_transaction:
                     await self._run("ROLLBACK")
