@@ -18,8 +18,6 @@ from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.wire import Moved
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import FeedRange
-from changefeed.leases.memory import MemoryLeases
-from changefeed.testing.fleet import Fleet, Sections
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
 
 pytestmark = pytest.mark.real_time
@@ -102,36 +100,6 @@ async def partitions(feed: BrokersFeed) -> list[PartitionInfo]:
     return [x for x in feed._routes.topology.partitions if x.last is None]
 
 
-async def test_parts_of_a_range_of_brokers_are_read_by_hosts_through_a_new_era() -> None:
-    settings: Sections = {
-        "feed": {
-            "start": "beginning",
-            "page_size": 10,
-            "parallelism": 4,
-            "poll_interval": 0.05,
-        },
-    }
-    async with given(1) as (core, feed, producer):
-        await producer.send_many(records(0, 200))
-        async with Fleet(feed, MemoryLeases(), settings=settings) as fleet:
-            for name in ("a", "b"):
-                fleet.start(name)
-            await delivered(fleet, 200)
-            parts = [x for x in await fleet.owners() if feed.whole_of(x)]
-            assert len(parts) == 4
-            await producer.send_many(records(200, 300))
-            await operations.split(core.catalogs, COLLECTION)
-            await producer.send_many(records(300, 400))
-            await delivered(fleet, 400)
-            of_keys: dict[str, list[int]] = {}
-            for change in fleet.log.changes:
-                of_keys.setdefault(change.key, []).append(int(change.body))
-            assert all(x == sorted(x) for x in of_keys.values())
-            read = {x.range_id for x in fleet.log.changes if int(x.body) < 200}
-            assert read <= {*parts}
-            assert len(read) > 1
-
-
 async def test_parts_that_one_process_reads_share_what_it_was_sent() -> None:
     async with given(1, ACCESS) as (_, feed, producer):
         await producer.send_many(records(0, 3000))
@@ -151,11 +119,3 @@ async def count_of(feed: BrokersFeed, part: FeedRange) -> int:
 
 def records(first: int, last: int) -> list[Record]:
     return [Record(key=f"k{n % 40}", body=b"%d" % n) for n in range(first, last)]
-
-
-async def delivered(fleet: Fleet, count: int) -> None:
-    """Wait until so many changes have been delivered; check that it is each once."""
-    async with asyncio.timeout(30):
-        while len(fleet.log.changes) < count:  # noqa: ASYNC110 - it is a list
-            await asyncio.sleep(0.02)
-    assert sorted(int(x.body) for x in fleet.log.changes) == list(range(count))

@@ -100,6 +100,8 @@ async def test_flushes_become_segments_and_are_deleted_and_all_is_read() -> None
         async with broker(store, "broker-2") as other:  # it has nothing in memory
             for after in (0, 63, 64, 100, 191, 192, 199):
                 assert await keys_of(other, "orders", P1, after) == keys(after + 1, 200)
+            for time in (1, 64, 65, 100, 192, 193, 200):
+                assert await other.sequence_before("orders", RangeId(P1), time) == time - 1
 
 
 async def test_the_last_objects_of_an_era_become_segments_once_it_is_over() -> None:

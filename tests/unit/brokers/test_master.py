@@ -1,6 +1,5 @@
 """What a master does next."""
 
-import msgspec
 import pytest
 
 from changefeed.brokers.core_settings import CoreSettings
@@ -167,8 +166,3 @@ def test_a_split_that_is_asked_for_twice_is_done_once() -> None:
     split = with_split(in_era(row("a")), "orders")
     with pytest.raises(ClusterRefused, match="are being changed already"):
         with_split(split, "orders")
-
-
-def test_the_sign_of_a_broker_is_read_as_it_was_written() -> None:
-    one = sign("a", leaving=True, lost=3)
-    assert msgspec.json.decode(msgspec.json.encode(one), type=Sign) == one

@@ -15,13 +15,17 @@ def member(store: MemoryStore, name: str, incarnation: str) -> Members:
     return Members(store, sign, QUICK, asyncio.get_running_loop().time)
 
 
+async def seen_to_move(me: Members, other: Members) -> None:
+    """Let one see another's sign in two states."""
+    for _ in range(2):
+        await other.beat(0)
+        await me.look()
+
+
 async def test_a_broker_is_dead_once_its_sign_stood_still_for_the_expiration() -> None:
     store = MemoryStore()
     me, other = member(store, "a", "1"), member(store, "b", "1")
-    await other.beat(0)
-    await me.look()
-    await other.beat(0)
-    await me.look()
+    await seen_to_move(me, other)
     assert set(me.membership({}).living) == {"a", "b"}
     await asyncio.sleep(QUICK.expiration - 0.1)
     await me.look()
@@ -50,10 +54,7 @@ async def test_membership_is_quiet_since_the_last_change() -> None:
     assert me.membership({}).quiet_for == 0  # it has not looked since
     await me.look()
     assert me.membership({}).quiet_for == 2
-    await other.beat(0)
-    await me.look()
-    await other.beat(0)
-    await me.look()
+    await seen_to_move(me, other)
     assert me.membership({}).quiet_for == 0
 
 
@@ -76,10 +77,7 @@ async def test_membership_is_steady_while_all_that_live_are_seen_to_move() -> No
     store = MemoryStore()
     me, other = member(store, "a", "1"), member(store, "b", "1")
     era = {"a": "1", "b": "1"}
-    await other.beat(0)
-    await me.look()
-    await other.beat(0)
-    await me.look()
+    await seen_to_move(me, other)
     assert me.membership(era).steady
     assert not me.membership({"b": "1"}).steady  # no place in the era: it has just started
     await asyncio.sleep(3 * QUICK.heartbeat)

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.brokers.operations import create_collection
-from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.remote_store import RemoteStore
 from changefeed.feeds.brokers.stores.store import ObjectStore, StoreRefused, StoreUnavailable
-from tests.support.brokers import QUICK, batch, keys_of, put
 
 pytestmark = pytest.mark.real_time
 
@@ -76,14 +73,6 @@ async def test_what_is_deleted_is_gone_and_may_be_created_again(store: ObjectSto
     await store.delete(["a/1"])
     assert await store.get("a/1") is None
     assert await store.create("a/1", b"y")
-
-
-async def test_a_broker_writes_and_reads_over_it(store: ObjectStore) -> None:
-    async with open_core(store, "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders")
-        await core.wait_until_writing()
-        await put(core, "orders", batch("e1.p01.v00-ff", "a", "b"))
-        assert await keys_of(core, "orders", "e1.p01.v00-ff") == ["a", "b"]
 
 
 async def test_an_object_in_a_directory_is_synced_before_it_has_its_name(
@@ -167,38 +156,32 @@ async def test_a_directory_that_goes_away_is_waited_for_and_no_other_is_written_
     assert await store.create("a/2", b"second")
 
 
+NOWHERE = "http://127.0.0.1:1"
+
+
 @pytest.mark.parametrize(
-    ("address", "environment", "words"),
+    ("address", "endpoint", "account"),
     [
         (
             "az://orders/log",
-            {
-                "AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:1/a",
-                "AZURE_STORAGE_ACCOUNT_NAME": "a",
-                "AZURE_STORAGE_ACCOUNT_KEY": "a2V5",
-            },
-            r"az://orders/log cannot be reached.*127\.0\.0\.1:1/.*AZURE_STORAGE_ENDPOINT",
+            "AZURE_STORAGE_ENDPOINT",
+            {"AZURE_STORAGE_ACCOUNT_NAME": "a", "AZURE_STORAGE_ACCOUNT_KEY": "a2V5"},
         ),
         (
             "s3://orders/log",
-            {
-                "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
-                "AWS_ACCESS_KEY_ID": "a",
-                "AWS_SECRET_ACCESS_KEY": "b",
-                "AWS_REGION": "us-east-1",
-            },
-            r"s3://orders/log cannot be reached.*127\.0\.0\.1:1/.*AWS_ENDPOINT_URL",
+            "AWS_ENDPOINT_URL",
+            {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "r"},
         ),
     ],
 )
 async def test_a_store_that_is_not_reached_is_named_with_where_it_was_looked_for(
-    monkeypatch: pytest.MonkeyPatch, address: str, environment: dict[str, str], words: str
+    monkeypatch: pytest.MonkeyPatch, address: str, endpoint: str, account: dict[str, str]
 ) -> None:
-    for name, value in environment.items():
+    for name, value in {endpoint: NOWHERE, **account}.items():
         monkeypatch.setenv(name, value)
     store = open_store(address)
     for call in (store.get("x"), store.create("x", b""), store.list("")):
-        with pytest.raises(StoreUnavailable, match=words):
+        with pytest.raises(StoreUnavailable, match=f"{address}.*{NOWHERE}.*{endpoint}"):
             await call
 
 

@@ -2,6 +2,7 @@
 
 import io
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -13,6 +14,13 @@ from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Stora
 from changefeed.feeds.feed import FeedRange, RangeId
 
 OLD, NEW = RangeId("e1.p01.v00-ff"), RangeId("e2.p01.v00-ff")
+
+
+def partition(name: RangeId, era: int, broker: str, **more: Any) -> PartitionInfo:
+    at: dict[str, Any] = {"part": 0, "low": 0, "high": 255, "broker": broker, "home": broker}
+    return PartitionInfo(range=FeedRange(id=name), era=era, **at, **more)
+
+
 TOPOLOGY = Topology(
     cluster="c" * 32,
     collection="orders",
@@ -22,27 +30,8 @@ TOPOLOGY = Topology(
     era=2,
     ending=False,
     partitions=(
-        PartitionInfo(
-            range=FeedRange(id=OLD),
-            era=1,
-            part=0,
-            low=0,
-            high=255,
-            broker="broker-1",
-            home="broker-1",
-            start=10,
-            last=50,
-            moving_to="broker-2",
-        ),
-        PartitionInfo(
-            range=FeedRange(id=NEW),
-            era=2,
-            part=0,
-            low=0,
-            high=255,
-            broker="broker-2",
-            home="broker-2",
-        ),
+        partition(OLD, 1, "broker-1", start=10, last=50, moving_to="broker-2"),
+        partition(NEW, 2, "broker-2"),
     ),
     brokers=(
         BrokerInfo(name="broker-1", incarnation="i", address="one:7070"),

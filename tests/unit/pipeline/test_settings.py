@@ -22,7 +22,6 @@ from changefeed.runtime.settings_schema import entries
 MINE = ObserveFlags(feed="eventlog:log", directory="tables")
 TEXT = config_text(HEAD, PipelineSettings)
 WITHOUT_AGGREGATES = re.sub(r"^#\[\[aggregates\]\]\n(#.*\n)+", "", TEXT, flags=re.MULTILINE)
-RETRY = ("observer", "retry")
 _HAS_NO_DEFAULT = {"body_schema", "name", "timeout", "port"}
 
 
@@ -50,14 +49,6 @@ def test_the_file_that_is_written_names_every_setting_in_its_section() -> None:
             found.add((*section, setting[1]))
     aggregates = {("aggregates", x) for x in AggregateSettings.model_fields}
     assert found == {*entries(PipelineSettings), *aggregates} - {("aggregates",)}
-
-
-def test_every_setting_that_is_not_clear_by_its_name_is_explained() -> None:
-    clear = {"enabled", "bind", "level", "window"}
-    found = entries(PipelineSettings)
-    bare = {x.name for path, x in found.items() if not x.text and path[:2] != RETRY}
-    bare |= {x.name for x in found[("aggregates",)].items if not x.text}
-    assert bare == clear
 
 
 def test_an_aggregate_of_the_written_file_is_one() -> None:

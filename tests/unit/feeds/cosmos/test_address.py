@@ -30,20 +30,15 @@ def test_plain_http_is_a_scheme_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "advice"),
+    ("place", "named"),
     [
-        ("", "no address of Cosmos DB"),
-        ("acc/d/c", "no address of Cosmos DB"),
-        ("//acc", "names no container: write it as cosmos://HOST/DATABASE/CONTAINER"),
-        ("//acc/d", "names no container"),
-        ("//acc/d/c/e", "names no container"),
-        ("//acc/d/", "names no container"),
-        ("//acc:no/d/c", "no address of Cosmos DB"),
-        ("//acc/d/c?mod=x", "no option 'mod' here; there are: mode"),
+        *((x, "Cosmos DB") for x in ("", "acc/d/c", "//acc:no/d/c")),
+        *((x, "container") for x in ("//acc", "//acc/d", "//acc/d/c/e", "//acc/d/")),
+        ("//acc/d/c?mod=x", "'mod'.*mode"),
     ],
 )
-def test_an_address_that_cannot_be_one_is_refused_with_advice(place: str, advice: str) -> None:
-    with pytest.raises(AddressWrong, match=advice):
+def test_an_address_that_cannot_be_one_is_refused(place: str, named: str) -> None:
+    with pytest.raises(AddressWrong, match=named):
         read_address("cosmos", place, known={"mode"})
 
 
@@ -70,7 +65,7 @@ def test_the_connection_string_may_say_where_the_account_is() -> None:
     same = read_address("cosmos", "//acc.documents.azure.com/d/c", known=())
     assert account_of(same, access).endpoint == "https://acc.documents.azure.com/"
     other = read_address("cosmos", "//other/d/c", known=())
-    with pytest.raises(AddressWrong, match="leave the host out of the address"):
+    with pytest.raises(AddressWrong, match="host"):
         account_of(other, access)
     with pytest.raises(AddressWrong, match="names no host"):
         account_of(nowhere, CosmosAccess())
@@ -102,7 +97,7 @@ def test_a_key_that_is_not_base64_is_refused_and_not_shown(key: str) -> None:
     away = read_address("cosmos", "//acc.example/d/c", known=())
     string = f"AccountEndpoint=https://acc.example/;AccountKey={key}"
     for access in (CosmosAccess(key=key), CosmosAccess(connection_string=string)):
-        with pytest.raises(AddressWrong, match="is not base64, so it is no key") as refused:
+        with pytest.raises(AddressWrong, match="base64") as refused:
             account_of(away, access)
         assert key not in str(refused.value)
 

@@ -45,18 +45,6 @@ def test_what_was_never_there_is_unknown() -> None:
             Topology(physical=[LOW, HIGH]).find(RangeId(name))
 
 
-def test_a_range_that_was_split_several_times_goes_on_in_what_is_left_at_the_end() -> None:
-    grandchildren = [
-        made("3", "", "10", "0", "1"),
-        made("4", "10", "20", "0", "1"),
-        made("2", "20", "FF", "0"),
-    ]
-    fresh = Topology(physical=grandchildren)
-    assert ids(fresh.find(RangeId("0"))) == ["3", "4", "2"]
-    assert ids(fresh.find(RangeId("1"))) == ["3", "4"]
-    assert fresh.find(RangeId("1")) == tuple(grandchildren[:2])
-
-
 def test_halves_of_a_merged_range_are_read_on_within_their_own_bounds() -> None:
     topology = Topology(physical=[LOW, HIGH]).replaced_by([MERGED])
     low, high = (part for x in "12" for part in parts(topology.find(RangeId(x))))
@@ -70,21 +58,6 @@ def test_halves_of_a_merged_range_are_read_on_within_their_own_bounds() -> None:
 def test_nobody_begins_with_a_merged_range_while_its_halves_are_read() -> None:
     topology = Topology(physical=[MERGED]).recalling([made("-20", "", "20", "1"), HIGH])
     assert topology.listed() == [made("3", "", "FF", "0", "1", "2", "-20")]
-
-
-def test_a_half_outlives_the_merged_range_and_becomes_a_whole_one_where_it_can() -> None:
-    topology = Topology(physical=[MERGED]).recalling([made("-20", "", "20", "1")])
-    split = topology.replaced_by(
-        [made("4", "", "10", "0", "1", "2", "3"), made("5", "10", "FF", "0", "1", "2", "3")]
-    )
-    assert ids(split.find(RangeId("-20"))) == ["4", "10-20"]
-    assert [x.parents[-1] for x in split.listed()] == ["-20", "-20"]
-    at_the_old_cut = topology.replaced_by(
-        [made("4", "", "20", "0", "1", "2", "3"), made("5", "20", "FF", "0", "1", "2", "3")]
-    )
-    found = at_the_old_cut.find(RangeId("-20"))
-    assert isinstance(found, Place)
-    assert found.physical == "4"
 
 
 def test_bounds_are_recalled_from_leases() -> None:

@@ -21,40 +21,36 @@ def failure(code: int) -> sqlite3.OperationalError:
 
 
 @pytest.mark.parametrize(
-    ("code", "advice"),
+    ("code", "kind", "advice"),
     [
-        (sqlite3.SQLITE_IOERR, "Look at the disk"),
-        (sqlite3.SQLITE_IOERR_FSYNC, "Look at the disk"),
-        (sqlite3.SQLITE_IOERR_SHORT_READ, "Look at the disk"),
-        (sqlite3.SQLITE_FULL, "make room, then append again"),
-        (sqlite3.SQLITE_BUSY, "Another process holds it"),
-        (sqlite3.SQLITE_NOMEM, "no memory left"),
+        # what may pass is asked again
+        (sqlite3.SQLITE_IOERR, FeedUnavailable, "disk"),
+        (sqlite3.SQLITE_IOERR_FSYNC, FeedUnavailable, "disk"),
+        (sqlite3.SQLITE_IOERR_SHORT_READ, FeedUnavailable, "disk"),
+        (sqlite3.SQLITE_FULL, FeedUnavailable, "make room"),
+        (sqlite3.SQLITE_BUSY, FeedUnavailable, "Another process"),
+        (sqlite3.SQLITE_NOMEM, FeedUnavailable, "memory"),
+        # what a person has to mend is refused
+        (sqlite3.SQLITE_READONLY_DIRECTORY, FeedRefused, "the right to write"),
+        (sqlite3.SQLITE_CANTOPEN, FeedRefused, "may this user"),
+        (sqlite3.SQLITE_NOTADB, FeedRefused, "from a copy"),
+        (sqlite3.SQLITE_ERROR, FeedRefused, "event log"),
     ],
 )
-def test_what_may_pass_is_asked_again(code: int, advice: str) -> None:
-    said = f"test_database.py: disk trouble. .*{advice}"
-    with pytest.raises(FeedUnavailable, match=said), advised(FILE, RangeId("r")):
+def test_an_error_of_sqlite_is_one_of_the_feed_with_its_file_and_advice(
+    code: int, kind: type[Exception], advice: str
+) -> None:
+    said = f"test_database.py.*{advice}"
+    with pytest.raises(kind, match=said) as raised, advised(FILE, RangeId("r")):
         raise failure(code)
-
-
-@pytest.mark.parametrize(
-    ("code", "advice"),
-    [
-        (sqlite3.SQLITE_READONLY_DIRECTORY, "the right to write the log's directory"),
-        (sqlite3.SQLITE_CANTOPEN, "may this user write its directory"),
-        (sqlite3.SQLITE_NOTADB, "restore its directory from a copy"),
-        (sqlite3.SQLITE_ERROR, "does not look like an event log"),
-    ],
-)
-def test_what_a_person_has_to_mend_is_refused(code: int, advice: str) -> None:
-    with pytest.raises(FeedRefused, match=advice) as refused, advised(FILE, RangeId("r")):
-        raise failure(code)
-    assert not isinstance(refused.value, RangeDamaged)
+    assert not isinstance(raised.value, RangeDamaged)
 
 
 def test_a_file_that_is_not_there_is_said_to_be_missing() -> None:
-    said = "records.db is missing: .*Restore it from a copy"
-    with pytest.raises(FeedRefused, match=said), advised(FILE.parent / "records.db"):
+    with (
+        pytest.raises(FeedRefused, match=r"records\.db is missing"),
+        advised(FILE.parent / "records.db"),
+    ):
         raise failure(sqlite3.SQLITE_CANTOPEN)
 
 
@@ -64,7 +60,7 @@ def test_a_log_that_cannot_be_opened_for_want_of_file_handles_is_waited_for(
     file = tmp_path / "records.db"
     with opened(file, "rwc") as made:
         made.execute("create table t (x)")
-    said = "out of file handles: raise its limit"
+    said = "file handles"
     with out_of_handles(), pytest.raises(FeedUnavailable, match=said), opened(file, "ro"):
         pass
     with opened(file, "ro"):
@@ -75,7 +71,7 @@ def test_a_page_that_sqlite_finds_damaged_is_damage_of_the_range_that_was_read()
     with pytest.raises(RangeDamaged) as refused, advised(FILE, RangeId("r")):
         raise failure(sqlite3.SQLITE_CORRUPT_INDEX)
     assert refused.value.range_id == "r"
-    with pytest.raises(FeedRefused, match="restore its directory"), advised(FILE):
+    with pytest.raises(FeedRefused, match="from a copy"), advised(FILE):
         raise failure(sqlite3.SQLITE_CORRUPT)
 
 
@@ -100,7 +96,7 @@ WRONG = [
 
 @pytest.mark.parametrize("statement", WRONG)
 def test_a_row_that_was_not_written_like_that_is_damage(tmp_path: Path, statement: str) -> None:
-    said = "damaged: restore its directory from a copy"
+    said = "damaged"
     with opened(tmp_path / "file.db", "rwc") as file:
         right = file.execute("SELECT 1, 'text', x'00'")
         assert typed(right, Kinds) == [(1, "text", b"\0")]
@@ -113,5 +109,5 @@ def test_a_row_that_was_not_written_like_that_is_damage(tmp_path: Path, statemen
 
 
 def test_a_message_of_sqlite_that_cannot_be_read_is_damage() -> None:
-    with pytest.raises(FeedRefused, match="restore its directory from a copy"), advised(FILE):
+    with pytest.raises(FeedRefused, match="from a copy"), advised(FILE):
         b"malformed database schema (\xff)".decode()

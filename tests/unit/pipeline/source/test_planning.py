@@ -13,10 +13,9 @@ from changefeed.feeds.feed import Change, Continuation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.feed_reader import FeedAccess, FeedKind
-from changefeed.pipeline.source.lineage import generations, narrowed
+from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import (
-    Target,
     batches,
     fair_shares,
     first_offset,
@@ -162,20 +161,6 @@ def test_ranges_that_an_offset_has_dropped_are_read_to_their_end() -> None:
         }
 
 
-def test_a_range_within_the_bounds_of_one_with_a_target_shares_it() -> None:
-    def mark(at: int, low: str, high: str) -> Mark:
-        return Mark(continuation=Continuation(str(at)), low=low, high=high)
-
-    within = Target.of({R0: mark(7, "", "1F"), R1: mark(10, "1F", "7F")})
-    with memory_access(MemoryFeed(1)) as access:
-        assert within.point(access, R0, mark(0, "", "1F")) == "7"
-        assert within.point(access, R2, mark(0, "0F", "1F")) == "7"
-        assert within.point(access, R2, mark(0, "1F", "2F")) == "10"
-        assert within.point(access, R2, mark(0, "0F", "2F")) == "10"  # merged since
-        assert within.point(access, R2, mark(0, "6F", "8F")) is None  # not all of it was there
-        assert within.point(access, R2, mark(0, "", "")) is None  # begins anew, and later
-
-
 def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:
     def piece(name: str, changes: int | None) -> Slice:
         at = Continuation("0")
@@ -185,18 +170,6 @@ def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own()
     shared = [[x.range_id for x in task] for task in tasks(given, least=8)]
     assert shared == [["r0", "r1"], ["r2"], ["r4"], ["r3", "r5"]]
     assert tasks([], least=8) == []
-
-
-def test_generations_grow_along_every_line_of_descent() -> None:
-    feed = MemoryFeed(2)
-    feed.split(R0)
-    feed.merge(R3, R1)
-    feed.begin_era(2)
-    with memory_access(feed) as access:
-        ranges = access.ranges()
-        found = generations(ranges)
-        assert list(found.values()) == [0, 0, 1, 1, 2, 3, 3]
-        assert all(found[p] < found[x.id] for x in ranges for p in x.parents)
 
 
 class Meanwhile:
