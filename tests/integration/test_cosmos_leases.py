@@ -237,23 +237,6 @@ async def test_a_lease_without_a_position_is_none_until_it_is_given_one(place: P
     )
 
 
-async def test_the_children_of_a_split_by_dotnet_begin_afresh(place: Place) -> None:
-    leases = await place.leases()
-    owned = await leases.checkpoint((await owned_by_a(leases)).advanced_to(C1))
-    dotnet = await place.dotnet()
-    robbed = await dotnet.acquire(await dotnet.read("0"))
-    children = [
-        {"id": "2", "minInclusive": "", "maxExclusive": "0F"},
-        {"id": "3", "minInclusive": "0F", "maxExclusive": "1F"},
-    ]
-    await dotnet.split(robbed, children)
-    listed = sorted(await leases.list(), key=lambda x: x.range_id)
-    assert [(x.range_id, x.owner, x.epoch) for x in listed] == [("2", None, 0), ("3", None, 0)]
-    taken = await leases.acquire(listed[0].taken_by(A, A1))
-    assert (taken.epoch, taken.continuation) == (1, C1)
-    assert owned.epoch == 1
-
-
 async def test_a_range_over_leases_of_its_parts_is_not_begun_anew(place: Place) -> None:
     dotnet = await place.dotnet()
     bounds = {"Range": {"min": "1F", "max": "2F"}}
@@ -268,18 +251,6 @@ async def test_a_range_over_leases_of_its_parts_is_not_begun_anew(place: Place) 
     await leases.replace(listed.taken_by(A, A1).finished())
     await leases.list()
     await leases.create(new(1))
-
-
-async def test_leases_of_java_are_not_worked_with(place: Place) -> None:
-    container = await place.raw()
-    bounds = {"Range": {"min": "", "max": "FF"}}
-    java = {"id": "p..-FF", "LeaseToken": "-FF", "version": 1, "feedRange": bounds}
-    await container.create_item(java | {"ContinuationToken": "e30="})
-    leases = await place.leases()
-    with pytest.raises(ContainerRefused, match="changefeed leases import"):
-        await leases.list()
-    with pytest.raises(ContainerRefused, match="changefeed leases import"):
-        await leases.read(RangeId("-FF"))
 
 
 async def test_a_neighbour_that_forgets_our_part_of_a_lease_is_warned_of_once(
@@ -310,13 +281,6 @@ async def test_leases_of_java_are_shown_to_those_who_only_look(place: Place) -> 
     assert (whole.range_id, whole.owner, whole.continuation) == ("-FF", "java-1", '"42"')
     names = [x["id"] async for x in container.read_all_items()]
     assert names == [JAVA_LEASE["id"]]  # nothing was written beside it
-
-
-async def test_leases_of_another_mode_stop_the_host(place: Place) -> None:
-    await (await place.leases()).create(new())
-    other = await place.leases("?prefix=p&mode=all-versions")
-    with pytest.raises(ContainerRefused, match="'Incremental Feed'"):
-        await other.list()
 
 
 async def test_the_prefix_of_a_dotnet_processor_is_made_from_its_feed(place: Place) -> None:

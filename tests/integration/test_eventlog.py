@@ -212,6 +212,17 @@ async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
                 pass
 
 
+async def everyone_is_refused(path: Path, said: str) -> None:
+    with pytest.raises(FeedRefused, match=said):
+        async with EventLog.open(path):
+            pass
+    with pytest.raises(FeedRefused, match=said):
+        async with EventLogWriter.open(path):
+            pass
+    with pytest.raises(FeedRefused, match=said):
+        BulkLog.at(path).ends()
+
+
 @pytest.mark.parametrize("file", ["catalog.db", "brokers/1/records.db"])
 @pytest.mark.parametrize(
     ("number", "advice"), [(FORMAT - 1, "create the log again"), (FORMAT + 1, "upgrade")]
@@ -223,15 +234,7 @@ async def test_a_log_of_another_format_is_refused_with_advice_and_left_as_it_is(
         connection.execute("UPDATE log SET format = ?", (number,))
     files = (path / "catalog.db", path / "brokers/1/records.db")
     before = [x.read_bytes() for x in files]
-    said = rf"format {number}, .* reads format {FORMAT} only: {advice}"
-    with pytest.raises(FeedRefused, match=said):
-        async with EventLog.open(path):
-            pass
-    with pytest.raises(FeedRefused, match=said):
-        async with EventLogWriter.open(path):
-            pass
-    with pytest.raises(FeedRefused, match=said):
-        BulkLog.at(path).ends()
+    await everyone_is_refused(path, rf"format {number}, .* format {FORMAT} only: {advice}")
     assert [x.read_bytes() for x in files] == before
 
 
@@ -240,25 +243,12 @@ async def test_records_that_belong_to_another_log_are_refused(
 ) -> None:
     await create_log(tmp_path / "other", parts=1)
     shutil.copy(tmp_path / "other/brokers/1/records.db", path / "brokers/1/records.db")
-    with pytest.raises(FeedRefused, match="another log"):
-        async with EventLog.open(path):
-            pass
-    with pytest.raises(FeedRefused, match="another log"):
-        async with EventLogWriter.open(path):
-            pass
+    await everyone_is_refused(path, "another log")
 
 
 async def test_records_of_a_broker_that_are_missing_are_named(path: Path) -> None:
     (path / "brokers/1/records.db").unlink()
-    said = r"brokers/1/records.db is missing: .*Restore it from a copy"
-    with pytest.raises(FeedRefused, match=said):
-        async with EventLog.open(path):
-            pass
-    with pytest.raises(FeedRefused, match=said):
-        async with EventLogWriter.open(path):
-            pass
-    with pytest.raises(FeedRefused, match=said):
-        BulkLog.at(path).ends()
+    await everyone_is_refused(path, "brokers/1/records.db is missing: .*Restore")
 
 
 @pytest.mark.parametrize("by", ["deleted", "replaced"])

@@ -1,61 +1,37 @@
 """Bytes of an event log that are not those that were written: none is ever delivered."""
 
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from changefeed.feeds.errors import FeedError, RangeDamaged
-from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
+from changefeed.feeds.eventlog import EventLog, EventLogWriter
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.eventlog.bulk import BulkLog
-from changefeed.feeds.feed import Change, Operation, RangeId
+from changefeed.feeds.feed import Change
 from tests.support.damaged_logs import (
+    HURT,
+    NEW_YEAR,
+    SOUND,
+    full_log,
+    full_records,
     read_by_pages,
     read_in_bulk,
     records_of,
+    written,
 )
 
 pytestmark = pytest.mark.real_time
 
-HURT, SOUND = RangeId("e1.p00.v00-ff"), RangeId("e1.p01.v00-ff")
-NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = Layout._fields
 NUMBERS = ("last", "latest_us", "stored")
 
 
-def records(count: int, begin: int = 0) -> list[Record]:
-    """Records that fill every column, blocks of 256 in each of two ranges."""
-    return [
-        Record(
-            key=f"k{n}",
-            id=f"i{n}",
-            body=b'{"n":%d}' % n,
-            operation=Operation.REPLACE,
-            previous=b"{}",
-            committed_us=int(NEW_YEAR.timestamp() + n) * 1_000_000,
-        )
-        for n in range(begin, begin + count)
-    ]
-
-
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:
-    log = tmp_path / "log"
-    await create_log(log, 2)
-    async with EventLogWriter.open(log, synchronous="off") as writer:
-        for begin in range(0, 2000, 100):  # blocks that grew
-            await writer.append(records(100, begin))
-    return log
-
-
-async def written(path: Path, range_id: RangeId = HURT) -> list[Change]:
-    async with EventLog.open(path) as log:
-        changes, error = await read_by_pages(log, range_id)
-    assert error is None
-    return changes
+    return await full_log(tmp_path / "log", 2000)
 
 
 def block_firsts(path: Path) -> list[int]:
@@ -192,7 +168,7 @@ async def test_an_end_that_is_damaged_takes_no_changes_and_says_so(
         file.execute(f"UPDATE partitions SET {column} = ? WHERE partition = 1", (changed,))
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         with pytest.raises(RangeDamaged, match=r"the end of range .* nothing can be appended"):
-            await writer.append(records(20))
+            await writer.append(full_records(20))
         with pytest.raises(RangeDamaged, match="the end of range"):
             await log.resolve_start(HURT, "now")
         assert await log.lag(SOUND, await log.resolve_start(SOUND, "now")) == 0
@@ -204,7 +180,7 @@ async def test_a_block_that_was_damaged_before_it_grew_stays_damaged(path: Path)
     changes, last = await written(path), block_firsts(path)[-1]
     flip(path, "keys", last)
     async with EventLogWriter.open(path) as writer:
-        await writer.append(records(2))
+        await writer.append(full_records(2))
     async with EventLog.open(path) as log:
         delivered, error = await read_by_pages(log, HURT)
     assert delivered == changes[: last - 1]

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -18,11 +18,9 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog import (
     EventLog,
     EventLogWriter,
-    Record,
     Sealed,
     SealPolicy,
     bulk,
-    create_log,
     sealer,
     sealing,
     segments,
@@ -31,42 +29,29 @@ from changefeed.feeds.eventlog.arrow_columns import layout_of
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
 from changefeed.feeds.eventlog.sealed import sealed_with
-from changefeed.feeds.feed import Change, Operation, RangeEnded, RangeId
-from tests.support.damaged_logs import read_by_pages, records_of
+from changefeed.feeds.feed import Change, RangeEnded, RangeId
+from tests.support.damaged_logs import (
+    HURT,
+    NEW_YEAR,
+    SOUND,
+    full_log,
+    full_records,
+    read_by_pages,
+    records_of,
+    written,
+)
 from tests.support.succession import replace_partitions
 
 pytestmark = pytest.mark.real_time
 
 ROOT = Path(__file__).parents[2]
-HURT, SOUND = RangeId("e1.p00.v00-ff"), RangeId("e1.p01.v00-ff")
 RANGES = (HURT, SOUND)
-NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 ALL = SealPolicy(everything=True)
-
-
-def records(count: int, begin: int = 0) -> list[Record]:
-    """Records that fill every column; some bodies are no UTF-8."""
-    return [
-        Record(
-            key=f"k{n}",
-            id=f"i{n}" if n % 3 else None,
-            body=b"" if n % 7 == 0 else b"\xff" if n % 1001 == 1000 else b'{"n":%d}' % n,
-            operation=Operation.REPLACE if n % 2 else Operation.DELETE,
-            previous=b"{}" if n % 5 else None,
-            committed_us=int(NEW_YEAR.timestamp() + n - 10 * (n % 2)) * 1_000_000,
-        )
-        for n in range(begin, begin + count)
-    ]
 
 
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:
-    log = tmp_path / "log"
-    await create_log(log, 2)
-    async with EventLogWriter.open(log, synchronous="off") as writer:
-        for begin in range(0, 3000, 100):  # blocks that grew
-            await writer.append(records(100, begin))
-    return log
+    return await full_log(tmp_path / "log", 3000)
 
 
 @pytest.fixture
@@ -82,13 +67,6 @@ small_pieces = pytest.mark.usefixtures("_small_pieces")
 async def seal(path: Path, policy: SealPolicy = ALL) -> Sequence[Sealed]:
     async with EventLogWriter.open(path, synchronous="off") as writer:
         return await writer.seal(policy)
-
-
-async def written(path: Path, range_id: RangeId = HURT) -> list[Change]:
-    async with EventLog.open(path) as log:
-        changes, error = await read_by_pages(log, range_id)
-    assert error is None
-    return changes
 
 
 async def everything(path: Path) -> dict[RangeId, list[Change]]:
@@ -126,7 +104,7 @@ async def test_sealed_changes_are_read_as_they_were_written_from_any_position(
     assert len(made) > 4
     assert sum(x.last - x.first + 1 for x in made) == 3000
     async with EventLogWriter.open(path) as writer:
-        await writer.append(records(500, 3000))
+        await writer.append(full_records(500, 3000))
     assert [len(x) for x in (await everything(path)).values()] != [
         len(x) for x in before.values()
     ]
@@ -187,7 +165,7 @@ async def test_a_reader_that_is_in_the_middle_reads_on_across_a_border_that_is_m
         assert sum(x.count for x in reader.read(HURT, 0, len(truth))) == len(truth)
         reader.close()
         async with EventLogWriter.open(path) as writer:
-            await writer.append(records(600, 3000))
+            await writer.append(full_records(600, 3000))
             await writer.seal(ALL)
             await writer.give_back()
         again, error = await read_by_pages(log, HURT, first.continuation)
@@ -201,7 +179,7 @@ async def test_changes_that_go_on_behind_a_border_are_appended_and_sealed_again(
     for n in range(4):
         async with EventLogWriter.open(path, synchronous="off") as writer:
             await writer.seal(ALL)
-            await writer.append(records(10, 3000 + 10 * n))
+            await writer.append(full_records(10, 3000 + 10 * n))
     changes = [x for found in (await everything(path)).values() for x in found]
     assert len(changes) == 3040
     assert {x.key for x in changes} == {f"k{n}" for n in range(3040)}
@@ -265,7 +243,7 @@ async def test_a_writer_seals_in_the_background_while_it_appends_and_others_read
         EventLogWriter.open(path, synchronous="off", sealing=policy, seal_every=0.01) as writer,
     ):
         for begin in range(3000, 9000, 200):
-            await writer.append(records(200, begin))
+            await writer.append(full_records(200, begin))
             await read_by_pages(log, HURT)
         await asyncio.sleep(0.3)
         with records_of(path) as file:
@@ -285,7 +263,7 @@ async def test_a_block_that_grows_while_its_segment_is_made_is_not_given_up(path
             if step == "the file has its name" and not done.is_set():
                 done.set()
                 asyncio.run_coroutine_threadsafe(
-                    writer.append(records(50, 3000)), loop
+                    writer.append(full_records(50, 3000)), loop
                 ).result()
 
         made = await writer.seal(ALL, reached=append_meanwhile)
@@ -412,7 +390,7 @@ async def test_a_process_that_is_killed_in_any_step_leaves_every_change_once(
         await killed_at(path, step, 2)
         assert await everything(path) == before
         async with EventLogWriter.open(path, synchronous="off") as writer:
-            await writer.append(records(100, 3000))
+            await writer.append(full_records(100, 3000))
             await writer.seal(ALL)
         after = await everything(path)
         assert sum(map(len, after.values())) == 3100

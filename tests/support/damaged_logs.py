@@ -3,12 +3,50 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.eventlog import EventLog
+from changefeed.feeds.eventlog import EventLog, EventLogWriter, Record, create_log
 from changefeed.feeds.eventlog.bulk import BulkLog, BulkReader
-from changefeed.feeds.feed import Change, Continuation, RangeId
+from changefeed.feeds.feed import Change, Continuation, Operation, RangeId
+
+HURT: Final = RangeId("e1.p00.v00-ff")
+SOUND: Final = RangeId("e1.p01.v00-ff")
+NEW_YEAR: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def full_records(count: int, begin: int = 0) -> list[Record]:
+    """Return records that fill every column; some bodies are no UTF-8."""
+    return [
+        Record(
+            key=f"k{n}",
+            id=f"i{n}" if n % 3 else None,
+            body=b"" if n % 7 == 0 else b"\xff" if n % 1001 == 1000 else b'{"n":%d}' % n,
+            operation=Operation.REPLACE if n % 2 else Operation.DELETE,
+            previous=b"{}" if n % 5 else None,
+            committed_us=int(NEW_YEAR.timestamp() + n - 10 * (n % 2)) * 1_000_000,
+        )
+        for n in range(begin, begin + count)
+    ]
+
+
+async def full_log(path: Path, count: int) -> Path:
+    """Make a log of such records in two ranges, ``HURT`` and ``SOUND``, in blocks that grew."""
+    await create_log(path, 2)
+    async with EventLogWriter.open(path, synchronous="off") as writer:
+        for begin in range(0, count, 100):
+            await writer.append(full_records(100, begin))
+    return path
+
+
+async def written(path: Path, range_id: RangeId = HURT) -> list[Change]:
+    """Return what a sound range holds."""
+    async with EventLog.open(path) as log:
+        changes, error = await read_by_pages(log, range_id)
+    assert error is None
+    return changes
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ from changefeed.host.settings import (
     Settings,
     WebSettings,
 )
-from changefeed.host.wiring import open_host, open_leases
-from changefeed.leases.errors import ContainerRefused, LeaseConflict
+from changefeed.host.wiring import open_host
+from changefeed.leases.errors import ContainerRefused
 from changefeed.leases.lease import Lease
 from changefeed.leases.sqlite import SqliteLeases
 from changefeed.observers.adapters import adapt
@@ -142,66 +142,6 @@ def settings_with_leases_in_cosmos(world: CosmosWorld, tmp_path: Path) -> Settin
     container = world.url.replace("http://", "cosmos+http://") + "leases/leases"
     made = settings(world, tmp_path / "none", page_size=5)
     return made.model_copy(update={"leases": lease_settings(container)})
-
-
-async def test_a_merged_range_that_is_split_elsewhere_is_read_on_in_a_cosmos_container(
-    world: CosmosWorld, tmp_path: Path
-) -> None:
-    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen()
-    low, high = await world.by_hand.split(range="0")
-    await write(world, 0)
-    async with running_host(config, seen):
-        await seen.reach(0)
-        merged = await world.by_hand.merge(low["id"], high["id"])
-        await write(world, 1)
-        await seen.reach(1)  # by leases of two parts, named by their bounds
-        await world.by_hand.split(range=merged["id"], at="10")
-        await write(world, 2)
-        await seen.reach(2)
-        await asyncio.sleep(0.5)
-    assert seen.steps == {x: [0, 1, 2] for x in KEYS}
-
-
-@pytest.mark.parametrize("deleted", ["under a host", "while no host runs"])
-async def test_a_deleted_lease_of_half_a_merged_range_is_created_again_and_nothing_is_lost(
-    world: CosmosWorld, tmp_path: Path, deleted: str
-) -> None:
-    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen()
-    low, high = await world.by_hand.split(range="0")
-    await write(world, 0)
-    async with running_host(config, seen):
-        await seen.reach(0)
-        await world.by_hand.merge(low["id"], high["id"])
-        await write(world, 1)
-        await seen.reach(1)  # by leases of two parts, named by their bounds
-        await asyncio.sleep(2)  # past the next renewal, which carries the epoch
-        if deleted == "under a host":
-            await delete_lease_of_a_part(config)
-            await write(world, 2)
-            await seen.reach(2)
-            await asyncio.sleep(0.5)
-    if deleted == "while no host runs":
-        await delete_lease_of_a_part(config)
-        await write(world, 2)
-        async with running_host(config, seen):
-            await seen.reach(2)
-    async with open_leases(config) as leases:
-        parts = {x.range_id: x.epoch for x in await leases.list() if not x.ended}
-    assert sorted(parts) == sorted([f"-{low['high']}", f"{low['high']}-FF"])
-    assert {tuple(sorted(set(x))) for x in seen.steps.values()} == {(0, 1, 2)}
-    if deleted == "under a host":  # it remembers how far it was
-        assert {tuple(x[:2]) for x in seen.steps.values()} == {(0, 1)}
-        assert all(x.count(0) == x.count(1) == 1 for x in seen.steps.values())
-        assert parts[RangeId(f"-{low['high']}")] >= 2
-
-
-async def delete_lease_of_a_part(config: Settings) -> None:
-    async with open_leases(config) as leases:
-        for _ in range(10):
-            (part,) = [x for x in await leases.list() if x.range.low == "" and not x.ended]
-            with suppress(LeaseConflict):  # its owner renews it
-                return await leases.delete(part)
-    raise AssertionError("it is written all the time")
 
 
 async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from_old_positions(
